@@ -1,0 +1,2 @@
+//! The Redis backend of Lockwright.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The `lockwright` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

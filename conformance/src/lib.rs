@@ -1,0 +1,2 @@
+//! The conformance suite that every Lockwright backend passes.
+#![forbid(unsafe_code)]

@@ -1,0 +1,198 @@
+//! The clock of validity: one that runs while the machine sleeps.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// An instant of the boot clock, in nanoseconds. All processes of one machine share it; it means
+/// nothing on another machine, or after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BootInstant(u64);
+
+impl BootInstant {
+    /// Later than any instant that will be seen.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// An instant so many nanoseconds after the clock's beginning.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's beginning.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it isn't later.
+    pub fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for BootInstant {
+    type Output = Self;
+
+    /// Saturates at [`BootInstant::FAR_FUTURE`].
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for BootInstant {
+    type Output = Self;
+
+    /// Saturates at the clock's beginning.
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+/// A clock that runs while the machine sleeps, or one that a test moves.
+///
+/// The boot clock is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is the nearest that the
+/// standard library has: on macOS and Windows that one may stand still while the machine sleeps,
+/// so that after a suspend a loss is noticed later there.
+#[derive(Clone, Default)]
+pub struct Clock(Kind);
+
+#[derive(Clone, Default)]
+enum Kind {
+    #[default]
+    Boot,
+    Tokio(Arc<TokioClock>),
+}
+
+struct TokioClock {
+    base: tokio::time::Instant,
+    jumped: AtomicU64,
+}
+
+/// tokio's timers stop while the machine sleeps, so nobody sleeps longer than this in one go.
+const SLICE: Duration = Duration::from_secs(1);
+
+impl Clock {
+    /// The boot clock.
+    pub const fn boot() -> Self {
+        Self(Kind::Boot)
+    }
+
+    /// tokio's clock, which a test can pause and advance, and which [`Clock::jump`] moves as a
+    /// suspend would.
+    pub fn tokio() -> Self {
+        Self(Kind::Tokio(Arc::new(TokioClock {
+            base: tokio::time::Instant::now(),
+            jumped: AtomicU64::new(0),
+        })))
+    }
+
+    /// Now.
+    #[inline]
+    pub fn now(&self) -> BootInstant {
+        match &self.0 {
+            Kind::Boot => boot_now(),
+            Kind::Tokio(clock) => {
+                // Begins at an hour, so that instants before the test are instants too.
+                BootInstant::from_nanos(3_600_000_000_000)
+                    + clock.base.elapsed()
+                    + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
+            }
+        }
+    }
+
+    /// Moves a [`Clock::tokio`] ahead without its timers noticing: what a suspend of the machine
+    /// does. The boot clock can't be moved, and stays as it is.
+    pub fn jump(&self, by: Duration) {
+        if let Kind::Tokio(clock) = &self.0 {
+            clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);
+        }
+    }
+
+    /// Sleeps until `instant`, in slices of at most a second that look at the clock again.
+    /// Returns at once if it has passed. May be dropped at any time.
+    pub async fn sleep_until(&self, instant: BootInstant) {
+        loop {
+            let left = instant.saturating_since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            // tokio's timers have a granularity of a millisecond and may fire up to one late.
+            tokio::time::sleep(left.min(SLICE)).await;
+        }
+    }
+
+    /// Sleeps for `duration`, as [`Clock::sleep_until`] does.
+    pub async fn sleep(&self, duration: Duration) {
+        self.sleep_until(self.now() + duration).await;
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Boot => "Clock(boot)",
+            Kind::Tokio(_) => "Clock(tokio)",
+        })
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[inline]
+fn boot_now() -> BootInstant {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    BootInstant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn boot_now() -> BootInstant {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BootInstant::from_nanos(3_600_000_000_000) + BASE.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_runs() {
+        let clock = Clock::boot();
+        let before = clock.now();
+        while clock.now() == before {}
+        assert!(clock.now() > before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_notices_a_suspend_within_a_slice() {
+        let clock = Clock::tokio();
+        let timers = tokio::time::Instant::now();
+        let start = clock.now();
+        let sleep = clock.sleep_until(start + Duration::from_secs(60));
+        tokio::pin!(sleep);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(100), sleep.as_mut()).await.is_err(),
+            "it isn't over yet"
+        );
+        clock.jump(Duration::from_secs(60));
+        sleep.await;
+        assert!(timers.elapsed() <= Duration::from_secs(1), "{:?}", timers.elapsed());
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let far = BootInstant::FAR_FUTURE;
+        assert_eq!(far + Duration::MAX, far);
+        assert_eq!(BootInstant::from_nanos(1) - Duration::MAX, BootInstant::from_nanos(0));
+        assert_eq!(BootInstant::from_nanos(1).saturating_since(far), Duration::ZERO);
+    }
+}

@@ -1,0 +1,46 @@
+//! Who a client is, for people.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Who the client is: host, process id and a label of the user's choice. Set once per client and
+/// visible on the server, so that an operator sees who holds. It never decides anything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The machine's name.
+    pub host: Arc<str>,
+    /// The process id.
+    pub pid: u32,
+    /// What the user calls this client, if anything: a service, a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+}
+
+impl Identity {
+    /// The identity of this process.
+    pub fn of_this_process(label: Option<&str>) -> Self {
+        Self { host: host_name(), pid: std::process::id(), label: label.map(Arc::from) }
+    }
+}
+
+fn host_name() -> Arc<str> {
+    #[cfg(unix)]
+    {
+        Arc::from(rustix::system::uname().nodename().to_string_lossy())
+    }
+    #[cfg(not(unix))]
+    {
+        Arc::from(std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned()))
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(label) = &self.label {
+            write!(f, "{label}@")?;
+        }
+        write!(f, "{}:{}", self.host, self.pid)
+    }
+}

@@ -1,0 +1,167 @@
+//! What is locked.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The name of a lock: 1 to 512 bytes of UTF-8, without control characters and without a leading
+/// or trailing space. Names are compared byte by byte; case matters.
+///
+/// It is checked once, here, so that a backend never has to. Cloning is cheap.
+///
+/// ```
+/// use lockwright_core::LockName;
+///
+/// assert!(LockName::new("orders/42").is_ok());
+/// assert!(LockName::new(" orders").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LockName(Arc<str>);
+
+impl LockName {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 512;
+
+    /// Checks `name` and makes a lock name of it.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) says which rule was broken and where.
+    pub fn new(name: impl AsRef<str>) -> Result<Self> {
+        let name = name.as_ref();
+        check(name)?;
+        Ok(Self(Arc::from(name)))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Puts `prefix` before the name and checks the whole.
+    pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
+        // The part that the user wrote must be valid by itself: otherwise an empty name in a
+        // namespace would silently lock the namespace's own prefix.
+        check(name)?;
+        Self::new(format!("{prefix}{name}"))
+    }
+
+    /// The name without `prefix`, or the name as it is when it doesn't begin with it.
+    pub(crate) fn without_prefix(self, prefix: &str) -> Self {
+        match self.0.strip_prefix(prefix) {
+            Some(rest) if !prefix.is_empty() && !rest.is_empty() => Self(Arc::from(rest)),
+            _ => self,
+        }
+    }
+}
+
+fn check(name: &str) -> Result<()> {
+    let problem = if name.is_empty() {
+        "a lock name can't be empty".to_owned()
+    } else if name.len() > LockName::MAX_LEN {
+        format!(
+            "a lock name has at most {} bytes and this one has {}; hash the long part of it",
+            LockName::MAX_LEN,
+            name.len()
+        )
+    } else if let Some((at, control)) = name.char_indices().find(|(_, c)| c.is_control()) {
+        format!(
+            "a lock name can't contain control characters and this one has U+{:04X} at byte {at}; \
+             remove or escape it",
+            u32::from(control)
+        )
+    } else if name.starts_with(' ') || name.ends_with(' ') {
+        "a lock name can't begin or end with a space; trim it".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_input(problem))
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for LockName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for LockName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for LockName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&str> for LockName {
+    type Error = Error;
+
+    fn try_from(name: &str) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+impl From<LockName> for String {
+    fn from(name: LockName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn accepts_what_people_use() {
+        for name in ["a", "orders/42", "Zürich {x} 🔒", "a b", "..", "//", &"x".repeat(512)] {
+            assert_eq!(LockName::new(name).unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn refuses_with_the_rule_that_was_broken() {
+        for (name, says) in [
+            ("", "empty"),
+            (" a", "space"),
+            ("a ", "space"),
+            ("a\nb", "U+000A at byte 1"),
+            ("a\u{85}", "U+0085"),
+            (&"x".repeat(513), "513"),
+        ] {
+            let error = LockName::new(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_does_not_make_a_bad_name_good() {
+        assert!(LockName::prefixed("shop/", "").is_err());
+        assert!(LockName::prefixed("shop/", " a").is_err());
+        let full = LockName::prefixed("shop/", "a").unwrap();
+        assert_eq!(full.as_str(), "shop/a");
+        assert_eq!(full.without_prefix("shop/").as_str(), "a");
+    }
+}

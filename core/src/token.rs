@@ -1,0 +1,174 @@
+//! Tokens, which name a hold for ever, and fences, which order the holds of a name.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// 128 random bits, made by the client before the request is sent. A token names one hold for
+/// ever: every operation on a hold carries it, which makes each of them idempotent.
+///
+/// Written as 32 lower-case hexadecimal digits; that is also what stands on the servers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Token([u8; 16]);
+
+impl Token {
+    /// A token of these bytes. Only tests and backends that read one back need this.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// A fresh one from the operating system's random source, fetched in blocks of 64.
+    ///
+    /// # Panics
+    /// If the operating system has no random source.
+    pub fn random() -> Self {
+        const BLOCK: usize = 64 * 16;
+        thread_local! {
+            static BUFFER: RefCell<([u8; BLOCK], usize)> = const { RefCell::new(([0; BLOCK], BLOCK)) };
+        }
+        BUFFER.with_borrow_mut(|(bytes, used)| {
+            if *used == BLOCK {
+                getrandom::fill(bytes).expect("the operating system's random source answers");
+                *used = 0;
+            }
+            let mut token = [0; 16];
+            token.copy_from_slice(&bytes[*used..*used + 16]);
+            // What was handed out leaves the buffer, so that no copy of it stays behind.
+            bytes[*used..*used + 16].fill(0);
+            *used += 16;
+            Self(token)
+        })
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({self})")
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digits = text.as_bytes();
+        let mut token = [0; 16];
+        if digits.len() != 32 || !digits.iter().all(|d| matches!(d, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(Error::invalid_input(format!(
+                "a token is 32 lower-case hexadecimal digits, and this isn't one: {text:?}"
+            )));
+        }
+        for (byte, pair) in token.iter_mut().zip(digits.chunks_exact(2)) {
+            let value = |digit: u8| (digit as char).to_digit(16).unwrap_or_default() as u8;
+            *byte = value(pair[0]) << 4 | value(pair[1]);
+        }
+        Ok(Self(token))
+    }
+}
+
+impl TryFrom<String> for Token {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Token> for String {
+    fn from(token: Token) -> Self {
+        token.to_string()
+    }
+}
+
+/// Where a client's tokens come from: the operating system, or what a test chose.
+#[derive(Clone, Default)]
+pub struct TokenSource(Option<Arc<dyn Fn() -> Token + Send + Sync>>);
+
+impl TokenSource {
+    /// Tokens from the given function, so that a test can foresee them. Two holds with one token
+    /// are one hold to a server: never repeat one outside of tests.
+    pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(source)))
+    }
+
+    pub(crate) fn next(&self) -> Token {
+        match &self.0 {
+            None => Token::random(),
+            Some(source) => source(),
+        }
+    }
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "TokenSource(chosen)" } else { "TokenSource(random)" })
+    }
+}
+
+/// A fencing token: larger for every later exclusive grant of the same name, for ever.
+///
+/// Send it with each write to what the lock protects, and let that refuse a fence below the
+/// highest it has seen: then a holder that was paused past its TTL can't do harm
+/// (Kleppmann, "How to do distributed locking", 2016; Chubby's sequencers, 2006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// The largest fence: servers with script languages compare doubles.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// A fence of this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text() {
+        let token = Token::random();
+        assert_eq!(token.to_string().len(), 32);
+        assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+        for bad in ["", "12", &"g".repeat(32), &"A".repeat(32)] {
+            assert!(bad.parse::<Token>().is_err());
+        }
+    }
+
+    #[test]
+    fn tokens_differ() {
+        let tokens: std::collections::HashSet<_> = (0..1_000).map(|_| Token::random()).collect();
+        assert_eq!(tokens.len(), 1_000);
+    }
+}

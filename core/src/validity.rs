@@ -1,0 +1,121 @@
+//! Deadlines: the one place where they are computed. No backend ever does.
+//!
+//! A deadline is `start + min(TTL asked for, TTL in effect) − drift`. The start is the instant just
+//! before the request was sent, never the reply: the server's own clock began to run somewhere in
+//! between, so a deadline that is anchored at the send ends before the server's. The drift covers
+//! two clocks that don't run at quite the same rate (the term is Redlock's: "Distributed Locks with
+//! Redis", section "The Redlock algorithm").
+//!
+//! ```text
+//! start      renew at    at risk          lost      deadline   the server's expiry
+//!   |-----------|-----------|---------------|-----------|--------------|
+//!   0          1/3         1/2           − margin    − drift          TTL
+//! ```
+
+use std::time::Duration;
+
+use crate::clock::BootInstant;
+
+/// How validity is reckoned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// The part of the TTL by which two clocks may drift apart: 0.01 is 1 %.
+    pub drift_rate: f64,
+    /// What is added to that, for the granularity of timers.
+    pub drift_floor: Duration,
+    /// The part of the TTL ahead of the deadline at which a hold is given up for lost.
+    pub margin_rate: f64,
+    /// The longest such margin.
+    pub margin_limit: Duration,
+}
+
+impl Default for Rules {
+    /// A drift of 1 % and 2 ms; a margin of a tenth and at most 1 s.
+    fn default() -> Self {
+        Self {
+            drift_rate: 0.01,
+            drift_floor: Duration::from_millis(2),
+            margin_rate: 0.1,
+            margin_limit: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Rules {
+    /// How long a hold is valid that was granted for `ttl`.
+    pub fn validity(&self, ttl: Duration) -> Duration {
+        ttl.saturating_sub(ttl.mul_f64(self.drift_rate) + self.drift_floor)
+    }
+
+    /// How long before its deadline a hold of `ttl` is given up for lost.
+    pub fn margin(&self, ttl: Duration) -> Duration {
+        ttl.mul_f64(self.margin_rate).min(self.margin_limit)
+    }
+
+    /// When a hold that was confirmed by a request sent at `start` is renewed, is at risk, is lost
+    /// and must no longer be believed. `in_effect` is the TTL that the server says it keeps, if
+    /// that isn't the `asked` one.
+    pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
+        let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
+        let validity = self.validity(ttl);
+        let deadline = start + validity;
+        Term {
+            renew_at: start + ttl / 3,
+            at_risk_at: start + validity / 2,
+            lost_at: (deadline - self.margin(ttl)).max(start),
+            deadline,
+        }
+    }
+}
+
+/// The instants of one confirmed stretch of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    /// When the keeper renews it.
+    pub renew_at: BootInstant,
+    /// When a renewal is overdue.
+    pub at_risk_at: BootInstant,
+    /// When it is given up: from here to the deadline the holder may still stop what it does.
+    pub lost_at: BootInstant,
+    /// When it must no longer be believed.
+    pub deadline: BootInstant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: BootInstant = BootInstant::from_nanos(1_000_000_000);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_deadline_is_the_ttl_less_the_drift_after_the_start() {
+        let term = Rules::default().term(START, ms(30_000), None);
+        assert_eq!(term.deadline, START + ms(30_000 - 300 - 2));
+        assert_eq!(term.lost_at, term.deadline - ms(1_000));
+        assert_eq!(term.renew_at, START + ms(10_000));
+        assert_eq!(term.at_risk_at, START + ms(29_698) / 2);
+    }
+
+    #[test]
+    fn the_smaller_ttl_counts() {
+        let rules = Rules::default();
+        let negotiated = rules.term(START, ms(30_000), Some(ms(10_000)));
+        assert_eq!(negotiated, rules.term(START, ms(10_000), None));
+        let generous = rules.term(START, ms(30_000), Some(ms(90_000)));
+        assert_eq!(generous, rules.term(START, ms(30_000), None));
+    }
+
+    #[test]
+    fn instants_are_in_order_for_every_ttl() {
+        let rules = Rules::default();
+        for millis in [0, 1, 2, 3, 10, 50, 1_000, 86_400_000, u64::from(u32::MAX)] {
+            let term = rules.term(START, ms(millis), None);
+            assert!(START <= term.lost_at && term.lost_at <= term.deadline.max(START));
+            assert!(term.deadline <= START + ms(millis), "{millis}: {term:?}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Lockwright.
+#![forbid(unsafe_code)]
+
+pub use lockwright_core::*;

@@ -1,0 +1,2 @@
+//! Starts real servers for Lockwright's tests, benches and examples.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The task runner of this repository.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,233 @@
+//! Runs a command, keeps its whole output, and shows it where it matters.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// `cargo`, the same one that runs this, at the repository's root.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(crate::root());
+    // What `cargo run` set for xtask itself isn't meant for the crates that are built next, and
+    // would make cargo build them anew.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
+            || name == "CARGO_MANIFEST_DIR"
+            || name == "CARGO_MANIFEST_PATH"
+        {
+            command.env_remove(name);
+        }
+    }
+    if colours() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command
+}
+
+fn colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// What a command did.
+pub(crate) struct Finished {
+    /// How it ended; `None` if it could not be started.
+    status: Option<ExitStatus>,
+    /// Its output, as it came.
+    pub(crate) lines: Vec<String>,
+    /// Whether something that it started still held its output open after it had ended.
+    left_behind: bool,
+    log: PathBuf,
+}
+
+/// How long the output may stay open after the command has ended. What holds it is a process that
+/// a test left behind.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Runs `command` in the foreground, so that Ctrl-C ends it too. Both of its outputs go to the log
+/// `target/xtask/NAME.log` and, line by line, to `each`.
+pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) -> Finished {
+    let log = crate::log_folder().join(format!("{name}.log"));
+    let mut finished = Finished { status: None, lines: Vec::new(), left_behind: false, log };
+    let started = std::fs::create_dir_all(crate::log_folder())
+        .and_then(|()| File::create(&finished.log))
+        .and_then(|file| Ok((file, io::pipe()?)))
+        .and_then(|(file, (reader, writer))| {
+            // One pipe for both, so that cargo's lines stand among those of the tests it runs.
+            command.stdout(writer.try_clone()?).stderr(writer);
+            let child = command.spawn()?;
+            drop(command); // with its ends of the pipe
+            Ok((file, reader, child))
+        });
+    let (mut file, reader, mut child) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            finished.lines.push(format!("could not be run: {error}"));
+            return finished;
+        }
+    };
+
+    // Read in a thread of its own: a process left behind can hold the pipe open for ever.
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    let mut ended: Option<Instant> = None;
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(100)) {
+            Ok(line) => {
+                let _ = writeln!(file, "{}", plain(&line));
+                progress(&line);
+                each(&line);
+                finished.lines.push(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Ok(Some(status)) = child.try_wait() {
+                    finished.status = Some(status);
+                    if ended.get_or_insert_with(Instant::now).elapsed() > LINGER {
+                        finished.left_behind = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    clear_progress();
+    if finished.status.is_none() {
+        finished.status = child.wait().ok();
+    }
+    finished
+}
+
+impl Finished {
+    /// Whether it ended well and left no process behind.
+    pub(crate) fn ok(&self) -> bool {
+        self.status.is_some_and(|status| status.success()) && !self.left_behind
+    }
+
+    /// Says what a process left behind, where its output is, and how it ended, if it didn't end well.
+    pub(crate) fn explain(&self) {
+        if self.left_behind {
+            println!("     a process that it started is still running and holds its output");
+        }
+        match self.status {
+            Some(status) if status.success() => {}
+            Some(status) => println!("     {status}"),
+            None => println!("     {}", self.lines.join("\n     ")),
+        }
+        println!("     full output: {}", self.log.display());
+    }
+
+    /// Prints the output, without what cargo says of the crates that it builds.
+    pub(crate) fn show(&self) {
+        const NOISE: [&str; 8] = [
+            "Compiling",
+            "Checking",
+            "Downloading",
+            "Downloaded",
+            "Documenting",
+            "Blocking",
+            "Updating",
+            "Locking",
+        ];
+        for line in &self.lines {
+            let words = plain(line);
+            let first = words.split_whitespace().next().unwrap_or_default();
+            if !NOISE.contains(&first) {
+                println!("{line}");
+            }
+        }
+    }
+}
+
+/// Runs a command whose output matters only if it fails.
+pub(crate) fn quietly(name: &str, command: Command) -> Finished {
+    let finished = run(name, command, |_| {});
+    if !finished.ok() {
+        finished.show();
+        finished.explain();
+    }
+    finished
+}
+
+/// `line` without colours.
+pub(crate) fn plain(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            // ESC [ parameters letter; nothing else is written by cargo or a test.
+            for c in chars.by_ref() {
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// On a terminal, shows that something goes on: the last line, over the one before.
+fn progress(line: &str) {
+    if io::stdout().is_terminal() {
+        let line: String = plain(line).trim().chars().take(72).collect();
+        print!("\r\u{1b}[K     {line}");
+        let _ = io::stdout().flush();
+    }
+}
+
+/// Takes away what [`progress`] showed.
+pub(crate) fn clear_progress() {
+    if io::stdout().is_terminal() {
+        print!("\r\u{1b}[K");
+        let _ = io::stdout().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn colours_are_taken_out() {
+        assert_eq!(plain("\u{1b}[1m\u{1b}[32mRunning\u{1b}[0m x"), "Running x");
+    }
+
+    #[test]
+    fn both_outputs_come_in_their_order() {
+        let finished = run("self-test-order", shell("echo 1; echo 2 >&2; echo 3"), |_| {});
+        assert!(finished.ok());
+        assert_eq!(finished.lines, ["1", "2", "3"]);
+        let logged = std::fs::read_to_string(&finished.log).unwrap();
+        assert_eq!(logged, "1\n2\n3\n");
+    }
+
+    #[test]
+    fn a_failure_is_not_hidden() {
+        assert!(!run("self-test-exit", shell("exit 3"), |_| {}).ok());
+        assert!(!run("self-test-signal", shell("kill -9 $$"), |_| {}).ok());
+        assert!(!run("self-test-missing", Command::new("/does/not/exist"), |_| {}).ok());
+    }
+
+    #[test]
+    fn a_process_left_behind_is_a_failure_and_does_not_hang_the_run() {
+        let finished = run("self-test-left", shell("sleep 60 & echo $!"), |_| {});
+        let _ = Command::new("kill").arg(&finished.lines[0]).status();
+        assert!(finished.left_behind && !finished.ok());
+    }
+}

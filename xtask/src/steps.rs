@@ -1,0 +1,331 @@
+//! Each step of the test command.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::libtest::{Reader, Suite};
+use crate::process::{self, cargo, clear_progress, plain, quietly};
+use crate::report::{Outcome, Report};
+use crate::{examples, pages, servers};
+
+/// What the command line asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Only what needs no server.
+    pub(crate) quick: bool,
+}
+
+/// One step.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    /// Whether nothing after it makes sense when it fails. The others go on, so that one run shows
+    /// everything that is wrong.
+    pub(crate) stops: bool,
+    pub(crate) run: fn(&Options) -> Report,
+}
+
+/// All steps, in their order: what fails soonest comes first.
+pub(crate) const ALL: &[Step] = &[
+    Step { name: "servers", what: "what the tests need is installed", stops: true, run: needs },
+    Step { name: "fmt", what: "formatting", stops: false, run: fmt },
+    Step { name: "pages", what: "links between the pages", stops: false, run: links },
+    Step { name: "tree", what: "few dependencies where few are promised", stops: false, run: tree },
+    Step { name: "clippy", what: "lints, warnings as errors", stops: false, run: clippy },
+    Step {
+        name: "features",
+        what: "each feature of the facade alone",
+        stops: false,
+        run: features,
+    },
+    Step { name: "test", what: "all tests", stops: false, run: test },
+    Step { name: "doctest", what: "the examples in doc comments", stops: false, run: doctest },
+    Step { name: "doc", what: "the API's pages, without warnings", stops: false, run: doc },
+    Step { name: "examples", what: "the examples do their job", stops: false, run: run_examples },
+    Step { name: "benches", what: "the benches run, once each", stops: false, run: benches },
+];
+
+/// Crates whose tests need a server. Elsewhere, tests that need one stand in a file of their own
+/// whose name begins with one of [`SERVER_TESTS`].
+const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed"];
+
+/// How the names of integration tests begin that need a server: `tests/redis_run.rs`.
+const SERVER_TESTS: &[&str] = &["redis"];
+
+/// How many crates the facade may consist of with memory alone, itself included.
+const LEANEST: usize = 30;
+
+/// What must not be among them.
+const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
+
+fn needs(options: &Options) -> Report {
+    if options.quick {
+        return Report::left_out("nothing was looked for or installed");
+    }
+    match servers::provide() {
+        Ok(()) => Report::of(true),
+        Err(problem) => Report::failed(&problem),
+    }
+}
+
+fn fmt(_: &Options) -> Report {
+    Report::of(quietly("fmt", cargo(&["fmt", "--all", "--check"])).ok())
+}
+
+fn links(_: &Options) -> Report {
+    match pages::check(&crate::root()) {
+        Ok(problems) if problems.is_empty() => Report::of(true),
+        Ok(problems) => Report::failed(&problems.join("\n")),
+        Err(error) => Report::failed(&format!("the pages can't be read: {error}")),
+    }
+}
+
+fn clippy(_: &Options) -> Report {
+    let args = "clippy --workspace --all-targets --all-features -- -D warnings";
+    Report::of(quietly("clippy", cargo(&words(args))).ok())
+}
+
+fn doc(_: &Options) -> Report {
+    let mut command = cargo(&words("doc --no-deps --workspace --all-features"));
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    Report::of(quietly("doc", command).ok())
+}
+
+/// The facade with no feature, and with each of its features alone.
+fn features(_: &Options) -> Report {
+    let names = match features_of(&crate::root().join("Cargo.toml")) {
+        Ok(names) => names,
+        Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
+    };
+    let mut ok = true;
+    for name in [String::new()].into_iter().chain(names) {
+        let args = "clippy --package lockwright --no-default-features --features";
+        let mut command = cargo(&words(args));
+        command.args([&name, "--", "-D", "warnings"]);
+        let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
+        if !quietly(log, command).ok() {
+            println!("     the facade with --features '{name}' alone FAILED");
+            ok = false;
+        }
+    }
+    Report::of(ok)
+}
+
+/// The keys of the `[features]` table, but for `default`.
+fn features_of(manifest: &Path) -> std::io::Result<Vec<String>> {
+    let text = fs::read_to_string(manifest)?;
+    let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
+    Ok(table
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, _)| key.trim().to_owned())
+        .filter(|key| !key.starts_with('#') && key != "default")
+        .collect())
+}
+
+fn test(options: &Options) -> Report {
+    if !options.quick {
+        return run_tests("test", &words("--workspace --all-features --tests"), &[]);
+    }
+    let mut args = words("--workspace --all-features --lib --bins");
+    for name in SERVER_CRATES {
+        args.extend(["--exclude", name]);
+    }
+    let mut left_out: Vec<String> =
+        SERVER_CRATES.iter().map(|name| format!("test: {name}, which needs a server")).collect();
+    let files = match integration_tests(&crate::root()) {
+        Ok(files) => files,
+        Err(error) => return Report::failed(&format!("the tests can't be listed: {error}")),
+    };
+    for (folder, name) in &files {
+        if SERVER_TESTS.iter().any(|server| name.starts_with(server)) {
+            left_out.push(format!("test: {folder}/tests/{name}.rs, which needs a server"));
+        } else {
+            args.extend(["--test", name]);
+        }
+    }
+    run_tests("test", &args, &left_out)
+}
+
+/// The integration tests of all crates that run without a server, or partly so: the crate's folder,
+/// and the test's name.
+fn integration_tests(root: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let backends: Vec<_> = subfolders(&root.join("backends"))?;
+    let crates = subfolders(root)?.into_iter().chain([root.to_path_buf()]).chain(backends);
+    for folder in crates {
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let excluded =
+            SERVER_CRATES.iter().any(|name| manifest.contains(&format!("name = \"{name}\"")));
+        let Ok(entries) = fs::read_dir(folder.join("tests")) else { continue };
+        if excluded {
+            continue;
+        }
+        for entry in entries {
+            let path = entry?.path();
+            let is_test = path.extension().is_some_and(|extension| extension == "rs")
+                || path.join("main.rs").exists();
+            if let Some(name) = path.file_stem().and_then(|name| name.to_str())
+                && is_test
+            {
+                let folder = folder.strip_prefix(root).unwrap_or(&folder);
+                found.push((folder.display().to_string(), name.to_owned()));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn subfolders(folder: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
+}
+
+fn doctest(options: &Options) -> Report {
+    let mut args = words("--workspace --all-features --doc");
+    let mut left_out = Vec::new();
+    if options.quick {
+        for name in SERVER_CRATES {
+            args.extend(["--exclude", name]);
+            left_out.push(format!("doctest: {name}"));
+        }
+    }
+    run_tests("doctest", &args, &left_out)
+}
+
+/// Runs `cargo test` and says one line for each binary; all that it printed where it failed.
+fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
+    let mut command = cargo(&["test", "--no-fail-fast"]);
+    command.args(args);
+    let mut report = Report::of(true);
+    report.left_out.extend_from_slice(left_out);
+    let mut reader = Reader::default();
+    let mut say = |suite: Suite| {
+        clear_progress();
+        let counts = suite.counts();
+        report.tests.add(counts);
+        if suite.ok() {
+            if counts.passed + counts.ignored > 0 {
+                let took = suite.took.as_secs_f64();
+                println!("     {:4} passed  {took:6.2} s  {}", counts.passed, suite.title);
+            }
+        } else {
+            println!("     FAILED  {}", suite.title);
+            suite.complaints().for_each(|line| println!("{line}"));
+        }
+    };
+    let finished = process::run(name, command, |line| {
+        if let Some(suite) = reader.line(line) {
+            say(suite);
+        }
+    });
+    if let Some(suite) = reader.end() {
+        say(suite);
+    }
+    if !finished.ok() {
+        report.outcome = Outcome::Failed;
+        if report.tests.failed == 0 {
+            // It wasn't a test: it didn't build, say.
+            finished.show();
+        }
+        finished.explain();
+    } else if report.tests.failed > 0 {
+        report.outcome = Outcome::Failed;
+    }
+    report
+}
+
+fn run_examples(options: &Options) -> Report {
+    let mut report = Report::of(true);
+    for example in examples::ALL {
+        let title = format!("{} {}", example.name, example.args.join(" "));
+        let title = title.trim();
+        if options.quick && example.needs_server {
+            report.left_out.push(format!("examples: {title}, which needs a server"));
+            continue;
+        }
+        let mut command = cargo(&["run", "--quiet", "--package", "lockwright", "--example"]);
+        command.args([example.name, "--features", example.features, "--"]).args(example.args);
+        let log = format!("example-{}", title.replace(|c: char| !c.is_alphanumeric(), "-"));
+        let finished = process::run(&log, command, |_| {});
+        let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
+        if finished.ok() && closed {
+            println!("     ok    {title}");
+        } else {
+            println!("     FAILED  {title}");
+            finished.show();
+            if !closed {
+                println!("     it did not print: {}", example.closing);
+            }
+            finished.explain();
+            report.outcome = Outcome::Failed;
+        }
+    }
+    report
+}
+
+fn tree(_: &Options) -> Report {
+    let args = "tree --edges normal --prefix none --package lockwright --no-default-features \
+                --features memory";
+    let finished = process::run("tree", cargo(&words(args)), |_| {});
+    if !finished.ok() {
+        finished.show();
+        finished.explain();
+        return Report::of(false);
+    }
+    let crates: BTreeSet<String> = finished
+        .lines
+        .iter()
+        .map(|line| plain(line).split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let list = || crates.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    if crates.is_empty() || crates.len() > LEANEST {
+        return Report::failed(&format!(
+            "lockwright with memory alone is {} crates, {LEANEST} at most are promised: {}",
+            crates.len(),
+            list()
+        ));
+    }
+    for name in crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name) {
+        if CLIENT_LIBRARIES.contains(&name) {
+            return Report::failed(&format!("lockwright with memory alone depends on {name}"));
+        }
+    }
+    println!("     lockwright with memory alone: {} crates", crates.len());
+    Report::of(true)
+}
+
+/// Runs each bench once, built as tests are: that it runs is what is asked here, not how fast.
+fn benches(_: &Options) -> Report {
+    let mut names = Vec::new();
+    if let Ok(entries) = fs::read_dir(crate::root().join("benches")) {
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if let Some(name) = path.file_stem().and_then(|name| name.to_str())
+                && path.extension().is_some_and(|extension| extension == "rs")
+            {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    if names.is_empty() {
+        return Report::left_out("there are none");
+    }
+    let mut command = cargo(&words("test --workspace --all-features"));
+    for name in &names {
+        command.args(["--bench", name]);
+    }
+    Report::of(quietly("benches", command).ok())
+}
+
+fn words(args: &str) -> Vec<&str> {
+    args.split_whitespace().collect()
+}

@@ -1,0 +1,109 @@
+//! The one test command: its steps, their order, the summary.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::report::{Counts, Outcome, Report};
+use crate::steps::{self, Options, Step};
+
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let mut options = Options::default();
+    let mut chosen: Vec<&Step> = Vec::new();
+    for arg in args {
+        if arg == "--quick" {
+            options.quick = true;
+        } else if matches!(arg.as_str(), "help" | "-h" | "--help") {
+            print!("{}", crate::help());
+            return ExitCode::SUCCESS;
+        } else if let Some(step) = steps::ALL.iter().find(|step| step.name == arg) {
+            chosen.push(step);
+        } else {
+            return crate::usage_error(&format!("`test` has no step or option `{arg}`"));
+        }
+    }
+    let all = chosen.is_empty();
+    if all {
+        chosen.extend(steps::ALL);
+    }
+
+    let mut done: Vec<Done> = Vec::new();
+    for step in chosen {
+        println!("==== {}: {}", step.name, step.what);
+        let began = Instant::now();
+        let report = (step.run)(&options);
+        let done_now = Done { step: step.name, took: began.elapsed(), report };
+        println!("     {} after {}", done_now.verdict(), seconds(done_now.took));
+        let stop = done_now.report.outcome == Outcome::Failed && step.stops;
+        done.push(done_now);
+        if stop {
+            break;
+        }
+    }
+    summary(&done, &options)
+}
+
+/// A step that is over.
+struct Done {
+    step: &'static str,
+    took: Duration,
+    report: Report,
+}
+
+impl Done {
+    fn verdict(&self) -> &'static str {
+        match self.report.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "FAILED",
+            Outcome::LeftOut(_) => "left out",
+        }
+    }
+}
+
+fn summary(done: &[Done], options: &Options) -> ExitCode {
+    let mut counts = Counts::default();
+    println!("\n  step       outcome         time   tests");
+    for Done { step, took, report } in done {
+        let tests = match report.tests {
+            Counts { passed: 0, failed: 0, .. } => String::new(),
+            Counts { passed, failed: 0, .. } => passed.to_string(),
+            Counts { passed, failed, .. } => format!("{passed}, and {failed} failed"),
+        };
+        let verdict = Done::verdict(&Done { step, took: *took, report: report.clone() });
+        println!("  {step:10} {verdict:10} {:>9}   {tests}", seconds(*took));
+        counts.add(report.tests);
+        // A step can fail without any of its tests failing. It counts as one, so that the last
+        // line never reads like a success that wasn't one.
+        if report.outcome == Outcome::Failed && report.tests.failed == 0 {
+            counts.failed += 1;
+        }
+    }
+    println!("  total      {:>20}", seconds(done.iter().map(|done| done.took).sum()));
+
+    let left_out: Vec<String> = done.iter().flat_map(|done| done.left_out()).collect();
+    if !left_out.is_empty() {
+        let because = if options.quick { " (--quick)" } else { "" };
+        println!("\nNOT run{because}:");
+        for what in left_out {
+            println!("  {what}");
+        }
+    }
+    if counts.ignored > 0 {
+        println!("\n{} tests are marked as ignored", counts.ignored);
+    }
+    println!("\n{} passed, {} failed", counts.passed, counts.failed);
+    if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Done {
+    fn left_out(&self) -> Vec<String> {
+        let mut left_out = self.report.left_out.clone();
+        if let Outcome::LeftOut(reason) = &self.report.outcome {
+            left_out.push(format!("{}: {reason}", self.step));
+        }
+        left_out
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

@@ -44,7 +44,8 @@ pub(crate) struct Finished {
 
 /// How long the output may stay open after the command has ended. What holds it is a process that
 /// a test left behind.
-const LINGER: Duration = Duration::from_secs(5);
+const LINGER: Duration =
+    if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
 /// Runs `command` in the foreground, so that Ctrl-C ends it too. Both of its outputs go to the log
 /// `target/xtask/NAME.log` and, line by line, to `each`.

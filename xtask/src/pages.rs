@@ -1,7 +1,187 @@
-//! The check of links between the pages.
+//! The check of the pages: each relative link leads somewhere, each page is in the book's summary.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
-pub(crate) fn check(_root: &Path) -> std::io::Result<Vec<String>> {
-    Ok(Vec::new())
+/// The problems of all Markdown files below `root`, each a line.
+pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
+    let mut pages = Vec::new();
+    collect(root, &mut pages)?;
+    pages.sort();
+    let mut problems = Vec::new();
+    for page in &pages {
+        let text = fs::read_to_string(page)?;
+        for (line, target) in links(&text) {
+            if let Some(problem) = wrong_with(page, &text, &target)? {
+                let page = page.strip_prefix(root).unwrap_or(page);
+                problems.push(format!("{}:{line}: {target}: {problem}", page.display()));
+            }
+        }
+    }
+    problems.extend(not_in_summary(&root.join("docs/src"), &pages)?);
+    Ok(problems)
+}
+
+/// Markdown files, but for what is built and what is hidden.
+fn collect(folder: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" && name != "book" {
+                collect(&path, pages)?;
+            }
+        } else if name.ends_with(".md") {
+            pages.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the link `target` on `page`, whose text is `text`.
+fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String>> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return Ok(None);
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let mut there = text.to_owned();
+    if !path.is_empty() {
+        let file = page.parent().unwrap_or(Path::new("")).join(path);
+        if !file.exists() {
+            return Ok(Some("there is no such file".into()));
+        }
+        if anchor.is_empty() || file.extension().is_none_or(|extension| extension != "md") {
+            return Ok(None);
+        }
+        there = fs::read_to_string(&file)?;
+    }
+    if anchor.is_empty() || anchors(&there).contains(anchor) {
+        return Ok(None);
+    }
+    Ok(Some("there is no such heading".into()))
+}
+
+/// The pages of the book that its summary doesn't name.
+fn not_in_summary(book: &Path, pages: &[PathBuf]) -> io::Result<Vec<String>> {
+    let summary = match fs::read_to_string(book.join("SUMMARY.md")) {
+        Ok(summary) => summary,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let named: BTreeSet<PathBuf> =
+        links(&summary).into_iter().map(|(_, target)| normal(&book.join(target))).collect();
+    Ok(pages
+        .iter()
+        .filter(|page| page.starts_with(book) && !page.ends_with("SUMMARY.md"))
+        .filter(|page| !named.contains(&normal(page)))
+        .map(|page| {
+            format!("{}: not in SUMMARY.md", page.strip_prefix(book).unwrap_or(page).display())
+        })
+        .collect())
+}
+
+fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// The targets of inline links, `[text](target)`, and of `[name]: target`, each with its line;
+/// none of those that stand in code.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        let line = without_code(line);
+        if let Some((name, target)) = line.split_once("]: ")
+            && name.starts_with('[')
+            && !name.starts_with("[^")
+        {
+            found.push((number, target.trim().to_owned()));
+            continue;
+        }
+        let mut rest = line.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            let Some((target, after)) = after.split_once(')') else { break };
+            found.push((number, target.split_whitespace().next().unwrap_or("").to_owned()));
+            rest = after;
+        }
+    }
+    found
+}
+
+/// The lines outside fenced code blocks, counted from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+            return false;
+        }
+        !in_code
+    })
+}
+
+/// `line` without what stands between backquotes.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// The anchors that mdBook makes of a page's headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    prose(text)
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| {
+            line.trim_start_matches('#')
+                .trim()
+                .chars()
+                .filter_map(|c| match c {
+                    ' ' => Some('-'),
+                    '-' | '_' => Some(c),
+                    c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+                    _ => None,
+                })
+                .collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_prose_are_found_and_those_in_code_are_not() {
+        let text = "see [a](a.md) and [b](b.md#part \"title\")\n\
+                    ```\n[no](no.md)\n```\n\
+                    `[no](no.md)` but [c](c.md)\n\
+                    [d]: d.md\n";
+        let targets: Vec<_> = links(text);
+        let expected = [(1, "a.md"), (1, "b.md#part"), (5, "c.md"), (6, "d.md")];
+        assert_eq!(targets, expected.map(|(line, target)| (line, target.to_owned())));
+    }
+
+    #[test]
+    fn headings_become_anchors_as_mdbook_makes_them() {
+        let found = anchors("# What's `TTL`?\n## Step 1: the _start_\n");
+        assert!(found.contains("whats-ttl"), "{found:?}");
+        assert!(found.contains("step-1-the-_start_"), "{found:?}");
+    }
+
+    #[test]
+    fn a_broken_link_a_missing_heading_and_a_page_that_is_not_listed_are_found() {
+        let folder = crate::log_folder().join(format!("self-test-pages-{}", std::process::id()));
+        let book = folder.join("docs/src");
+        fs::create_dir_all(&book).unwrap();
+        fs::write(folder.join("README.md"), "[x](docs/src/a.md) [y](docs/src/none.md)\n").unwrap();
+        fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n").unwrap();
+        fs::write(book.join("a.md"), "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n").unwrap();
+        fs::write(book.join("b.md"), "# B\n[web](https://example.org/)\n").unwrap();
+        let problems = check(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        let problems = problems.unwrap();
+        assert_eq!(problems.len(), 3, "{problems:#?}");
+        assert!(problems[0].contains("README.md:1: docs/src/none.md: there is no such file"));
+        assert!(problems[1].contains("a.md:2: #bottom: there is no such heading"));
+        assert!(problems[2].contains("b.md: not in SUMMARY.md"));
+    }
 }

@@ -1,2 +1,47 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
+//!
+//! Each server is a child process of its own, in a temporary folder, on a free loopback port. It
+//! has answered before anybody gets hold of it, and it is gone when its value is dropped, when the
+//! test panics, and when the test process itself is killed.
+//!
+//! A missing binary is an error that names the Debian package, never a skipped test.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`process`] | one child process: start, stop, kill, freeze, its log |
+//! | [`port`] | free loopback ports |
+//! | [`wait`] | waiting for a thing itself, with a limit |
+//! | [`redis`] | a Redis server |
+//! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
 #![forbid(unsafe_code)]
+
+pub mod port;
+pub mod process;
+pub mod proxy;
+pub mod redis;
+pub mod wait;
+
+pub use process::{Process, Program};
+pub use proxy::Proxy;
+pub use redis::Redis;
+
+/// What goes wrong here is for a person who reads a failed test: a sentence is enough.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A server that could not be started, stopped or asked.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}

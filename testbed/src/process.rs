@@ -1,0 +1,207 @@
+//! One child process: start, stop, kill, freeze, its log.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Error, Result, wait};
+
+/// What to start: a program, the Debian package that has it, its arguments, its folder.
+#[derive(Debug, Clone)]
+pub struct Program {
+    binary: String,
+    package: &'static str,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Program {
+    /// The binary `binary` of the Debian package `package`.
+    pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
+        Self { binary: binary.into(), package, arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Where the binary is; an error that names the Debian package when it is nowhere.
+    pub fn locate(&self) -> Result<PathBuf> {
+        locate(&self.binary, self.package)
+    }
+
+    /// Starts it in `folder`, which also gets its log. It dies with this process, however that
+    /// ends.
+    pub fn start(&self, folder: &Path) -> Result<Process> {
+        let log = folder.join(format!("{}.log", self.short_name()));
+        let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
+        let out = File::options().create(true).append(true).open(&log).map_err(io_error)?;
+        let both = out.try_clone().map_err(io_error)?;
+        let mut command = self.dying_with_us()?;
+        command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(both);
+        let child = spawn(command)
+            .map_err(|error| Error::new(format!("{} did not start: {error}", self.binary)))?;
+        Ok(Process { name: self.short_name().to_owned(), child, log })
+    }
+
+    fn short_name(&self) -> &str {
+        Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
+    }
+
+    /// The kernel is told by `setpriv`, in the child: a parent can't without unsafe code.
+    fn dying_with_us(&self) -> Result<Command> {
+        let mut command = if cfg!(target_os = "linux") {
+            let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
+            setpriv.args(["--pdeathsig", "KILL", "--"]).arg(self.locate()?);
+            setpriv
+        } else {
+            Command::new(self.locate()?)
+        };
+        command.args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
+    }
+}
+
+fn locate(binary: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Servers live in sbin folders, which a user's PATH often leaves out.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(binary))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| {
+            Error::new(format!(
+                "{binary} is not installed; on Debian or Ubuntu it is in the package {package}, \
+                 and `cargo xtask test`, run as root, installs it without starting its service"
+            ))
+        })
+}
+
+/// Starts children from one thread that never ends: the kernel's "parent death" is the death of
+/// the *thread* that started the child, and a test's thread ends long before its process.
+fn spawn(command: Command) -> io::Result<Child> {
+    type Job = (Command, Sender<io::Result<Child>>);
+    static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        thread::Builder::new()
+            .name("testbed-spawner".to_owned())
+            .spawn(move || {
+                for (mut command, answer) in queue {
+                    let _ = answer.send(command.spawn());
+                }
+            })
+            .expect("a thread starts");
+        Mutex::new(jobs)
+    });
+    let (answer, child) = channel();
+    let sent =
+        spawner.lock().unwrap_or_else(PoisonError::into_inner).send((command, answer)).is_ok();
+    assert!(sent, "the spawner lives as long as the process");
+    child.recv().expect("the spawner answers")
+}
+
+/// A running child process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written to its standard output and error.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Its end, if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Asks until it answers, and fails with its log when it ends instead, or takes longer than
+    /// [`wait::LIMIT`].
+    pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+        let answer = wait::until(wait::LIMIT, || match ask() {
+            Some(answer) => Some(Some(answer)),
+            None => self.ended().map(|_| None),
+        });
+        match answer {
+            Some(Some(answer)) => Ok(answer),
+            Some(None) => Err(Error::new(format!("{} ended at once:\n{}", self.name, self.log()))),
+            None => Err(Error::new(format!("{} does not answer:\n{}", self.name, self.log()))),
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits; kills it when it doesn't within [`wait::LIMIT`].
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        if wait::until(wait::LIMIT, || self.ended()).is_none() {
+            self.kill();
+        }
+    }
+
+    /// Ends it at once (SIGKILL), also when it is frozen, and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Stops it in its tracks (SIGSTOP): its sockets stay open, and nothing answers.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        // The signal is delivered soon, not at once.
+        let stopped = wait::until(Duration::from_secs(5), || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+        });
+        assert!(stopped.is_some(), "{} can be stopped", self.name);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An ended child stays a zombie until it is waited for, so its id can't be another's.
+        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

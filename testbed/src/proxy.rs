@@ -1,0 +1,276 @@
+//! A TCP proxy that cuts, swallows, delays.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Error, Result, port, wait};
+
+/// What the proxy does with the bytes that pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// Passes them on.
+    Forward,
+    /// Passes each piece on later, in both directions.
+    Delay(Duration),
+    /// Keeps them until it is told otherwise, and then passes them on: a partition that heals.
+    Hold,
+    /// Takes requests and answers and passes on neither: a peer that died without a word. New
+    /// connections are accepted.
+    SwallowAll,
+    /// Passes requests on and loses the answers.
+    SwallowAnswers,
+}
+
+/// A TCP proxy in front of one server. Dropping it closes everything.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    traffic: Traffic,
+    /// Whether the proxy listens; when it doesn't, connections are refused.
+    open: bool,
+    listening: bool,
+    over: bool,
+    connections: Vec<TcpStream>,
+    accepted: usize,
+    /// How many pieces of answers were swallowed, so that a test can wait for the loss itself.
+    swallowed_answers: usize,
+}
+
+impl Proxy {
+    /// A proxy in front of `target` that forwards.
+    pub fn start(target: SocketAddr) -> Result<Self> {
+        let mut attempts = 0;
+        let (listener, port) = loop {
+            let port = port::free();
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+                Ok(listener) => break (listener, port),
+                Err(_) if attempts < 5 => attempts += 1,
+                Err(error) => return Err(Error::new(format!("the proxy can't listen: {error}"))),
+            }
+        };
+        let shared = Arc::new(Shared {
+            target,
+            state: Mutex::new(State {
+                traffic: Traffic::Forward,
+                open: true,
+                listening: true,
+                over: false,
+                connections: Vec::new(),
+                accepted: 0,
+                swallowed_answers: 0,
+            }),
+            changed: Condvar::new(),
+        });
+        let keeper = Arc::clone(&shared);
+        thread::spawn(move || keeper.listen(listener, port));
+        Ok(Self { shared, port })
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Changes what happens to the bytes, of open connections too.
+    ///
+    /// A connection that has lost bytes goes on losing them until it is closed: TCP never goes on
+    /// after a gap.
+    pub fn set(&self, traffic: Traffic) {
+        self.shared.state().traffic = traffic;
+        self.shared.changed.notify_all();
+    }
+
+    /// Drops every connection and refuses new ones.
+    pub fn cut(&self) {
+        self.shared.state().open = false;
+        self.shared.changed.notify_all();
+        // The listening thread sits in `accept`.
+        drop(TcpStream::connect(self.address()));
+        let refused = self.shared.wait_until(|state| !state.listening);
+        assert!(refused, "the proxy stops listening");
+        self.drop_connections();
+    }
+
+    /// Listens again, and forwards.
+    pub fn mend(&self) {
+        {
+            let mut state = self.shared.state();
+            state.open = true;
+            state.traffic = Traffic::Forward;
+        }
+        self.shared.changed.notify_all();
+        let listens = self.shared.wait_until(|state| state.listening);
+        assert!(listens, "the proxy listens again");
+    }
+
+    /// Drops every connection; new ones are served.
+    pub fn drop_connections(&self) {
+        for connection in self.shared.state().connections.drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// How many connections were accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.state().accepted
+    }
+
+    /// Waits until at least `count` connections were accepted; false when that takes longer than
+    /// [`wait::LIMIT`].
+    pub fn wait_for_connections(&self, count: usize) -> bool {
+        self.shared.wait_until(|state| state.accepted >= count)
+    }
+
+    /// Waits until an answer was swallowed; false when that takes longer than [`wait::LIMIT`].
+    pub fn wait_for_swallowed_answer(&self) -> bool {
+        self.shared.wait_until(|state| state.swallowed_answers > 0)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.state();
+            state.over = true;
+            state.open = false;
+        }
+        self.shared.changed.notify_all();
+        drop(TcpStream::connect(self.address()));
+        self.drop_connections();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Requests,
+    Answers,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_until(&self, condition: impl Fn(&State) -> bool) -> bool {
+        let (_state, timeout) = self
+            .changed
+            .wait_timeout_while(self.state(), wait::LIMIT, |state| !condition(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        !timeout.timed_out()
+    }
+
+    fn listen(self: Arc<Self>, listener: TcpListener, port: u16) {
+        let mut listener = Some(listener);
+        loop {
+            if let Some(listening) = listener.take() {
+                while let Ok((client, _)) = listening.accept() {
+                    if !self.state().open {
+                        break;
+                    }
+                    self.serve(client);
+                }
+            }
+            self.state().listening = false;
+            self.changed.notify_all();
+            {
+                let closed = self.state();
+                let state = self
+                    .changed
+                    .wait_while(closed, |state| !state.open && !state.over)
+                    .unwrap_or_else(PoisonError::into_inner);
+                if state.over {
+                    return;
+                }
+            }
+            listener =
+                wait::until(wait::LIMIT, || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+            self.state().listening = listener.is_some();
+            self.changed.notify_all();
+        }
+    }
+
+    fn serve(self: &Arc<Self>, client: TcpStream) {
+        let server = TcpStream::connect(self.target).ok();
+        let mut state = self.state();
+        state.accepted += 1;
+        self.changed.notify_all();
+        let Some(server) = server else {
+            // The server refuses, so the proxy does too, as far as it still can.
+            let _ = client.shutdown(Shutdown::Both);
+            return;
+        };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let ends = [client.try_clone(), client.try_clone(), server.try_clone(), server.try_clone()];
+        let [Ok(client_in), Ok(client_out), Ok(server_in), Ok(server_out)] = ends else { return };
+        state.connections.extend([client, server]);
+        drop(state);
+        let (requests, answers) = (Arc::clone(self), Arc::clone(self));
+        thread::spawn(move || requests.pump(client_in, server_out, Direction::Requests));
+        thread::spawn(move || answers.pump(server_in, client_out, Direction::Answers));
+    }
+
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream, direction: Direction) {
+        let mut buffer = [0; 16 * 1024];
+        let mut has_lost = false;
+        loop {
+            let read = match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let traffic = self.after_hold();
+            has_lost |= match traffic {
+                Traffic::SwallowAll => true,
+                Traffic::SwallowAnswers => direction == Direction::Answers,
+                _ => false,
+            };
+            if has_lost {
+                if direction == Direction::Answers {
+                    self.state().swallowed_answers += 1;
+                    self.changed.notify_all();
+                }
+                continue;
+            }
+            if let Traffic::Delay(delay) = traffic {
+                thread::sleep(delay);
+            }
+            if to.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+        // A half-closed connection is of no use to anybody here, but a peer that died without a
+        // word doesn't close.
+        if !has_lost {
+            let _ = to.shutdown(Shutdown::Both);
+        }
+        let _ = from.shutdown(Shutdown::Both);
+    }
+
+    fn after_hold(&self) -> Traffic {
+        self.changed
+            .wait_while(self.state(), |state| state.traffic == Traffic::Hold && !state.over)
+            .unwrap_or_else(PoisonError::into_inner)
+            .traffic
+    }
+}

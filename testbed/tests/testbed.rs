@@ -1,0 +1,155 @@
+//! The servers of the testbed come, answer, and are gone afterwards, whatever happens.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{Program, Proxy, Redis, wait};
+
+fn runs(pid: u32) -> bool {
+    // A zombie is over: it only waits for somebody to ask how it ended.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit(')').next().map(|rest| !rest.trim_start().starts_with('Z')))
+        .unwrap_or(false)
+}
+
+fn assert_gone(pid: u32) {
+    assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
+}
+
+#[test]
+fn it_answers_and_is_gone_when_dropped() {
+    let server = Redis::start().unwrap();
+    let pid = server.process().pid();
+    assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
+    drop(server);
+    assert_gone(pid);
+}
+
+#[test]
+fn it_is_gone_after_a_panic() {
+    let (pids, received) = std::sync::mpsc::channel();
+    let panicked = std::thread::spawn(move || {
+        let server = Redis::start().unwrap();
+        pids.send(server.process().pid()).unwrap();
+        panic!("on purpose");
+    })
+    .join();
+    assert!(panicked.is_err());
+    assert_gone(received.recv().unwrap());
+}
+
+/// Not a test of its own: what `it_is_gone_when_the_test_process_is_killed` starts and kills.
+#[test]
+fn helper_that_starts_a_server_and_waits() {
+    if std::env::var_os("TESTBED_HELPER").is_none() {
+        return;
+    }
+    // In a thread that ends at once: the server must outlive it, but not the process.
+    let server = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
+    assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
+    println!("server {}", server.process().pid());
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn it_is_gone_when_the_test_process_is_killed() {
+    let mut helper = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "helper_that_starts_a_server_and_waits", "--nocapture"])
+        .env("TESTBED_HELPER", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = BufReader::new(helper.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("server ")?.1.trim().parse::<u32>().ok())
+        .expect("the helper tells its server's id");
+    assert!(runs(pid));
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    assert_gone(pid);
+}
+
+#[test]
+fn a_restart_keeps_the_port_and_what_was_persisted() {
+    let mut server =
+        Redis::options().append_only("always").password("it's a secret").start().unwrap();
+    let port = server.port();
+    server.command::<()>(&["SET", "kept", "yes"]).unwrap();
+    server.restart(true).unwrap();
+    assert_eq!(server.port(), port);
+    assert_eq!(server.command::<String>(&["GET", "kept"]).unwrap(), "yes");
+    server.kill();
+    server.restart(true).unwrap();
+    assert_eq!(server.command::<String>(&["GET", "kept"]).unwrap(), "yes");
+    server.restart(false).unwrap();
+    assert_eq!(server.command::<Option<String>>(&["GET", "kept"]).unwrap(), None);
+}
+
+#[test]
+fn a_replica_follows() {
+    let master = Redis::start().unwrap();
+    let replica = Redis::options().replica_of(&master).start().unwrap();
+    master.command::<()>(&["SET", "k", "v"]).unwrap();
+    let followed = wait::until(wait::LIMIT, || {
+        replica.command::<String>(&["GET", "k"]).ok().filter(|value| value == "v")
+    });
+    assert!(followed.is_some());
+}
+
+#[test]
+fn a_missing_binary_names_its_package() {
+    let missing = Program::new("no-such-server", "some-package").locate().unwrap_err();
+    assert!(missing.to_string().contains("package some-package"), "{missing}");
+}
+
+fn ping(socket: &mut TcpStream) -> std::io::Result<()> {
+    socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+    socket.write_all(b"PING\r\n")?;
+    socket.read_exact(&mut [0; 7])
+}
+
+#[test]
+fn the_proxy_does_what_it_says() {
+    let server = Redis::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let connect = || TcpStream::connect(proxy.address());
+
+    let mut healthy = connect().unwrap();
+    ping(&mut healthy).unwrap();
+
+    proxy.cut();
+    assert!(ping(&mut healthy).is_err(), "cut");
+    assert!(connect().is_err(), "refused");
+    proxy.mend();
+    ping(&mut connect().unwrap()).unwrap();
+
+    let mut held = connect().unwrap();
+    proxy.set(Traffic::Hold);
+    assert!(ping(&mut held).is_err(), "nothing comes while it is held");
+    proxy.set(Traffic::Forward);
+    held.read_exact(&mut [0; 7]).expect("it comes afterwards");
+
+    let mut half_open = connect().unwrap();
+    proxy.set(Traffic::SwallowAll);
+    assert!(ping(&mut half_open).is_err(), "swallowed");
+    assert!(ping(&mut connect().unwrap()).is_err(), "new connections too");
+    proxy.set(Traffic::Forward);
+    assert!(ping(&mut half_open).is_err(), "TCP never goes on after a gap");
+
+    let mut deaf = connect().unwrap();
+    proxy.set(Traffic::SwallowAnswers);
+    deaf.write_all(b"SET arrived yes\r\n").unwrap();
+    assert!(proxy.wait_for_swallowed_answer());
+    assert_eq!(server.command::<String>(&["GET", "arrived"]).unwrap(), "yes");
+    assert!(ping(&mut deaf).is_err(), "the answer is lost");
+
+    proxy.set(Traffic::Delay(Duration::from_millis(50)));
+    let start = std::time::Instant::now();
+    ping(&mut connect().unwrap()).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(100), "both ways are slow");
+}

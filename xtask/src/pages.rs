@@ -1,4 +1,5 @@
-//! The check of the pages: each relative link leads somewhere, each page is in the book's summary.
+//! The check of the pages: each relative link leads somewhere, each page is in the book's summary,
+//! each dependency has its reason.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +22,24 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
         }
     }
     problems.extend(not_in_summary(&root.join("docs/src"), &pages)?);
+    problems.extend(without_reason(
+        &fs::read_to_string(root.join("Cargo.toml"))?,
+        &fs::read_to_string(root.join("CONTRIBUTING.md"))?,
+    ));
     Ok(problems)
+}
+
+/// The dependencies of the workspace's manifest that have no row in the table of reasons.
+fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
+    let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
+    table
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name.trim())
+        .filter(|name| !name.starts_with('#') && !name.starts_with("lockwright"))
+        .filter(|name| !contributing.contains(&format!("| `{name}` |")))
+        .map(|name| format!("CONTRIBUTING.md: no reason for the dependency {name}"))
+        .collect()
 }
 
 /// Markdown files, but for what is built and what is hidden.
@@ -168,10 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let manifest = "[workspace.dependencies]\nlockwright-core = { path = \"core\" }\n\n\
+                        # Reasons.\nserde = \"1\"\nleft-pad = { version = \"1\" }\n[other]\nx = \"1\"\n";
+        let problems = without_reason(manifest, "| `serde` | core | settings |\n");
+        assert_eq!(problems, ["CONTRIBUTING.md: no reason for the dependency left-pad"]);
+    }
+
+    #[test]
     fn a_broken_link_a_missing_heading_and_a_page_that_is_not_listed_are_found() {
         let folder = crate::log_folder().join(format!("self-test-pages-{}", std::process::id()));
         let book = folder.join("docs/src");
         fs::create_dir_all(&book).unwrap();
+        fs::write(folder.join("Cargo.toml"), "").unwrap();
+        fs::write(folder.join("CONTRIBUTING.md"), "").unwrap();
         fs::write(folder.join("README.md"), "[x](docs/src/a.md) [y](docs/src/none.md)\n").unwrap();
         fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n").unwrap();
         fs::write(book.join("a.md"), "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n").unwrap();

@@ -30,7 +30,12 @@ pub(crate) struct Step {
 pub(crate) const ALL: &[Step] = &[
     Step { name: "servers", what: "what the tests need is installed", stops: true, run: needs },
     Step { name: "fmt", what: "formatting", stops: false, run: fmt },
-    Step { name: "pages", what: "links between the pages", stops: false, run: links },
+    Step {
+        name: "pages",
+        what: "links, the summary, a reason for each dependency",
+        stops: false,
+        run: links,
+    },
     Step { name: "tree", what: "few dependencies where few are promised", stops: false, run: tree },
     Step { name: "clippy", what: "lints, warnings as errors", stops: false, run: clippy },
     Step {

@@ -52,7 +52,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   either re-arms the full TTL or says in [`Granted::valid`](crate::Granted::valid) for how
     ///   long it still is.
     /// - A token that was released and left a tombstone is refused as
-    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate)`: the client never asks for it again,
+    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate): the client never asks for it again,
     ///   so only a late duplicate does, and its answer reaches nobody.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - Every grant's fence is above that of every earlier grant of the name, where the profile

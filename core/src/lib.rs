@@ -17,7 +17,7 @@
 
 pub mod backend;
 pub mod claim;
-// pub mod client;
+pub mod client;
 pub mod clock;
 pub mod error;
 pub mod event;
@@ -34,6 +34,9 @@ pub use async_trait::async_trait;
 pub use backend::DistributedLock;
 pub use claim::{
     Attempt, Busy, Claim, Ended, Granted, Renew, Renewal, RenewalOutcome, Settle, Upkeep, Wait,
+};
+pub use client::{
+    Builder, Guard, HoldState, Locks, MetricsSnapshot, Owner, Permit, Request, Signal,
 };
 pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};

@@ -35,6 +35,9 @@ pub struct Profile {
     pub breakable: bool,
     /// Whether a hold can move to another process.
     pub tickets: bool,
+    /// Whether an acquire with a limit blocks in the server: then the client gives it until the
+    /// limit to answer, where it otherwise gives up on an answer that could no longer be of use.
+    pub blocks: bool,
     /// The TTLs that it takes.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
@@ -62,6 +65,7 @@ impl Profile {
             tombstones: false,
             breakable: false,
             tickets: false,
+            blocks: false,
             ttl: Duration::from_millis(50)..=Self::LONGEST_TTL,
             renew_batch: 100,
             slow_poll: Duration::from_millis(100),

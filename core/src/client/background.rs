@@ -1,0 +1,133 @@
+//! Releases that nobody waits for, and settling: finding an end for claims whose answer is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::claim::{Claim, Ended, Settle};
+use crate::clock::BootInstant;
+use crate::error::{Error, Result};
+
+use super::catch::catch_panic;
+use super::hold::Hold;
+use super::shared::Shared;
+use super::turns::Pending;
+
+/// A release to be done in the background.
+pub(crate) struct Job {
+    what: What,
+    settle: Settle,
+    /// Whether a local turn goes on when it is done.
+    has_turn: bool,
+    last_sent: Option<BootInstant>,
+}
+
+enum What {
+    Hold(Arc<Hold>),
+    Claim(Box<Claim>),
+}
+
+/// The shortest and the longest time between two tries.
+const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+
+impl Job {
+    /// The release of a hold that ended.
+    pub(crate) fn release(hold: Arc<Hold>) -> Self {
+        let settle = hold.settle();
+        let has_turn = hold.take_turn();
+        let last_sent = (settle == Settle::Unanswered).then(|| hold.granted_at());
+        Self { what: What::Hold(hold), settle, has_turn, last_sent }
+    }
+
+    /// The settling of a claim that may stand on the server.
+    pub(crate) fn settle(pending: Pending, has_turn: bool) -> Self {
+        Self {
+            what: What::Claim(Box::new(pending.claim)),
+            settle: pending.settle,
+            has_turn,
+            last_sent: Some(pending.last_sent),
+        }
+    }
+
+    fn claim(&self) -> &Claim {
+        match &self.what {
+            What::Hold(hold) => &hold.claim,
+            What::Claim(claim) => claim,
+        }
+    }
+
+    /// Runs the job to its end. Begun by [`Shared::in_background`]; when dropped before its end
+    /// (its runtime is going down), the turn goes on all the same.
+    pub(crate) async fn run(self, shared: Arc<Shared>) {
+        let job = Running { job: self, shared };
+        let (claim, shared) = (job.job.claim(), &job.shared);
+        let begun = shared.clock.now();
+        let mut pause = TRY_AGAIN.0;
+        loop {
+            let answer = send_release(shared, claim, job.job.settle).await;
+            let now = shared.clock.now();
+            match answer {
+                Ok(ended) if job.is_settled(ended, now) => break,
+                // Without a tombstone it may still arrive, and would then be held for a TTL.
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(name = %claim.name, %error, "a release has to be tried again");
+                    if !error.is_transient() || job.may_give_up(begun, now) {
+                        tracing::warn!(name = %claim.name, %error, "a release was given up");
+                        break;
+                    }
+                }
+            }
+            if shared.is_closed() && now > begun + claim.ttl {
+                break;
+            }
+            shared.clock.sleep(pause).await;
+            pause = (pause * 2).min(TRY_AGAIN.1).min(claim.ttl.max(TRY_AGAIN.0));
+        }
+        if job.job.last_sent.is_some() {
+            shared.metrics.settled.add(1);
+        }
+    }
+}
+
+struct Running {
+    job: Job,
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    fn is_settled(&self, ended: Ended, now: BootInstant) -> bool {
+        match self.job.settle {
+            Settle::Answered => true,
+            Settle::Unanswered => {
+                let tombstone = self.shared.backend.profile().tombstones;
+                let ttl = self.job.claim().ttl;
+                let long_ago = self.job.last_sent.is_none_or(|sent| now > sent + ttl);
+                tombstone || (ended == Ended::NotHeld && long_ago)
+            }
+        }
+    }
+
+    /// An answered hold ends on the server by itself; an unanswered claim is pursued for as long
+    /// as nobody answers, because it may be granted whenever the server wakes up.
+    fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
+        self.job.settle == Settle::Answered && now > begun + self.job.claim().ttl * 2
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.job.has_turn {
+            self.shared.turns.pass(&self.shared, &self.job.claim().name, None);
+        }
+        self.shared.end_release();
+    }
+}
+
+/// Sends one release, and waits for its answer for a while.
+pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
+    let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
+    let answer = catch_panic(shared.backend.release(claim, settle));
+    super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + patience)
+        .await
+        .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the release in time")))
+}

@@ -1,0 +1,161 @@
+//! The settings of a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::backend::DistributedLock;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::event::Events;
+use crate::identity::Identity;
+use crate::name::LockName;
+use crate::token::TokenSource;
+use crate::validity::Rules;
+
+use super::keeper::keeper;
+use super::locks::Locks;
+use super::shared::{Settings, Shared};
+
+/// The settings of a client. Made by [`Locks::builder`].
+#[must_use = "a builder does nothing until it is built"]
+#[derive(Debug)]
+pub struct Builder {
+    backend: Arc<dyn DistributedLock>,
+    settings: Settings,
+    label: Option<String>,
+    clock: Clock,
+    runtime: Option<Handle>,
+}
+
+impl Builder {
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        let ttl = Duration::from_secs(30);
+        let range = &backend.profile().ttl;
+        Self {
+            settings: Settings {
+                ttl: ttl.clamp(*range.start(), *range.end()),
+                wait: None,
+                namespace: String::new(),
+                rules: Rules::default(),
+                tokens: TokenSource::default(),
+            },
+            backend,
+            label: None,
+            clock: Clock::boot(),
+            runtime: None,
+        }
+    }
+
+    /// The TTL of requests that don't set one. 30 s, or the nearest that the backend takes.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long requests wait that don't say so. `None`, the default, is without limit.
+    pub fn wait(mut self, limit: Option<Duration>) -> Self {
+        self.settings.wait = limit;
+        self
+    }
+
+    /// Put before every name on the server, as it is: give it its separator, as in `shop/`. It
+    /// doesn't show in what this client answers.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.settings.namespace = namespace.into();
+        self
+    }
+
+    /// What operators see this client called: a service, a job.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// The clock of validity. Only tests set it.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How validity is reckoned: drift and margin.
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.settings.rules = rules;
+        self
+    }
+
+    /// The runtime on which holds are renewed and background releases run; the present one if not
+    /// set. It needs its timer, and the backend's connections live on it too: don't let it end
+    /// before the client. On a current-thread runtime nothing is renewed between two `block_on`s.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Where tokens come from. Only tests set it.
+    pub fn tokens(mut self, tokens: TokenSource) -> Self {
+        self.settings.tokens = tokens;
+        self
+    }
+
+    /// Makes the client.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when a setting is out of its range, or
+    /// when there is no tokio runtime here and none was given.
+    pub fn build(self) -> Result<Locks> {
+        let Self { backend, settings, label, clock, runtime } = self;
+        check(&settings, &*backend)?;
+        let runtime = match runtime {
+            Some(runtime) => runtime,
+            None => Handle::try_current().map_err(|error| {
+                Error::invalid_config(
+                    "a client needs a tokio runtime: make it inside of one, or give it one by \
+                     .runtime(handle)",
+                )
+                .with_source(error)
+            })?,
+        };
+        let identity = Identity::of_this_process(label.as_deref());
+        let shared = Arc::new(Shared::new(backend, settings, identity, clock));
+        let listening = Arc::downgrade(&shared);
+        shared.backend.attach(Events::to(move |event| match listening.upgrade() {
+            Some(shared) => {
+                shared.on_event(event);
+                true
+            }
+            None => false,
+        }));
+        runtime.spawn(keeper(Arc::clone(&shared)));
+        Ok(Locks::from_shared(shared))
+    }
+}
+
+fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
+    let range = &backend.profile().ttl;
+    if !range.contains(&settings.ttl) {
+        return Err(Error::invalid_config(format!(
+            "the client's TTL of {:?} is out of range; this backend takes {:?} to {:?}",
+            settings.ttl,
+            range.start(),
+            range.end()
+        )));
+    }
+    if !settings.namespace.is_empty() {
+        // Whatever is allowed before a name is allowed in a name; a trailing space isn't at its end.
+        LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
+            Error::invalid_config("the namespace can't stand before a name").with_source(error)
+        })?;
+    }
+    let Rules { drift_rate, drift_floor, margin_rate, .. } = settings.rules;
+    if !(0.0..0.5).contains(&drift_rate) || !(0.0..0.5).contains(&margin_rate) {
+        return Err(Error::invalid_config(format!(
+            "the rates of drift ({drift_rate}) and margin ({margin_rate}) must be from 0 to below 0.5"
+        )));
+    }
+    if drift_floor > Duration::from_secs(60) {
+        return Err(Error::invalid_config("a drift floor above 60 s leaves nothing of most TTLs"));
+    }
+    Ok(())
+}

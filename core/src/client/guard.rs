@@ -1,0 +1,336 @@
+//! What a user holds.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::claim::{Ended, Settle};
+use crate::clock::BootInstant;
+use crate::error::{Error, Result};
+use crate::event::Reason;
+use crate::mode::Mode;
+use crate::token::{Fence, Token};
+
+use super::background::{Job, send_release};
+use super::hold::Hold;
+use super::keeper::{ask_renewal, note_renewal};
+use super::shared::Shared;
+use super::signal::{HoldState, Signal};
+
+/// An exclusive or shared hold. Owned and `'static`: it may move to another task or thread.
+///
+/// While it lives, the client's keeper renews it. Dropped, it is released in the background, also
+/// outside a runtime; [`Guard::release`] waits for the answer.
+#[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
+#[derive(Debug)]
+pub struct Guard(Held);
+
+/// Permits of a semaphore. As [`Guard`], but with an id where that has a fence.
+#[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
+#[derive(Debug)]
+pub struct Permit(Held);
+
+/// The part that every kind of guard has.
+#[derive(Debug)]
+pub(crate) struct Held(Option<Arc<Hold>>);
+
+macro_rules! common {
+    ($guard:ident, $what:literal) => {
+        impl $guard {
+            pub(crate) fn new(hold: Arc<Hold>) -> Self {
+                Self(Held(Some(hold)))
+            }
+
+            /// The name, as it was asked for.
+            pub fn name(&self) -> &str {
+                self.0.name()
+            }
+
+            /// How it is held.
+            pub fn mode(&self) -> Mode {
+                self.0.hold().claim.mode
+            }
+
+            /// The token by which the server knows this hold.
+            pub fn token(&self) -> Token {
+                self.0.hold().claim.token
+            }
+
+            /// For how long yet it is held without a further renewal: until
+            /// [`lost_at`](Self::lost_at). Zero when it is lost.
+            pub fn remaining(&self) -> Duration {
+                let hold = self.0.hold();
+                let now = hold.clock().now();
+                if hold.state_at(now).is_live() {
+                    hold.lost_at().saturating_since(now)
+                } else {
+                    Duration::ZERO
+                }
+            }
+
+            /// The instant at which it is given up for lost, unless it is renewed before. From then
+            /// until the [`deadline`](Self::deadline) there is time to stop what it protected.
+            pub fn lost_at(&self) -> BootInstant {
+                self.0.hold().lost_at()
+            }
+
+            /// The instant from which on nobody may believe in it, unless it is renewed before.
+            pub fn deadline(&self) -> BootInstant {
+                self.0.hold().deadline()
+            }
+
+            /// Whether it is still held, by a look at the clock and without asking the server.
+            /// Exact also after a pause of the process. It costs tens of nanoseconds: call it
+            /// before each step that must not be done without the lock.
+            ///
+            /// # Errors
+            /// [`Lost`](crate::ErrorKind::Lost) with the reason; the same for ever after.
+            pub fn check(&self) -> Result<()> {
+                self.0.check()
+            }
+
+            /// A view of the hold for other tasks.
+            pub fn signal(&self) -> Signal {
+                Signal::new(self.0.hold())
+            }
+
+            /// Drives `future` for as long as the hold lives, and drops it at the moment of a loss,
+            /// so that it is gone by the deadline. Each poll looks at the clock first.
+            ///
+            /// A future that doesn't yield can't be stopped, and neither can what it has already
+            /// sent elsewhere: for that there is the fence.
+            ///
+            /// # Errors
+            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future was done, or
+            /// during its last poll: what it did then wasn't all done under the lock.
+            ///
+            /// # Cancel safety
+            /// Dropping it drops `future`; the guard is unharmed.
+            pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
+                self.0.run(future).await
+            }
+
+            /// Renews it now, without waiting for the keeper. This extends a fixed hold too.
+            ///
+            /// # Errors
+            /// [`Lost`](crate::ErrorKind::Lost) if it is, [`Indeterminate`](crate::ErrorKind::Indeterminate)
+            /// or [`Unavailable`](crate::ErrorKind::Unavailable) if the server didn't say; the hold
+            /// then goes on to its present deadline.
+            ///
+            /// # Cancel safety
+            /// May be dropped; the renewal may then take effect on the server without counting here.
+            pub async fn renew(&self) -> Result<()> {
+                self.0.renew().await
+            }
+
+            /// Asks the server whether the hold is still ours. Changes nothing: a hold that the
+            /// server doesn't have is noticed by the next renewal.
+            ///
+            /// # Errors
+            /// Those of reaching the server.
+            ///
+            /// # Cancel safety
+            /// May be dropped.
+            pub async fn verify(&self) -> Result<bool> {
+                self.0.verify().await
+            }
+
+            #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
+            ///
+            /// # Errors
+            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before, so that what was done last
+            /// may not have been protected. Any other error says that the answer is missing: the
+            /// release goes on in the background, and the hold is over for this client.
+            ///
+            /// # Cancel safety
+            /// When dropped, the release goes on in the background.
+            pub async fn release(self) -> Result<()> {
+                self.0.release().await
+            }
+        }
+    };
+}
+
+common!(Guard, "lock");
+common!(Permit, "permits");
+
+impl Guard {
+    /// The fence of this hold: send it with each write to what the lock protects, and have a write
+    /// refused there whose fence is below the highest seen. Concurrent readers share one.
+    pub fn fence(&self) -> Fence {
+        self.0.hold().fence
+    }
+}
+
+impl Permit {
+    /// An id that no other hold of the name ever has. Not a fence: a larger one isn't a later one.
+    pub fn id(&self) -> u64 {
+        self.0.hold().fence.get()
+    }
+}
+
+impl Held {
+    fn hold(&self) -> &Arc<Hold> {
+        self.0.as_ref().expect("a guard has its hold until it is consumed")
+    }
+
+    fn name(&self) -> &str {
+        let hold = self.hold();
+        hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
+    }
+
+    fn check(&self) -> Result<()> {
+        let hold = self.hold();
+        match hold.state() {
+            HoldState::Lost(reason) => Err(lost(hold, reason)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
+        let signal = Signal::new(self.hold());
+        let mut ended = pin!(signal.ended());
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            self.check()?;
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(self.check().map(|()| output));
+            }
+            match ended.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(Err(self.check().err().unwrap_or_else(|| {
+                    lost(self.hold(), Reason::Expired)
+                }))),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    async fn renew(&self) -> Result<()> {
+        self.check()?;
+        let hold = self.hold();
+        let start = hold.clock().now();
+        let mut answers = ask_renewal(&hold.shared, std::slice::from_ref(hold))
+            .await
+            .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
+        let answered = answers.len() == 1;
+        let look_again = note_renewal(hold, answers.pop(), start, hold.clock().now());
+        if hold.shared.registry.reschedule([(hold, look_again)]) {
+            hold.shared.keeper.notify_one();
+        }
+        self.check()?;
+        if answered {
+            return Ok(());
+        }
+        let error = Error::indeterminate("the server did not say whether the lock was renewed");
+        Err(hold.shared.tell(error, &hold.claim.name))
+    }
+
+    async fn verify(&self) -> Result<bool> {
+        let hold = self.hold();
+        let seen = hold
+            .shared
+            .backend
+            .inspect(&hold.claim.name)
+            .await
+            .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
+        Ok(seen.holders.iter().any(|holder| {
+            holder.token == Some(hold.claim.token) && holder.broken.is_none()
+        }))
+    }
+
+    async fn release(mut self) -> Result<()> {
+        let Some(hold) = self.0.take() else { return Ok(()) };
+        if !hold.shared.turns.leave(&hold) {
+            return hold.state().lost_error(&hold);
+        }
+        let ended = hold.end();
+        hold.shared.registry.remove(&hold);
+        let releasing = Releasing::new(hold);
+        let hold = releasing.hold();
+        let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
+        match (answer, ended) {
+            (Err(_), Err(reason)) => Err(lost(hold, reason)),
+            // The answer is missing: dropped unfinished, the release goes on in the background.
+            (Err(error), Ok(())) => Err(hold.shared.tell(error, &hold.claim.name)),
+            (Ok(answer), ended) => {
+                let result = match (answer, ended) {
+                    (_, Err(reason)) => Err(lost(hold, reason)),
+                    (Ended::Released, Ok(())) => Ok(()),
+                    (Ended::NotHeld, Ok(())) => Err(lost(hold, Reason::Gone)),
+                };
+                // An acquire that was never answered may still arrive where no tombstone stops it.
+                let tombstones = hold.shared.backend.profile().tombstones;
+                if hold.settle() == Settle::Answered || tombstones {
+                    releasing.finish();
+                }
+                result
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            end_in_background(hold);
+        }
+    }
+}
+
+/// One guard fewer; the last one ends the hold.
+pub(crate) fn end_in_background(hold: Arc<Hold>) {
+    let shared: Arc<Shared> = Arc::clone(&hold.shared);
+    if shared.turns.leave(&hold) {
+        let _ = hold.end();
+        shared.registry.remove(&hold);
+        shared.in_background(Job::release(hold));
+    }
+}
+
+fn lost(hold: &Hold, reason: Reason) -> Error {
+    hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
+}
+
+impl HoldState {
+    fn lost_error(self, hold: &Hold) -> Result<()> {
+        match self {
+            Self::Lost(reason) => Err(lost(hold, reason)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A release in place; dropped before it is finished, it goes on in the background.
+struct Releasing(Option<Arc<Hold>>);
+
+impl Releasing {
+    fn new(hold: Arc<Hold>) -> Self {
+        hold.shared.begin_release();
+        Self(Some(hold))
+    }
+
+    fn hold(&self) -> &Arc<Hold> {
+        self.0.as_ref().expect("it has its hold until it is finished")
+    }
+
+    fn finish(mut self) {
+        if let Some(hold) = self.0.take() {
+            if hold.take_turn() {
+                hold.shared.turns.pass(&hold.shared, &hold.claim.name, None);
+            }
+            hold.shared.end_release();
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            let shared = Arc::clone(&hold.shared);
+            shared.in_background(Job::release(hold));
+            shared.end_release();
+        }
+    }
+}

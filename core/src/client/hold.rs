@@ -1,0 +1,360 @@
+//! One hold: its term, and the two stages of its loss.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::claim::{Claim, Settle, Upkeep};
+use crate::clock::{BootInstant, Clock};
+use crate::event::Reason;
+use crate::token::Fence;
+use crate::validity::Term;
+
+use super::owner::Owner;
+use super::shared::Shared;
+use super::signal::HoldState;
+
+/// One hold. It is live from its grant until it is released or lost, whichever comes first, and
+/// never becomes live again.
+pub(crate) struct Hold {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) claim: Claim,
+    pub(crate) fence: Fence,
+    pub(crate) owner: Option<Owner>,
+    /// Whether an acquire of this token was left unanswered, so that it may still arrive.
+    settle: Settle,
+    granted_at: BootInstant,
+    /// The longest that it may be held.
+    keep_until: BootInstant,
+
+    /// Serialises confirmations with the discovery that the term has run out: whoever was told
+    /// once that the hold is lost must never see it live again.
+    term_changes: Mutex<()>,
+    renew_at: AtomicU64,
+    at_risk_at: AtomicU64,
+    lost_at: AtomicU64,
+    deadline: AtomicU64,
+
+    phase: AtomicU32,
+    version: AtomicU32,
+    changed: Notify,
+
+    /// The guards on it. More than one only with an owner; changed under the turn's lock then.
+    pub(crate) guards: AtomicU32,
+    /// Whether the name's local turn is still this hold's to pass on.
+    turn: AtomicBool,
+    /// Where the registry keeps it.
+    pub(crate) slot: AtomicU64,
+    pub(crate) renewing: AtomicBool,
+    renewal_failed: AtomicBool,
+}
+
+/// The phases, as stored; a lost hold's reason is in the next byte.
+mod phase {
+    pub(super) const HELD: u32 = 0;
+    pub(super) const AT_RISK: u32 = 1;
+    pub(super) const RELEASED: u32 = 2;
+    pub(super) const LOST: u32 = 3;
+}
+
+const REASONS: [Reason; 6] = [
+    Reason::Expired,
+    Reason::Broken,
+    Reason::Unreachable,
+    Reason::Gone,
+    Reason::SessionEnded,
+    Reason::HeldTooLong,
+];
+
+fn encode(reason: Reason) -> u32 {
+    let index = REASONS.iter().position(|known| *known == reason).unwrap_or(0);
+    phase::LOST | (index as u32) << 8
+}
+
+fn decode(phase: u32) -> HoldState {
+    match phase & 0xff {
+        phase::HELD => HoldState::Held,
+        phase::AT_RISK => HoldState::AtRisk,
+        phase::RELEASED => HoldState::Released,
+        _ => HoldState::Lost(REASONS[(phase >> 8) as usize % REASONS.len()]),
+    }
+}
+
+/// What the keeper has to do for a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) renew: bool,
+    /// It was lost some time ago, and the time to stop what it protected is over too.
+    pub(crate) over: bool,
+    /// When to look again.
+    pub(crate) next: BootInstant,
+}
+
+pub(crate) struct Grant {
+    pub(crate) claim: Claim,
+    pub(crate) fence: Fence,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) settle: Settle,
+    pub(crate) granted_at: BootInstant,
+    pub(crate) keep_until: BootInstant,
+    pub(crate) term: Term,
+    pub(crate) has_turn: bool,
+}
+
+impl Hold {
+    pub(crate) fn new(shared: Arc<Shared>, grant: Grant) -> Self {
+        let hold = Self {
+            shared,
+            claim: grant.claim,
+            fence: grant.fence,
+            owner: grant.owner,
+            settle: grant.settle,
+            granted_at: grant.granted_at,
+            keep_until: grant.keep_until,
+            term_changes: Mutex::new(()),
+            renew_at: AtomicU64::new(0),
+            at_risk_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
+            phase: AtomicU32::new(phase::HELD),
+            version: AtomicU32::new(0),
+            changed: Notify::new(),
+            guards: AtomicU32::new(1),
+            turn: AtomicBool::new(grant.has_turn),
+            slot: AtomicU64::new(u64::MAX),
+            renewing: AtomicBool::new(false),
+            renewal_failed: AtomicBool::new(false),
+        };
+        hold.set_term(grant.term);
+        hold
+    }
+
+    fn set_term(&self, term: Term) {
+        let lost_at = term.lost_at.min(self.keep_until);
+        let margin = term.deadline.saturating_since(term.lost_at);
+        let deadline = term.deadline.min(lost_at + margin);
+        // Spread by the token, so that holds of one burst don't renew in one burst for ever.
+        let early = (term.at_risk_at.saturating_since(term.renew_at) / 8)
+            .mul_f64(f64::from(self.claim.token.as_bytes()[0]) / 255.0);
+        self.renew_at.store((term.renew_at - early).as_nanos(), Ordering::Release);
+        self.at_risk_at.store(term.at_risk_at.as_nanos(), Ordering::Release);
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+        self.lost_at.store(lost_at.as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(crate) fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn settle(&self) -> Settle {
+        self.settle
+    }
+
+    pub(crate) fn granted_at(&self) -> BootInstant {
+        self.granted_at
+    }
+
+    pub(crate) fn lost_at(&self) -> BootInstant {
+        BootInstant::from_nanos(self.lost_at.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn deadline(&self) -> BootInstant {
+        BootInstant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    fn notify_changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// The state, compared with the clock.
+    pub(crate) fn state(&self) -> HoldState {
+        let state = decode(self.phase.load(Ordering::Acquire));
+        if state.is_live() { self.state_at(self.clock().now()) } else { state }
+    }
+
+    /// The state at `now`. When the term has run out, the hold is lost from here on.
+    pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
+        if now >= self.lost_at() && decode(self.phase.load(Ordering::Acquire)).is_live() {
+            let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+            if now >= self.lost_at() {
+                self.lose_locked(self.why_run_out(now));
+            }
+        }
+        decode(self.phase.load(Ordering::Acquire))
+    }
+
+    fn why_run_out(&self, now: BootInstant) -> Reason {
+        if now >= self.keep_until {
+            Reason::HeldTooLong
+        } else if self.renewal_failed.load(Ordering::Acquire) {
+            Reason::Unreachable
+        } else {
+            Reason::Expired
+        }
+    }
+
+    /// Takes the hold for lost, unless it has already ended. True when it did so.
+    pub(crate) fn lose(&self, reason: Reason) -> bool {
+        let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lose_locked(reason)
+    }
+
+    fn lose_locked(&self, reason: Reason) -> bool {
+        let lost = self
+            .phase
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+                decode(phase).is_live().then(|| encode(reason))
+            })
+            .is_ok();
+        if lost {
+            self.shared.metrics.lost.add(1);
+            self.count_hold_time();
+            tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost");
+            self.notify_changed();
+        }
+        lost
+    }
+
+    /// A request sent at the term's start was confirmed. Extends a live hold and never shortens
+    /// it; a hold whose term has run out by now stays lost.
+    pub(crate) fn confirm(&self, term: Term) {
+        let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock().now();
+        if now >= self.lost_at() {
+            self.lose_locked(self.why_run_out(now));
+            return;
+        }
+        self.renewal_failed.store(false, Ordering::Release);
+        if term.deadline <= self.deadline() {
+            return;
+        }
+        self.set_term(term);
+        let _ = self.phase.compare_exchange(
+            phase::AT_RISK,
+            phase::HELD,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        self.notify_changed();
+    }
+
+    pub(crate) fn note_failed_renewal(&self) {
+        self.renewal_failed.store(true, Ordering::Release);
+    }
+
+    /// A renewal is overdue, or the backend says that the hold is in danger.
+    pub(crate) fn put_at_risk(&self) {
+        let at_risk = self
+            .phase
+            .compare_exchange(phase::HELD, phase::AT_RISK, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if at_risk {
+            self.shared.metrics.at_risk.add(1);
+            tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk");
+            self.notify_changed();
+        }
+    }
+
+    /// Its holder is done with it. Answers the reason if it was lost before.
+    pub(crate) fn end(&self) -> Result<(), Reason> {
+        if let HoldState::Lost(reason) = self.state() {
+            return Err(reason);
+        }
+        let ended = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+            decode(phase).is_live().then_some(phase::RELEASED)
+        });
+        match ended {
+            Ok(_) => {
+                self.shared.metrics.released.add(1);
+                self.count_hold_time();
+                self.notify_changed();
+                Ok(())
+            }
+            Err(phase) => match decode(phase) {
+                HoldState::Lost(reason) => Err(reason),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn count_hold_time(&self) {
+        let held = self.clock().now().saturating_since(self.granted_at);
+        self.shared.metrics.hold_nanos.add(held.as_nanos() as u64);
+    }
+
+    /// Takes the local turn from the hold: true for one caller only.
+    pub(crate) fn take_turn(&self) -> bool {
+        self.turn.swap(false, Ordering::AcqRel)
+    }
+
+    /// How much earlier than planned the hold may be renewed, to go along with others.
+    pub(crate) fn renew_slack(&self) -> Duration {
+        self.claim.ttl / 30
+    }
+
+    /// What is due at `now`, told and done as far as it can be done here.
+    pub(crate) fn due(&self, now: BootInstant) -> Due {
+        let state = self.state_at(now);
+        if !state.is_live() {
+            let deadline = self.deadline();
+            return Due { renew: false, over: now >= deadline, next: deadline };
+        }
+        let lost_at = self.lost_at();
+        if self.claim.upkeep == Upkeep::Fixed {
+            return Due { renew: false, over: false, next: lost_at };
+        }
+        let at_risk_at = BootInstant::from_nanos(self.at_risk_at.load(Ordering::Acquire));
+        if now >= at_risk_at {
+            self.put_at_risk();
+        }
+        let told = now >= at_risk_at;
+        let next = if told { lost_at } else { at_risk_at.min(lost_at) };
+        let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
+        if self.renewing.load(Ordering::Acquire) {
+            return Due { renew: false, over: false, next };
+        }
+        if now + self.renew_slack() >= renew_at {
+            self.renewing.store(true, Ordering::Release);
+            return Due { renew: true, over: false, next };
+        }
+        Due { renew: false, over: false, next: next.min(renew_at) }
+    }
+
+    /// When the keeper looks at it first.
+    pub(crate) fn first_due(&self) -> BootInstant {
+        match self.claim.upkeep {
+            Upkeep::Fixed => self.lost_at(),
+            Upkeep::Renewed => {
+                self.lost_at().min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
+            }
+        }
+    }
+
+    /// Has a renewal tried again at `instant`.
+    pub(crate) fn renew_again_at(&self, instant: BootInstant) {
+        self.renew_at.store(instant.as_nanos(), Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", &self.claim.name)
+            .field("mode", &self.claim.mode)
+            .field("fence", &self.fence)
+            .field("state", &decode(self.phase.load(Ordering::Acquire)))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! The keeper: one task per client that renews holds in batches, tells losses on time, and starts
+//! background releases. Everything that talks to the server runs in tasks of its own, so that a
+//! silent server can't keep a loss from being told.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::claim::{Renew, Renewal, RenewalOutcome};
+use crate::clock::BootInstant;
+use crate::error::{Error, Result};
+use crate::token::Token;
+
+use super::background::Job;
+use super::catch::catch_panic;
+use super::hold::Hold;
+use super::shared::{Fact, Shared};
+
+/// How long a failed renewal waits for its next try: a twentieth of the TTL, within these.
+const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Marks the end of the keeper, however it comes: also when its runtime goes down.
+struct Going(Arc<Shared>);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.0.keeper_gone.store(true, Ordering::Release);
+        self.0.idle.notify_waiters();
+    }
+}
+
+/// The keeper's task.
+pub(crate) fn keeper(shared: Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
+    let going = Going(shared);
+    async move {
+        let shared = &going.0;
+        let mut due = Vec::new();
+        loop {
+            start_jobs(shared);
+            take_facts(shared);
+            let now = shared.clock.now();
+            shared.registry.take_due(now, &mut due);
+            attend(shared, now, &mut due);
+            if shared.orphaned.load(Ordering::Acquire)
+                && shared.registry.len() == 0
+                && shared.releasing() == 0
+            {
+                return;
+            }
+            let next = shared.registry.next_due(now);
+            let told = shared.keeper.notified();
+            match next {
+                None => told.await,
+                Some(next) => {
+                    tokio::select! {
+                        () = told => {}
+                        () = shared.clock.sleep_until(next) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn start_jobs(shared: &Arc<Shared>) {
+    loop {
+        let job = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        match job {
+            Some(job) => drop(tokio::spawn(job.run(Arc::clone(shared)))),
+            None => return,
+        }
+    }
+}
+
+/// Acts on what the backend told of holds, all at once: a session that ends takes many with it.
+fn take_facts(shared: &Arc<Shared>) {
+    let facts = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    if facts.is_empty() {
+        return;
+    }
+    let facts: HashMap<Token, Fact> = facts.into_iter().collect();
+    let now = shared.clock.now();
+    let holds = shared.registry.find(|hold| facts.contains_key(&hold.claim.token));
+    for hold in &holds {
+        match facts[&hold.claim.token] {
+            Fact::AtRisk => {
+                hold.put_at_risk();
+                hold.renew_again_at(now);
+            }
+            Fact::Lost(reason) => {
+                hold.lose(reason);
+            }
+        }
+    }
+    shared.registry.reschedule(holds.iter().map(|hold| (hold, now)));
+}
+
+/// Does what is due for each hold.
+fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
+    let mut renew = Vec::new();
+    let mut look_again = Vec::with_capacity(due.len());
+    for hold in due.drain(..) {
+        let due = hold.due(now);
+        if due.over {
+            // Its user has had the time to stop, so whatever may stand on the server can go, and
+            // the others of this client can have their turn.
+            shared.registry.remove(&hold);
+            shared.in_background(Job::release(hold));
+            continue;
+        }
+        if due.renew {
+            renew.push(Arc::clone(&hold));
+        }
+        look_again.push((hold, due.next));
+    }
+    shared.registry.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
+    // Neighbours in a batch share its patience, which the shortest TTL among them sets.
+    renew.sort_unstable_by_key(|hold| hold.claim.ttl);
+    let size = shared.backend.profile().renew_batch.max(1);
+    while !renew.is_empty() {
+        let rest = renew.split_off(size.min(renew.len()));
+        let batch = std::mem::replace(&mut renew, rest);
+        tokio::spawn(renew_batch(Arc::clone(shared), batch));
+    }
+}
+
+/// Renews a batch and notes what came of it.
+async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
+    let start = shared.clock.now();
+    let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, holds = batch.len(), "a renewal failed");
+        Vec::new()
+    });
+    let mut answers = answers.into_iter();
+    let now = shared.clock.now();
+    let look_again: Vec<BootInstant> =
+        batch.iter().map(|hold| note_renewal(hold, answers.next(), start, now)).collect();
+    if shared.registry.reschedule(batch.iter().zip(look_again)) {
+        shared.keeper.notify_one();
+    }
+}
+
+/// Sends one renewal of some holds and waits for the answer, but not for ever.
+pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
+    let renews: Vec<Renew<'_>> =
+        holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
+    let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
+    let answer = catch_panic(shared.backend.renew(&renews));
+    super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + shortest / 4)
+        .await
+        .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the renewal in time")))
+}
+
+/// Notes the answer for one hold; says when to look at it again.
+pub(crate) fn note_renewal(
+    hold: &Arc<Hold>,
+    answer: Option<Renewal>,
+    start: BootInstant,
+    now: BootInstant,
+) -> BootInstant {
+    let shared = &hold.shared;
+    hold.renewing.store(false, Ordering::Release);
+    match answer.map(|renewal| renewal.outcome) {
+        Some(RenewalOutcome::Renewed { valid }) => {
+            shared.metrics.renewals.add(1);
+            hold.confirm(shared.settings.rules.term(start, hold.claim.ttl, valid));
+            hold.first_due()
+        }
+        Some(RenewalOutcome::NotHeld(reason)) => {
+            hold.lose(reason);
+            now
+        }
+        Some(RenewalOutcome::Indeterminate) | None => {
+            shared.metrics.renewals_failed.add(1);
+            hold.note_failed_renewal();
+            let pause = (hold.claim.ttl / 20).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
+            hold.renew_again_at(now + pause);
+            // Looked at now, so that a risk or a loss in between isn't passed over.
+            now
+        }
+    }
+}

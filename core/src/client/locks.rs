@@ -1,0 +1,209 @@
+//! What a user makes requests with.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::backend::DistributedLock;
+use crate::error::Result;
+use crate::mode::Mode;
+use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen};
+use crate::profile::Profile;
+
+use super::builder::Builder;
+use super::guard::{Guard, Permit};
+use super::metrics::MetricsSnapshot;
+use super::request::Request;
+use super::shared::Shared;
+
+/// A client: makes requests for locks, renews what it holds, and tells losses.
+///
+/// Cloning is cheap, and clones are one client. When the last clone is dropped, live guards go on;
+/// [`close`](Locks::close) waits until everything else is done.
+///
+/// ```
+/// # use lockwright_core::{DistributedLock, Locks, Result};
+/// # async fn example(backend: impl DistributedLock) -> Result<()> {
+/// let locks = Locks::new(backend)?;
+/// let guard = locks.mutex("orders/42").acquire().await?;
+/// println!("fence {}", guard.fence());
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Locks(Arc<Handles>);
+
+/// Tells the keeper when the last clone is dropped.
+#[derive(Debug)]
+struct Handles(Arc<Shared>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        self.0.orphaned.store(true, Ordering::Release);
+        self.0.keeper.notify_one();
+    }
+}
+
+impl Locks {
+    /// A client on `backend` with the default settings, on the present tokio runtime.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside of a runtime.
+    pub fn new(backend: impl DistributedLock) -> Result<Self> {
+        Self::builder(backend).build()
+    }
+
+    /// The settings of a client on `backend`.
+    pub fn builder(backend: impl DistributedLock) -> Builder {
+        Builder::new(Arc::new(backend))
+    }
+
+    pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
+        Self(Arc::new(Handles(shared)))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+
+    /// A request for `name` as a mutex. A bad name is told when the request is sent.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
+        Request::new(self, name.as_ref(), Mode::Exclusive)
+    }
+
+    /// A request to read under `name`, together with other readers.
+    pub fn read(&self, name: impl AsRef<str>) -> Request<Guard> {
+        Request::new(self, name.as_ref(), Mode::Shared)
+    }
+
+    /// A request to write under `name`, alone. The same as [`mutex`](Locks::mutex): a lock without
+    /// readers is one.
+    pub fn write(&self, name: impl AsRef<str>) -> Request<Guard> {
+        self.mutex(name)
+    }
+
+    /// A request for one permit of the `of` that the semaphore `name` has.
+    pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
+        Request::new(self, name.as_ref(), Mode::Permits { count: 1, of })
+    }
+
+    /// Who holds `name`.
+    ///
+    /// # Errors
+    /// Those of reaching the server, and of a bad name.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
+        let shared = self.shared();
+        let name = shared.full_name(name.as_ref())?;
+        let inspection =
+            shared.backend.inspect(&name).await.map_err(|error| shared.tell(error, &name))?;
+        Ok(self.in_namespace(inspection))
+    }
+
+    /// The held names that begin with `prefix`, in the client's namespace.
+    ///
+    /// # Errors
+    /// Those of reaching the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Inspection>> {
+        let shared = self.shared();
+        let prefix = format!("{}{prefix}", shared.settings.namespace);
+        let mut names = Vec::new();
+        let mut from = None;
+        loop {
+            let page = shared.backend.list(&prefix, from).await?;
+            names.extend(page.names.into_iter().map(|inspection| self.in_namespace(inspection)));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(names),
+            }
+        }
+    }
+
+    /// Breaks the hold that was seen. `reason` stands on the server beside this client's identity.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where the backend can't, and those of
+    /// reaching the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped; the hold may then be broken.
+    pub async fn break_lock(
+        &self,
+        name: impl AsRef<str>,
+        seen: Seen,
+        how: BreakHow,
+        reason: &str,
+    ) -> Result<Broken> {
+        let shared = self.shared();
+        let name = shared.full_name(name.as_ref())?;
+        let by = shared.identity.to_string();
+        shared
+            .backend
+            .break_lock(&name, seen, how, &by, reason)
+            .await
+            .map_err(|error| shared.tell(error, &name))
+    }
+
+    /// Looks at the live server for what would make its locks less safe than they seem.
+    ///
+    /// # Errors
+    /// Those of reaching the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.shared().backend.doctor().await
+    }
+
+    /// What the backend promises.
+    pub fn profile(&self) -> &Profile {
+        self.shared().backend.profile()
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &Arc<dyn DistributedLock> {
+        &self.shared().backend
+    }
+
+    /// Who this client is to operators: what [`Holder::identity`](crate::Holder) shows.
+    pub fn identity(&self) -> &crate::Identity {
+        &self.shared().identity
+    }
+
+    /// What this client has counted.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let shared = self.shared();
+        shared.metrics.snapshot(shared.registry.len(), shared.releasing())
+    }
+
+    /// Refuses new requests, turns away those that wait, and waits for the releases under way.
+    /// Live guards go on. Returns also when the client's runtime has gone: what was still to be
+    /// released then runs out on the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again; the client is closed from the first call on.
+    pub async fn close(&self) {
+        let shared = self.shared();
+        shared.closed.store(true, Ordering::Release);
+        shared.turns.turn_away_all();
+        shared.parking.wake_all();
+        loop {
+            let mut idle = pin!(shared.idle.notified());
+            idle.as_mut().enable();
+            if shared.releasing() == 0 || shared.keeper_gone.load(Ordering::Acquire) {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    fn in_namespace(&self, mut inspection: Inspection) -> Inspection {
+        inspection.name = self.shared().user_name(&inspection.name);
+        inspection
+    }
+}

@@ -1,0 +1,40 @@
+//! The client: everything that a lock user needs and that is the same for every backend.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `builder` | the settings of a client |
+//! | `locks` | [`Locks`]: what a user makes requests with, and what an operator asks |
+//! | `request` | [`Request`]: one request and its options |
+//! | `acquire` | a request's way to a hold: local turn, attempts, limits |
+//! | `turns` | the in-process queue, and reentrancy |
+//! | `parking` | waiting claims, and what wakes them |
+//! | `hold` | one hold's state: the term, the two stages of loss |
+//! | `registry` | all live holds, by the instant at which something is due |
+//! | `keeper` | the one task: renews, tells losses, starts background releases |
+//! | `background` | releases that nobody waits for, and settling |
+//! | `guard`, `signal` | what a user holds |
+
+mod acquire;
+mod background;
+mod builder;
+mod catch;
+mod guard;
+mod hold;
+mod keeper;
+mod locks;
+mod metrics;
+mod owner;
+mod parking;
+mod registry;
+mod request;
+mod shared;
+mod signal;
+mod turns;
+
+pub use builder::Builder;
+pub use guard::{Guard, Permit};
+pub use locks::Locks;
+pub use metrics::MetricsSnapshot;
+pub use owner::Owner;
+pub use request::{Handle, Request};
+pub use signal::{HoldState, Signal};

@@ -1,0 +1,109 @@
+//! Claims that wait for a holder elsewhere, and what wakes them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::claim::Granted;
+use crate::name::LockName;
+use crate::token::Token;
+
+#[derive(Default)]
+pub(crate) struct Parking(Mutex<Lots>);
+
+#[derive(Default)]
+struct Lots {
+    by_name: HashMap<LockName, Vec<Arc<Parked>>>,
+    by_token: HashMap<Token, Arc<Parked>>,
+}
+
+/// A waiting claim.
+#[derive(Default)]
+pub(crate) struct Parked {
+    wake: Notify,
+    handed: Mutex<Option<Granted>>,
+}
+
+impl Parked {
+    /// Waits for a wake-up or a hand-over, also one that came before this call.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; a wake-up that it has seen is lost then.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// What was handed over, if something was.
+    pub(crate) fn take_handed(&self) -> Option<Granted> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Parking {
+    fn lots(&self) -> MutexGuard<'_, Lots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on wake-ups of `name` and a hand-over to `token` are kept for the claim, until
+    /// the answer is dropped.
+    pub(crate) fn park<'a>(&'a self, name: &LockName, token: Token) -> Spot<'a> {
+        let parked = Arc::new(Parked::default());
+        let mut lots = self.lots();
+        lots.by_name.entry(name.clone()).or_default().push(Arc::clone(&parked));
+        lots.by_token.insert(token, Arc::clone(&parked));
+        Spot { parking: self, parked, name: name.clone(), token }
+    }
+
+    /// Wakes all who wait for `name`.
+    pub(crate) fn wake(&self, name: &LockName) {
+        for parked in self.lots().by_name.get(name).into_iter().flatten() {
+            parked.wake.notify_one();
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&self) {
+        for parked in self.lots().by_token.values() {
+            parked.wake.notify_one();
+        }
+    }
+
+    /// Hands a grant to the claim that waits for it. Nobody may wait for it any more: then its
+    /// release is under way, and covers what was handed over.
+    pub(crate) fn hand(&self, token: Token, granted: Granted) {
+        if let Some(parked) = self.lots().by_token.get(&token) {
+            *parked.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+            parked.wake.notify_one();
+        }
+    }
+}
+
+/// A claim's place in the parking.
+pub(crate) struct Spot<'a> {
+    parking: &'a Parking,
+    parked: Arc<Parked>,
+    name: LockName,
+    token: Token,
+}
+
+impl std::ops::Deref for Spot<'_> {
+    type Target = Parked;
+
+    fn deref(&self) -> &Parked {
+        &self.parked
+    }
+}
+
+impl Drop for Spot<'_> {
+    fn drop(&mut self) {
+        let mut lots = self.parking.lots();
+        lots.by_token.remove(&self.token);
+        if let Some(waiting) = lots.by_name.get_mut(&self.name) {
+            waiting.retain(|parked| !Arc::ptr_eq(parked, &self.parked));
+            if waiting.is_empty() {
+                lots.by_name.remove(&self.name);
+            }
+        }
+    }
+}

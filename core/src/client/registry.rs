@@ -1,0 +1,184 @@
+//! All live holds of a client, by the instant at which something is due.
+//!
+//! A slab of slots and a heap of due instants. What is rescheduled or removed isn't searched for in
+//! the heap: its slot's generation moves on, which makes the old entry stale, and when most entries
+//! are stale the heap is swept. So an acquire and release costs a push and a counter, and 100,000
+//! holds cost the keeper only what is due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::BootInstant;
+
+use super::hold::Hold;
+
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<Holds>);
+
+#[derive(Default)]
+struct Holds {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    due: BinaryHeap<Reverse<Entry>>,
+    stale: usize,
+    /// When the keeper will look by itself; `None` while it sleeps until it is told.
+    keeper_looks_at: Option<BootInstant>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    hold: Option<Arc<Hold>>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+struct Entry {
+    at: BootInstant,
+    slot: u32,
+    generation: u32,
+}
+
+/// The fewest stale entries that are worth a sweep.
+const SWEEP_FROM: usize = 64;
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Holds> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a new hold. True when the keeper must be told, as it would look too late.
+    pub(crate) fn insert(&self, hold: &Arc<Hold>, at: BootInstant) -> bool {
+        let mut holds = self.lock();
+        let slot = match holds.free.pop() {
+            Some(slot) => slot,
+            None => {
+                holds.slots.push(Slot::default());
+                (holds.slots.len() - 1) as u32
+            }
+        };
+        holds.slots[slot as usize].hold = Some(Arc::clone(hold));
+        hold.slot.store(u64::from(slot), Ordering::Relaxed);
+        holds.schedule(slot, at, hold.renew_slack())
+    }
+
+    /// Lets a hold go. Does nothing the second time.
+    pub(crate) fn remove(&self, hold: &Hold) {
+        let mut holds = self.lock();
+        let slot = hold.slot.swap(u64::MAX, Ordering::Relaxed);
+        if slot == u64::MAX {
+            return;
+        }
+        let slot = slot as u32;
+        let entry = &mut holds.slots[slot as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.hold = None;
+        holds.free.push(slot);
+        holds.count_stale();
+    }
+
+    /// Moves the instants at which holds are looked at. True when the keeper must be told.
+    pub(crate) fn reschedule<'a>(
+        &self,
+        due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
+    ) -> bool {
+        let mut holds = self.lock();
+        let mut tell = false;
+        for (hold, at) in due {
+            let slot = hold.slot.load(Ordering::Relaxed);
+            if slot == u64::MAX {
+                continue;
+            }
+            let entry = &mut holds.slots[slot as usize];
+            entry.generation = entry.generation.wrapping_add(1);
+            holds.count_stale();
+            // What is moved must be looked at in time, so nothing is left to slack here.
+            tell |= holds.schedule(slot as u32, at, Duration::ZERO);
+        }
+        tell
+    }
+
+    /// Takes out what is due at `now`, and what will be so soon that it goes along. Each must be
+    /// rescheduled or removed.
+    pub(crate) fn take_due(&self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
+        let mut holds = self.lock();
+        let mut until = now;
+        while let Some(Reverse(entry)) = holds.due.peek().copied() {
+            let hold = holds.live(entry).cloned();
+            if hold.is_some() && entry.at > until {
+                break;
+            }
+            holds.due.pop();
+            match hold {
+                // It leaves an entry behind that is counted as stale when it is rescheduled, so
+                // that count begins by one too few.
+                Some(hold) => {
+                    holds.stale = holds.stale.saturating_sub(1);
+                    until = until.max(now + hold.renew_slack());
+                    into.push(hold);
+                }
+                None => holds.stale = holds.stale.saturating_sub(1),
+            }
+        }
+    }
+
+    /// When the keeper looks next; it need not be told of what is due later. While nothing is held
+    /// it still looks when it meant to, so that a hold which comes and goes doesn't rouse it each
+    /// time.
+    pub(crate) fn next_due(&self, now: BootInstant) -> Option<BootInstant> {
+        let mut holds = self.lock();
+        while let Some(Reverse(entry)) = holds.due.peek().copied() {
+            if holds.live(entry).is_some() {
+                break;
+            }
+            holds.due.pop();
+            holds.stale = holds.stale.saturating_sub(1);
+        }
+        let planned = holds.keeper_looks_at.filter(|planned| *planned > now);
+        holds.keeper_looks_at = holds.due.peek().map(|Reverse(entry)| entry.at).or(planned);
+        holds.keeper_looks_at
+    }
+
+    /// The holds that `wanted` picks, in one pass over all.
+    pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
+        let holds = self.lock();
+        holds.slots.iter().filter_map(|slot| slot.hold.as_ref()).filter(|hold| wanted(hold)).cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let holds = self.lock();
+        holds.slots.len() - holds.free.len()
+    }
+}
+
+impl Holds {
+    fn live(&self, entry: Entry) -> Option<&Arc<Hold>> {
+        let slot = &self.slots[entry.slot as usize];
+        slot.hold.as_ref().filter(|_| slot.generation == entry.generation)
+    }
+
+    fn schedule(&mut self, slot: u32, at: BootInstant, slack: Duration) -> bool {
+        let generation = self.slots[slot as usize].generation;
+        self.due.push(Reverse(Entry { at, slot, generation }));
+        let soon_enough = self.keeper_looks_at.is_some_and(|looks_at| looks_at <= at + slack);
+        if !soon_enough {
+            // Told once is enough, until it has looked.
+            self.keeper_looks_at = Some(at);
+        }
+        !soon_enough
+    }
+
+    fn count_stale(&mut self) {
+        self.stale += 1;
+        if self.stale > SWEEP_FROM && self.stale * 2 > self.due.len() {
+            let Self { slots, due, .. } = self;
+            due.retain(|Reverse(entry)| {
+                let slot = &slots[entry.slot as usize];
+                slot.hold.is_some() && slot.generation == entry.generation
+            });
+            self.stale = 0;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! One request for a hold, and its options.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::claim::Upkeep;
+use crate::clock::BootInstant;
+use crate::error::{Error, Result};
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::profile::Profile;
+
+use super::acquire::{self, Limit};
+use super::guard::{Guard, Permit};
+use super::hold::Hold;
+use super::locks::Locks;
+use super::owner::Owner;
+
+/// What a request is answered with: [`Guard`] or [`Permit`]. Sealed.
+pub trait Handle: sealed::FromHold {}
+
+impl Handle for Guard {}
+impl Handle for Permit {}
+
+pub(crate) mod sealed {
+    use std::sync::Arc;
+
+    #[expect(unnameable_types, reason = "this is what seals the trait")]
+    pub trait FromHold {
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "this is what seals the trait")]
+        fn from_hold(hold: Arc<super::Hold>) -> Self;
+    }
+}
+
+impl sealed::FromHold for Guard {
+    #[expect(private_interfaces, reason = "this is what seals the trait")]
+    fn from_hold(hold: Arc<Hold>) -> Self {
+        Self::new(hold)
+    }
+}
+
+impl sealed::FromHold for Permit {
+    #[expect(private_interfaces, reason = "this is what seals the trait")]
+    fn from_hold(hold: Arc<Hold>) -> Self {
+        Self::new(hold)
+    }
+}
+
+/// One request for a hold: made by [`Locks::mutex`](crate::Locks::mutex) and its siblings, refined
+/// by its options, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
+///
+/// ```no_run
+/// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
+/// use std::time::Duration;
+///
+/// let guard = locks
+///     .mutex("orders/42")
+///     .ttl(Duration::from_secs(10))
+///     .wait_for(Duration::from_secs(2))
+///     .acquire()
+///     .await?;
+/// # guard.release().await
+/// # }
+/// ```
+#[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
+pub struct Request<H> {
+    /// Keeps the keeper going until the request is done.
+    locks: Locks,
+    name: Result<LockName>,
+    options: Options,
+    handle: PhantomData<fn() -> H>,
+}
+
+/// What a request can ask for, but for the name.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) max_hold: Option<Duration>,
+    wait: Option<Duration>,
+    retry: Option<(u32, Duration)>,
+}
+
+impl<H: Handle> Request<H> {
+    pub(crate) fn new(locks: &Locks, name: &str, mode: Mode) -> Self {
+        let shared = locks.shared();
+        Self {
+            name: shared.full_name(name),
+            options: Options {
+                mode,
+                ttl: shared.settings.ttl,
+                upkeep: Upkeep::Renewed,
+                owner: None,
+                max_hold: None,
+                wait: shared.settings.wait,
+                retry: None,
+            },
+            locks: locks.clone(),
+            handle: PhantomData,
+        }
+    }
+
+    /// How long the server keeps the hold without a renewal: how long the others wait at most
+    /// after this process has died. 30 s if not set here or for the client.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// Nobody renews the hold: it ends one TTL after it was granted, whatever its holder does.
+    pub fn fixed(mut self) -> Self {
+        self.options.upkeep = Upkeep::Fixed;
+        self
+    }
+
+    /// Gives the hold up for lost after this time, however well its renewals go.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.options.max_hold = Some(time);
+        self
+    }
+
+    /// How long [`acquire`](Request::acquire) waits at most.
+    pub fn wait_for(mut self, limit: Duration) -> Self {
+        self.options.wait = Some(limit);
+        self
+    }
+
+    /// Has [`acquire`](Request::acquire) wait without limit, where the client was set to another.
+    pub fn no_limit(mut self) -> Self {
+        self.options.wait = None;
+        self
+    }
+
+    /// Has [`acquire`](Request::acquire) try so many times, with this pause (give or take a
+    /// quarter) in between, and stand in no queue. For those who think in tries; a limit by
+    /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
+    pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
+        self.options.retry = Some((tries, pause));
+        self
+    }
+
+    /// Lets requests with the same owner share one hold: they get another guard on it at once,
+    /// with the same fence, the same TTL and no trip to the server. It ends with the last guard.
+    pub fn reentrant(mut self, owner: &Owner) -> Self {
+        self.options.owner = Some(owner.clone());
+        self
+    }
+
+    /// Waits for the hold.
+    ///
+    /// A server that can't be reached is asked again until the limit; without a limit, for one TTL.
+    ///
+    /// # Errors
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the step it was at: nothing is held, and
+    ///   what may stand on the server is settled in the background.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or
+    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate): the server couldn't be reached, or
+    ///   didn't answer; settled as before.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a bad name or TTL,
+    ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend doesn't do,
+    ///   [`Conflict`](crate::ErrorKind::Conflict) for a name that is in use as something else,
+    ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
+    ///
+    /// # Cancel safety
+    /// May be dropped at any await point. Its place goes to the next local request; a claim that
+    /// may stand on the server is taken over by that one, or settled in the background.
+    pub async fn acquire(self) -> Result<H> {
+        let name = self.checked()?;
+        let Self { locks, options, .. } = &self;
+        let shared = locks.shared();
+        let hold = match (options.retry, options.wait) {
+            (Some((tries, pause)), _) => acquire::by_tries(shared, &name, options, tries, pause).await,
+            (None, wait) => {
+                let limit = match wait {
+                    Some(wait) => Limit::At(shared.clock.now() + wait),
+                    None => Limit::None,
+                };
+                acquire::acquire(shared, &name, options, limit).await.and_then(|hold| {
+                    hold.ok_or_else(|| Error::timed_out(crate::Step::Holder, &name))
+                })
+            }
+        };
+        hold.map(H::from_hold).map_err(|error| self.failed(error, &name))
+    }
+
+    /// Asks once. `None` when it is held, or when another task of this client is at it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Request::acquire), but for the limit: an error of the server comes at once.
+    ///
+    /// # Cancel safety
+    /// May be dropped; a claim that may stand on the server is settled in the background.
+    pub async fn try_acquire(self) -> Result<Option<H>> {
+        let name = self.checked()?;
+        match acquire::acquire(self.locks.shared(), &name, &self.options, Limit::Once).await {
+            Ok(hold) => Ok(hold.map(H::from_hold)),
+            Err(error) => Err(self.failed(error, &name)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: Error, name: &LockName) -> Error {
+        if error.is_timed_out() {
+            self.locks.shared().metrics.timed_out.add(1);
+        }
+        self.locks.shared().tell(error, name)
+    }
+
+    /// The name, if it and the options are such as the backend takes.
+    fn checked(&self) -> Result<LockName> {
+        let name = match &self.name {
+            Ok(name) => name.clone(),
+            Err(error) => return Err(Error::invalid_input(error.to_string())),
+        };
+        if self.locks.shared().is_closed() {
+            return Err(self.locks.shared().tell(Error::closed(), &name));
+        }
+        self.options
+            .check(self.locks.shared().backend.profile())
+            .map(|()| name.clone())
+            .map_err(|error| self.locks.shared().tell(error, &name))
+    }
+}
+
+impl Request<Permit> {
+    /// How many permits; 1 if not set.
+    pub fn permits(mut self, count: u32) -> Self {
+        if let Mode::Permits { of, .. } = self.options.mode {
+            self.options.mode = Mode::Permits { count, of };
+        }
+        self
+    }
+}
+
+impl Options {
+    fn check(&self, profile: &Profile) -> Result<()> {
+        if !profile.modes.contains(self.mode) {
+            let what = match self.mode {
+                Mode::Exclusive => "exclusive locks",
+                Mode::Shared => "shared (read) locks",
+                Mode::Permits { .. } => "semaphores",
+            };
+            return Err(Error::unsupported(what, profile));
+        }
+        if let Mode::Permits { count, of } = self.mode
+            && (count == 0 || count > of)
+        {
+            return Err(Error::invalid_input(format!(
+                "{count} of {of} permits can't be had; ask for 1 to {of}"
+            )));
+        }
+        let (shortest, longest) = (*profile.ttl.start(), *profile.ttl.end());
+        let longest = longest.min(Profile::LONGEST_TTL);
+        if !(shortest..=longest).contains(&self.ttl) {
+            return Err(Error::invalid_input(format!(
+                "a TTL of {:?} is out of range; this backend takes {shortest:?} to {longest:?}",
+                self.ttl
+            )));
+        }
+        if self.retry.is_some_and(|(tries, _)| tries == 0) {
+            return Err(Error::invalid_input("retry needs at least 1 try"));
+        }
+        Ok(())
+    }
+
+    /// Until when a hold may be held that was granted by a request sent at `start`.
+    pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
+        self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
+    }
+}
+
+impl<H> fmt::Debug for Request<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

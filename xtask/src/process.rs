@@ -27,7 +27,8 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-fn colours() -> bool {
+/// Whether output may be coloured.
+pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 

@@ -76,7 +76,13 @@ impl Error {
     /// An error of this kind. The message is one sentence without a full stop, says what to change
     /// where something can be, and names neither the lock nor the backend: those go beside it.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), name: None, backend: None, source: None }))
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            name: None,
+            backend: None,
+            source: None,
+        }))
     }
 
     /// What the caller passed in can't be right.
@@ -110,7 +116,8 @@ impl Error {
     }
 
     pub(crate) fn timed_out(step: Step, name: &LockName) -> Self {
-        Self::new(ErrorKind::TimedOut(step), format!("timed out waiting for {step}")).with_name(name)
+        Self::new(ErrorKind::TimedOut(step), format!("timed out waiting for {step}"))
+            .with_name(name)
     }
 
     pub(crate) fn closed() -> Self {

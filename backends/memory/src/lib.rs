@@ -1,2 +1,40 @@
 //! Locks inside one process: the executable specification of every Lockwright backend.
+//!
+//! Use it where one process is all there is, and in tests of what uses locks. Clones of a
+//! [`Memory`] are one store, as if they were connections to one server; two stores know nothing of
+//! each other. On a [`Clock`](lockwright_core::Clock) that a test moves it is deterministic.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `lib.rs` | the map, and the [profile] |
+//! | `backend.rs` | [`Memory`], the trait implementation |
+//! | `store.rs` | the holds, queues and tombstones, without any locking of their own |
+//!
+//! Waiting clients queue in the order in which they came, and are woken when a hold is released.
+//! Nothing can be wrong with it from outside, so its `doctor` finds nothing.
 #![forbid(unsafe_code)]
+
+mod backend;
+mod store;
+
+use std::time::Duration;
+
+use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, WakeUp};
+
+pub use backend::Memory;
+
+/// What it promises. It survives whatever its process survives.
+pub fn profile() -> Profile {
+    let mut profile = Profile::new("memory");
+    profile.reach = Reach::Process;
+    profile.fencing = Fencing::Strict;
+    profile.order = Order::Fifo;
+    profile.wake_up = WakeUp::Push;
+    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerClockStep]);
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.ttl = Duration::from_millis(10)..=Profile::LONGEST_TTL;
+    profile.renew_batch = 1_000;
+    profile.slow_poll = Duration::from_secs(1);
+    profile
+}

@@ -285,9 +285,10 @@ async fn attempt(
         };
         useless.min(limit.instant())
     };
-    let answer = first_poll_then_limit(&shared.clock, answer, give_up_at).await.unwrap_or_else(|| {
-        Err(Error::indeterminate("the server did not answer the acquire in time"))
-    });
+    let answer =
+        first_poll_then_limit(&shared.clock, answer, give_up_at).await.unwrap_or_else(|| {
+            Err(Error::indeterminate("the server did not answer the acquire in time"))
+        });
     let known = match &answer {
         Ok(_) => true,
         Err(error) => error.kind() != ErrorKind::Indeterminate,

@@ -129,5 +129,7 @@ pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle)
     let answer = catch_panic(shared.backend.release(claim, settle));
     super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + patience)
         .await
-        .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the release in time")))
+        .unwrap_or_else(|| {
+            Err(Error::indeterminate("the server did not answer the release in time"))
+        })
 }

@@ -198,9 +198,10 @@ impl Held {
                 return Poll::Ready(self.check().map(|()| output));
             }
             match ended.as_mut().poll(cx) {
-                Poll::Ready(_) => Poll::Ready(Err(self.check().err().unwrap_or_else(|| {
-                    lost(self.hold(), Reason::Expired)
-                }))),
+                Poll::Ready(_) => Poll::Ready(Err(self
+                    .check()
+                    .err()
+                    .unwrap_or_else(|| lost(self.hold(), Reason::Expired)))),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -235,9 +236,10 @@ impl Held {
             .inspect(&hold.claim.name)
             .await
             .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
-        Ok(seen.holders.iter().any(|holder| {
-            holder.token == Some(hold.claim.token) && holder.broken.is_none()
-        }))
+        Ok(seen
+            .holders
+            .iter()
+            .any(|holder| holder.token == Some(hold.claim.token) && holder.broken.is_none()))
     }
 
     async fn release(mut self) -> Result<()> {

@@ -147,9 +147,11 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
         holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
     let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
     let answer = catch_panic(shared.backend.renew(&renews));
-    super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + shortest / 4)
-        .await
-        .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the renewal in time")))
+    super::acquire::first_poll_then_limit(&shared.clock, answer, || {
+        shared.clock.now() + shortest / 4
+    })
+    .await
+    .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the renewal in time")))
 }
 
 /// Notes the answer for one hold; says when to look at it again.

@@ -144,7 +144,13 @@ impl Registry {
     /// The holds that `wanted` picks, in one pass over all.
     pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let holds = self.lock();
-        holds.slots.iter().filter_map(|slot| slot.hold.as_ref()).filter(|hold| wanted(hold)).cloned().collect()
+        holds
+            .slots
+            .iter()
+            .filter_map(|slot| slot.hold.as_ref())
+            .filter(|hold| wanted(hold))
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -174,7 +174,9 @@ impl<H: Handle> Request<H> {
         let Self { locks, options, .. } = &self;
         let shared = locks.shared();
         let hold = match (options.retry, options.wait) {
-            (Some((tries, pause)), _) => acquire::by_tries(shared, &name, options, tries, pause).await,
+            (Some((tries, pause)), _) => {
+                acquire::by_tries(shared, &name, options, tries, pause).await
+            }
             (None, wait) => {
                 let limit = match wait {
                     Some(wait) => Limit::At(shared.clock.now() + wait),

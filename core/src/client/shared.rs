@@ -168,6 +168,8 @@ impl Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("backend", &self.backend.profile().backend).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("backend", &self.backend.profile().backend)
+            .finish_non_exhaustive()
     }
 }

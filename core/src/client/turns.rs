@@ -31,6 +31,7 @@ pub(crate) struct Turns(Mutex<HashMap<LockName, Taken>>);
 struct Taken {
     /// Who has it, if it can be entered again.
     reentry: Option<Box<Reentry>>,
+    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
 }
 
@@ -161,7 +162,12 @@ impl Turns {
             Place::Vacant(place) => {
                 place.insert(Taken { reentry: want.reentry(), queue: None });
                 let shared = Arc::clone(shared);
-                return Ok(Entry::Turn(Turn { shared, taken: true, name: name.clone(), pending: None }));
+                return Ok(Entry::Turn(Turn {
+                    shared,
+                    taken: true,
+                    name: name.clone(),
+                    pending: None,
+                }));
             }
             Place::Occupied(place) => place.into_mut(),
         };
@@ -210,7 +216,11 @@ impl Turns {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last
             && let Some(taken) = names.get_mut(&hold.claim.name)
-            && taken.reentry.as_ref().and_then(|reentry| reentry.hold.as_deref()).is_some_and(|h| std::ptr::eq(h, hold))
+            && taken
+                .reentry
+                .as_ref()
+                .and_then(|reentry| reentry.hold.as_deref())
+                .is_some_and(|h| std::ptr::eq(h, hold))
         {
             taken.reentry = None;
         }
@@ -289,9 +299,7 @@ impl Turns {
 
 impl Want {
     fn reentry(&self) -> Option<Box<Reentry>> {
-        self.owner
-            .clone()
-            .map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
+        self.owner.clone().map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
     }
 }
 

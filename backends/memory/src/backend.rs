@@ -1,0 +1,157 @@
+//! The trait implementation.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
+    Settle, Wait, async_trait,
+};
+
+use crate::store::Store;
+
+/// How long a waiter may be silent before it is taken to have gone, in slow polls.
+const PATIENCE: u32 = 5;
+
+/// A store of locks in this process. Clones are the same store.
+#[derive(Clone)]
+pub struct Memory(Arc<Inner>);
+
+struct Inner {
+    profile: Profile,
+    clock: Clock,
+    store: Mutex<Store>,
+    clients: Mutex<Vec<Events>>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::boot())
+    }
+
+    /// An empty store on a clock of the test's.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            profile: crate::profile(),
+            clock,
+            store: Mutex::default(),
+            clients: Mutex::default(),
+        }))
+    }
+
+    /// How many names it remembers. Names that are neither held nor waited for are forgotten.
+    pub fn len(&self) -> usize {
+        self.store().len()
+    }
+
+    /// Whether it remembers no name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all clients, and forgets those that have gone. Not under the store's lock: what they
+    /// do may come back here.
+    fn tell(&self, events: &[Event]) {
+        let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut gone = false;
+        for client in &clients {
+            for event in events {
+                gone |= !client.send(event.clone());
+            }
+        }
+        if gone {
+            // An unknown wake-up does no harm, so asking who is still there is one.
+            let listens =
+                |client: &mut Events| events.first().is_none_or(|e| client.send(e.clone()));
+            self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(listens);
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Memory {
+    fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).push(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        if claim.mode != Mode::Exclusive {
+            return Err(Error::unsupported("modes other than exclusive", self.profile()));
+        }
+        let queue_for: Option<Duration> = match wait {
+            Wait::No => None,
+            Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
+        };
+        // Under the lock, so that instants are in the order of the steps.
+        let mut store = self.store();
+        store.acquire(claim, queue_for, self.0.clock.now())
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let mut store = self.store();
+        let now = self.0.clock.now();
+        Ok(holds.iter().map(|hold| store.renew(hold, now)).collect())
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let done = self.store().release(claim, settle, self.0.clock.now());
+        if done.wake {
+            self.tell(&[Event::Wake(claim.name.clone())]);
+        }
+        Ok(done.answer)
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        Ok(self.store().inspect(name, self.0.clock.now()))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        let after = from.as_ref().map(|cursor| cursor.0.as_str());
+        Ok(self.store().list(prefix, after, self.0.clock.now()))
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let note = format!("{by}: {reason}");
+        let done = self.store().break_lock(name, seen, how, &note, self.0.clock.now());
+        let (broken, token) = done.answer;
+        let mut events = Vec::new();
+        events.extend(token.map(|token| Event::Lost(token, Reason::Broken)));
+        events.extend(done.wake.then(|| Event::Wake(name.clone())));
+        self.tell(&events);
+        Ok(broken)
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
+}

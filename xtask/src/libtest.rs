@@ -8,8 +8,7 @@ use crate::report::Counts;
 /// One test binary, or the doc tests of one crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// As cargo calls it: `unittests src/lib.rs`, `tests/loss.rs`, `Doc-tests lockwright`, followed
-    /// by the crate where that isn't plain.
+    /// `lockwright_core src/lib.rs`, `lockwright_core tests/loss.rs`, `doc tests of lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
     /// As the binary says.
@@ -49,13 +48,16 @@ pub(crate) struct Reader {
     current: Option<Suite>,
     /// The title of the suite that ended last: doc tests of one crate come as several.
     last: String,
+    /// The crate whose unit tests came last: cargo runs its integration tests next, and several
+    /// crates have some of the same name.
+    unit: String,
 }
 
 impl Reader {
     /// Reads one line. Answers a suite when the line ends it.
     pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
         let line = plain(raw);
-        if let Some(title) = title(&line) {
+        if let Some(title) = self.title(&line) {
             let aborted = self.end();
             self.current = Some(Suite { title, ..Suite::default() });
             return aborted;
@@ -73,25 +75,26 @@ impl Reader {
         self.current.take()
     }
 
+    /// `Running tests/loss.rs (target/debug/deps/loss-0123456789abcdef)`, `Doc-tests lockwright`.
+    fn title(&mut self, line: &str) -> Option<String> {
+        let line = line.trim_start();
+        if let Some(name) = line.strip_prefix("Doc-tests ") {
+            return Some(format!("doc tests of {name}"));
+        }
+        let (source, binary) =
+            line.strip_prefix("Running ")?.strip_suffix(')')?.split_once(" (")?;
+        if let Some(source) = source.strip_prefix("unittests ") {
+            let file = binary.rsplit(['/', '\\']).next()?;
+            self.unit = file.rsplit_once('-').map_or(file, |(name, _hash)| name).to_owned();
+            return Some(format!("{} {source}", self.unit));
+        }
+        Some(format!("{} {source}", self.unit))
+    }
+
     /// The suite that never came to its end, if there is one.
     pub(crate) fn end(&mut self) -> Option<Suite> {
         self.current.take()
     }
-}
-
-/// `Running tests/loss.rs (target/debug/deps/loss-0123456789abcdef)` or `Doc-tests lockwright_core`.
-fn title(line: &str) -> Option<String> {
-    let line = line.trim_start();
-    if let Some(name) = line.strip_prefix("Doc-tests ") {
-        return Some(format!("doc tests of {name}"));
-    }
-    let (source, binary) = line.strip_prefix("Running ")?.strip_suffix(')')?.split_once(" (")?;
-    let file = binary.rsplit(['/', '\\']).next()?;
-    let name = file.rsplit_once('-').map_or(file, |(name, _hash)| name);
-    Some(match source.strip_prefix("unittests ") {
-        Some(source) => format!("{name}: {source}"),
-        None => source.to_owned(),
-    })
 }
 
 /// `running 3 tests`.
@@ -166,8 +169,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(
             titles,
             [
-                "lockwright_core: src/lib.rs",
-                "tests/loss.rs",
+                "lockwright_core src/lib.rs",
+                "lockwright_core tests/loss.rs",
                 "doc tests of lockwright_core",
                 "doc tests of lockwright_core",
             ]

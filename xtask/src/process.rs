@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -38,8 +40,8 @@ pub(crate) struct Finished {
     status: Option<ExitStatus>,
     /// Its output, as it came.
     pub(crate) lines: Vec<String>,
-    /// Whether something that it started still held its output open after it had ended.
-    left_behind: bool,
+    /// What it started and what still held its output open after it had ended.
+    left_behind: Option<String>,
     log: PathBuf,
 }
 
@@ -52,18 +54,19 @@ const LINGER: Duration =
 /// `target/xtask/NAME.log` and, line by line, to `each`.
 pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) -> Finished {
     let log = crate::log_folder().join(format!("{name}.log"));
-    let mut finished = Finished { status: None, lines: Vec::new(), left_behind: false, log };
+    let mut finished = Finished { status: None, lines: Vec::new(), left_behind: None, log };
     let started = std::fs::create_dir_all(crate::log_folder())
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
         .and_then(|(file, (reader, writer))| {
             // One pipe for both, so that cargo's lines stand among those of the tests it runs.
+            let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
             command.stdout(writer.try_clone()?).stderr(writer);
             let child = command.spawn()?;
             drop(command); // with its ends of the pipe
-            Ok((file, reader, child))
+            Ok((file, reader, pipe, child))
         });
-    let (mut file, reader, mut child) = match started {
+    let (mut file, reader, pipe, mut child) = match started {
         Ok(started) => started,
         Err(error) => {
             finished.lines.push(format!("could not be run: {error}"));
@@ -94,7 +97,7 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
                 if let Ok(Some(status)) = child.try_wait() {
                     finished.status = Some(status);
                     if ended.get_or_insert_with(Instant::now).elapsed() > LINGER {
-                        finished.left_behind = true;
+                        finished.left_behind = Some(holders(pipe));
                         break;
                     }
                 }
@@ -111,13 +114,13 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
 impl Finished {
     /// Whether it ended well and left no process behind.
     pub(crate) fn ok(&self) -> bool {
-        self.status.is_some_and(|status| status.success()) && !self.left_behind
+        self.status.is_some_and(|status| status.success()) && self.left_behind.is_none()
     }
 
     /// Says what a process left behind, where its output is, and how it ended, if it didn't end well.
     pub(crate) fn explain(&self) {
-        if self.left_behind {
-            println!("     a process that it started is still running and holds its output");
+        if let Some(processes) = &self.left_behind {
+            println!("     left behind, with its output still open: {processes}");
         }
         match self.status {
             Some(status) if status.success() => {}
@@ -147,6 +150,28 @@ impl Finished {
             }
         }
     }
+}
+
+/// The processes other than this one that have `pipe` open, as far as the system tells.
+fn holders(pipe: u64) -> String {
+    let target = PathBuf::from(format!("pipe:[{pipe}]"));
+    let holds = |process: &PathBuf| {
+        std::fs::read_dir(process.join("fd")).is_ok_and(|files| {
+            files
+                .filter_map(Result::ok)
+                .any(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened == target))
+        })
+    };
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+        let pid = process.file_name().to_string_lossy().into_owned();
+        if pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id()) && holds(&process.path()) {
+            let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            found.push(format!("process {pid} ({})", command.trim()));
+        }
+    }
+    if found.is_empty() { "some process".to_owned() } else { found.join(", ") }
 }
 
 /// Runs a command whose output matters only if it fails.
@@ -230,6 +255,10 @@ mod tests {
     fn a_process_left_behind_is_a_failure_and_does_not_hang_the_run() {
         let finished = run("self-test-left", shell("sleep 60 & echo $!"), |_| {});
         let _ = Command::new("kill").arg(&finished.lines[0]).status();
-        assert!(finished.left_behind && !finished.ok());
+        let said = finished.left_behind.as_deref().unwrap_or_default();
+        assert!(!finished.ok());
+        if cfg!(target_os = "linux") {
+            assert!(said.contains(&finished.lines[0]) && said.contains("sleep 60"), "{said}");
+        }
     }
 }

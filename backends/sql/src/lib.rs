@@ -1,2 +1,19 @@
-//! SQL backends of Lockwright: SQLite, and later PostgreSQL and MySQL.
+//! SQL backends of [Lockwright](https://docs.rs/lockwright).
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`sqlite`] | a database file shared by the processes of one machine; the embedded default |
+//!
+//! Each database is a module with the same plan: `mod` (what it is and promises), `options` (how
+//! to connect), `backend` (the trait), `statements` and `queries/*.sql` (what goes to the
+//! database), `wakeup`, `doctor`; its tables stand in `schema/`.
+//!
+//! The SQLite backend is there on Linux and Android alone: elsewhere the standard library has no
+//! clock that runs while the machine sleeps and that all processes share.
 #![forbid(unsafe_code)]
+
+#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+pub mod sqlite;
+
+#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+pub use sqlite::Sqlite;

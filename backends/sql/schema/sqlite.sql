@@ -1,0 +1,56 @@
+-- Lockwright's tables in a SQLite file. They may stand beside an application's own tables.
+--
+-- Times ending in _ns are nanoseconds of CLOCK_BOOTTIME and mean something only together with the
+-- boot id beside them: a row of another boot is over. Nothing here depends on the wall clock.
+
+-- One row. `fence` is the highest fence ever handed out, over all names: because every grant takes
+-- its fences from here, a lease row can be deleted at once and its name still never sees a fence
+-- twice.
+CREATE TABLE lockwright_meta (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL,
+    -- At most 2^53 - 1: other backends' fences are compared as doubles, so all of them end there.
+    fence   INTEGER NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991)
+) STRICT;
+
+-- One row for each name that is held, or was until it ran out.
+CREATE TABLE lockwright_lease (
+    -- Compared byte by byte.
+    name       TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
+    token      TEXT    NOT NULL,
+    -- JSON, for people: host, pid, label.
+    identity   TEXT    NOT NULL,
+    mode       TEXT    NOT NULL,
+    -- The first fence and how many were reserved.
+    fence      INTEGER NOT NULL,
+    fences     INTEGER NOT NULL CHECK (fences >= 1),
+    ttl_ns     INTEGER NOT NULL,
+    expires_ns INTEGER NOT NULL,
+    boot       TEXT    NOT NULL,
+    -- When it was granted or renewed, by the wall clock, for people only.
+    updated    TEXT    NOT NULL,
+    -- Who broke it and why. A broken hold can't be renewed and runs out.
+    broken     TEXT
+) STRICT, WITHOUT ROWID;
+
+-- The counter moves in the same statement as the grant, so no crash can come between them.
+CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
+    UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
+END;
+CREATE TRIGGER lockwright_takeover AFTER UPDATE OF fence ON lockwright_lease BEGIN
+    UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
+END;
+
+-- Tokens that must not be granted any more: released while an acquire of theirs was unanswered, or
+-- broken at once.
+CREATE TABLE lockwright_tombstone (
+    token    TEXT    NOT NULL PRIMARY KEY,
+    until_ns INTEGER NOT NULL,
+    boot     TEXT    NOT NULL,
+    broken   TEXT
+) STRICT, WITHOUT ROWID;
+
+-- The first fence is the wall clock in microseconds, so that a file that was deleted and made anew
+-- most likely goes on above the old fences. Nothing relies on that.
+INSERT INTO lockwright_meta (id, version, fence)
+VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

@@ -1,0 +1,137 @@
+//! The trait.
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
+    Inspection, LockName, Mode, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
+    async_trait,
+};
+
+use super::statements::{Acquire, Hold};
+use super::writer::{Answer, Request};
+use super::{PROFILE, Sqlite};
+
+/// Takes the answer apart, which is always of its request's kind.
+macro_rules! expect {
+    ($answer:expr, $kind:ident) => {
+        match $answer {
+            Answer::$kind(answer) => answer,
+            other => unreachable!("asked for {}, got {other:?}", stringify!($kind)),
+        }
+    };
+}
+
+#[async_trait]
+impl DistributedLock for Sqlite {
+    fn profile(&self) -> &Profile {
+        &PROFILE
+    }
+
+    fn attach(&self, events: Events) {
+        self.waiters.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        // A release between an attempt and its answer takes the name off the list of those that
+        // are waited for; it was heard, so the next attempt is due. Once more is enough for the
+        // caller to make progress; after that it polls.
+        const ATTEMPTS: u32 = 3;
+
+        exclusive_only(claim)?;
+        for _ in 1..ATTEMPTS {
+            let attempt = self.attempt(claim, wait).await?;
+            let waits = matches!(wait, Wait::Until(_));
+            if matches!(attempt, Attempt::Granted(_))
+                || !waits
+                || self.waiters.is_expected(&claim.name)
+            {
+                return Ok(attempt);
+            }
+        }
+        self.attempt(claim, wait).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let holds = holds.iter().map(|hold| self::hold(hold.claim)).collect();
+        let answer = self.jobs.ask(Request::Renew(holds)).await?;
+        Ok(expect!(answer, Renewed))
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let tombstone = settle == Settle::Unanswered;
+        let request = Request::Release { hold: hold(claim), tombstone };
+        let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
+        Ok(expect!(answer, Ended))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        let request = Request::Inspect(name.clone());
+        let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(name))?;
+        Ok(expect!(answer, Inspection))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        let request = Request::List { prefix: prefix.to_owned(), after: from };
+        Ok(expect!(self.jobs.ask(request).await?, Page))
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let broken = format!("{by}: {reason}");
+        let request = Request::Break { name: name.clone(), seen, how, broken };
+        let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(name))?;
+        Ok(expect!(answer, Broken))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let examination = match self.jobs.ask(Request::Examine).await {
+            Ok(answer) => Ok(expect!(answer, Examination)),
+            Err(error) => Err(error),
+        };
+        Ok(super::doctor::findings(&self.database, examination))
+    }
+}
+
+impl Sqlite {
+    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        if let Wait::Until(until) = wait {
+            // Before the attempt: a release right after it must not go unheard.
+            self.waiters.expect(&claim.name, until, &self.jobs);
+        }
+        let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
+            Error::invalid_input("the identity can't be written as JSON").with_source(source)
+        })?;
+        let request = Request::Acquire(Acquire {
+            name: claim.name.clone(),
+            token: claim.token,
+            identity,
+            fences: claim.fences,
+            ttl: claim.ttl,
+        });
+        match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
+            Answer::Buried => Err(Error::indeterminate(
+                "this claim was released before it arrived; ask with a new token",
+            )
+            .with_backend(PROFILE.backend)
+            .with_name(&claim.name)),
+            answer => Ok(expect!(answer, Acquired)),
+        }
+    }
+}
+
+fn hold(claim: &Claim) -> Hold {
+    Hold { name: claim.name.clone(), token: claim.token, ttl: claim.ttl }
+}
+
+fn exclusive_only(claim: &Claim) -> Result<()> {
+    match claim.mode {
+        Mode::Exclusive => Ok(()),
+        Mode::Shared => Err(Error::unsupported("read locks", &PROFILE).with_name(&claim.name)),
+        _ => Err(Error::unsupported("semaphores", &PROFILE).with_name(&claim.name)),
+    }
+}

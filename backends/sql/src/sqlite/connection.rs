@@ -1,0 +1,256 @@
+//! Opening the file: checks that give a clear error, settings, tables.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Error, ErrorKind, Result};
+use rustix::fs::Access;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, Row};
+
+use super::errors::{Failure, is_busy};
+use super::options::Synchronous;
+
+/// The tables' version that this code writes and understands.
+pub(super) const VERSION: i64 = 1;
+
+const SCHEMA: &str = include_str!("../../schema/sqlite.sql");
+
+/// A file, and how it is opened.
+#[derive(Debug, Clone)]
+pub(super) struct Database {
+    pub(super) path: Arc<Path>,
+    pub(super) synchronous: Synchronous,
+    pub(super) boot: Arc<str>,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) connection: SqliteConnection,
+    id: FileId,
+}
+
+impl Database {
+    /// Opens the file, and makes it and its tables if need be.
+    pub(super) async fn open_or_create(&self) -> Result<Open> {
+        self.check_path()?;
+        self.open(true).await
+    }
+
+    /// Opens the file again after its connection failed. It must still be there: a new empty file
+    /// in its place would let a second holder in beside those of the old one.
+    pub(super) async fn reopen(&self) -> Result<Open> {
+        self.open(false).await
+    }
+
+    /// Whether the path still leads to the file that is open.
+    pub(super) fn is_still(&self, open: &Open) -> bool {
+        // By its path alone: opening and closing the file here would drop SQLite's locks on it.
+        file_id(&self.path).is_ok_and(|id| id == open.id)
+    }
+
+    fn check_path(&self) -> Result<()> {
+        let path = &self.path;
+        let folder = path.parent().ok_or_else(|| self.refused("is a folder; name a file"))?;
+        match std::fs::metadata(path.as_ref()) {
+            Ok(found) if found.is_dir() => return Err(self.refused("is a folder; name a file")),
+            Ok(found) if !found.is_file() => return Err(self.refused("is not an ordinary file")),
+            Ok(_) => writable(path).map_err(|e| self.denied(path, e))?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match std::fs::metadata(folder) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
+                Err(e) => {
+                    return Err(self
+                        .refused(&format!("can't be made: there is no folder {folder:?}; make it"))
+                        .with_source(e));
+                }
+            },
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(self.denied(path, e));
+            }
+            Err(e) => return Err(self.refused("can't be looked at").with_source(e)),
+        }
+        // SQLite makes its log beside the file.
+        writable(folder).map_err(|e| self.denied(folder, e))
+    }
+
+    async fn open(&self, create: bool) -> Result<Open> {
+        let options = SqliteConnectOptions::new()
+            .filename(&self.path)
+            .create_if_missing(create)
+            .foreign_keys(false)
+            // The writer waits by itself: SQLite's own way sleeps up to 100 ms between two tries.
+            .busy_timeout(Duration::ZERO)
+            .thread_name(|_| "lockwright-sqlite".to_owned())
+            .disable_statement_logging();
+        let mut patience = Patience::new(BUSY_LIMIT);
+        let mut connection = loop {
+            match options.connect().await {
+                Err(e) if is_busy(&e) && patience.again().await => {}
+                other => break other.map_err(|e| self.failed(e))?,
+            }
+        };
+        self.prepare(&mut connection).await?;
+        let id = file_id(&self.path).map_err(|source| {
+            Error::unavailable("the lock file was removed while it was opened; try again")
+                .with_backend("sqlite")
+                .with_source(source)
+        })?;
+        Ok(Open { connection, id })
+    }
+
+    async fn prepare(&self, connection: &mut SqliteConnection) -> Result<()> {
+        use_write_ahead_log(connection).await.map_err(|e| self.failed(e))?;
+        let synchronous = match self.synchronous {
+            Synchronous::Full => "PRAGMA synchronous = FULL",
+            Synchronous::Normal => "PRAGMA synchronous = NORMAL",
+        };
+        sqlx::query(synchronous).execute(&mut *connection).await.map_err(|e| self.failed(e))?;
+
+        let mut patience = Patience::new(BUSY_LIMIT);
+        let version = loop {
+            match version_or_create(connection).await {
+                Err(e) if is_busy(&e) && patience.again().await => {}
+                other => break other.map_err(|e| self.failed(e))?,
+            }
+        };
+        if version != VERSION {
+            return Err(self.refused(&format!(
+                "has tables of version {version}, and this version of Lockwright knows version \
+                 {VERSION}; use the same version everywhere, or another file"
+            )));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        Error::invalid_config(format!("{:?} {why}", self.path)).with_backend("sqlite")
+    }
+
+    fn denied(&self, what: &Path, source: io::Error) -> Error {
+        let message = if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
+            format!("{what:?} is on a read-only file system; put the lock file elsewhere")
+        } else {
+            format!("{what:?} can't be written by this user; change its permissions or its place")
+        };
+        Error::new(ErrorKind::Denied, message).with_backend("sqlite").with_source(source)
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        // Whatever failed on the way, no lock was touched.
+        let error = Failure::without_effect(error).to_error();
+        Error::new(error.kind(), format!("can't open {:?}", self.path))
+            .with_backend("sqlite")
+            .with_source(error)
+    }
+}
+
+/// Whether this user may write there. Real and effective user are taken to be the same.
+pub(super) fn writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, Access::WRITE_OK)?)
+}
+
+fn file_id(path: &Path) -> io::Result<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path)?;
+    Ok(FileId { device: found.dev(), inode: found.ino() })
+}
+
+/// The mode is a property of the file. Changing it needs the file for oneself; where somebody
+/// else is in it for long, it stays as it is: slower, but not less safe.
+async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    let mut patience = Patience::new(Duration::from_secs(1));
+    loop {
+        match sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await {
+            Err(e) if is_busy(&e) && patience.again().await => {}
+            Err(e) if is_busy(&e) => return Ok(()),
+            other => return other.map(drop),
+        }
+    }
+}
+
+async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    if !has_tables(connection).await? {
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+        // Once more under the write lock: another process may have been quicker.
+        let made = match has_tables(connection).await {
+            Ok(true) => Ok(()),
+            Ok(false) => sqlx::raw_sql(SCHEMA).execute(&mut *connection).await.map(drop),
+            Err(e) => Err(e),
+        };
+        let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = sqlx::raw_sql(end).execute(&mut *connection).await;
+        if ended.is_err() && made.is_ok() {
+            let _ = sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await;
+        }
+        made.and(ended.map(drop))?;
+    }
+    version(connection).await
+}
+
+async fn has_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    let found = sqlx::query("SELECT 1 FROM sqlite_schema WHERE name = 'lockwright_meta'")
+        .fetch_all(connection)
+        .await?;
+    Ok(!found.is_empty())
+}
+
+pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    sqlx::query("SELECT version FROM lockwright_meta").fetch_one(connection).await?.try_get(0)
+}
+
+impl Open {
+    /// Closes the connection; the last one of all processes folds the log into the file.
+    pub(super) async fn close(self) {
+        let _ = self.connection.close().await;
+    }
+}
+
+/// For how long a request waits for the file's write lock. A process has it for one sync of the
+/// disk; only one that is stopped in the middle has it for longer.
+pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Waiting for the file's write lock: at once, then in pauses of 1 ms to 5 ms.
+#[derive(Debug)]
+pub(super) struct Patience {
+    limit: Duration,
+    since: Instant,
+    tries: u32,
+}
+
+impl Patience {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, since: Instant::now(), tries: 0 }
+    }
+
+    /// Pauses, and says whether to try again.
+    pub(super) async fn again(&mut self) -> bool {
+        // A few tries on the spot: a sync of a fast disk is shorter than the shortest pause.
+        const ON_THE_SPOT: u32 = 4;
+
+        let waited = self.since.elapsed();
+        if waited >= self.limit {
+            return false;
+        }
+        self.tries += 1;
+        if self.tries <= ON_THE_SPOT {
+            tokio::task::yield_now().await;
+        } else {
+            // Uneven by the clock's low digits, so that two processes don't stay in step.
+            let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
+            let uneven = u64::from(waited.subsec_nanos()) % longest;
+            tokio::time::sleep(Duration::from_millis(1 + uneven)).await;
+        }
+        true
+    }
+}

@@ -1,0 +1,241 @@
+//! What is looked at on a live lock file.
+
+use std::path::Path;
+
+use lockwright_core::{Error, Finding, Severity};
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use super::connection::{Database, VERSION, version, writable};
+
+/// What the file says of itself.
+#[derive(Debug)]
+pub(super) struct Examination {
+    journal_mode: String,
+    synchronous: i64,
+    version: i64,
+    foreign_rows: i64,
+    integrity: String,
+}
+
+pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Examination> {
+    let foreign_rows = sqlx::query(include_str!("queries/foreign_rows.sql"))
+        .fetch_one(&mut *connection)
+        .await?
+        .try_get(0)?;
+    Ok(Examination {
+        journal_mode: pragma(connection, "PRAGMA journal_mode").await?.try_get(0)?,
+        synchronous: pragma(connection, "PRAGMA synchronous").await?.try_get(0)?,
+        version: version(connection).await?,
+        foreign_rows,
+        integrity: pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?,
+    })
+}
+
+async fn pragma(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+) -> sqlx::Result<sqlx::sqlite::SqliteRow> {
+    sqlx::query(sql).fetch_one(connection).await
+}
+
+pub(super) fn findings(
+    database: &Database,
+    examination: Result<Examination, Error>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(file_system(&database.path));
+    findings.extend(permissions(&database.path));
+    match examination {
+        Ok(examination) => contents(&examination, &mut findings),
+        Err(error) => findings.push(Finding {
+            severity: Severity::Error,
+            code: "unreadable",
+            what: format!("the lock file can't be examined: {}", chain(&error)),
+            why: "requests fail in the same way, and the rest of it couldn't be looked at".into(),
+            fix: "do what the error says, then look again".into(),
+        }),
+    }
+    findings
+}
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        cause = source.source();
+    }
+    text
+}
+
+fn file_system(path: &Path) -> Option<Finding> {
+    match rustix::fs::statfs(path) {
+        Ok(found) => {
+            kind_of_file_system(found.f_type as u64).map(|kind| network_finding(path, kind))
+        }
+        Err(error) => Some(Finding {
+            severity: Severity::Warning,
+            code: "file-system-unknown",
+            what: format!("the file system of {path:?} can't be told: {error}"),
+            why: "a network file system would make the locks unsafe".into(),
+            fix: "make sure that the file lies on a local disk".into(),
+        }),
+    }
+}
+
+enum FileSystem {
+    Network(&'static str),
+    Unclear(&'static str),
+}
+
+/// By the magic number of statfs(2): those that reach over a network, or may.
+fn kind_of_file_system(magic: u64) -> Option<FileSystem> {
+    // On 32-bit machines the number may come sign-extended.
+    Some(match magic & 0xffff_ffff {
+        0x6969 => FileSystem::Network("NFS"),
+        0x517b => FileSystem::Network("SMB"),
+        0xff53_4d42 => FileSystem::Network("CIFS"),
+        0xfe53_4d42 => FileSystem::Network("SMB 2"),
+        0x0102_1997 => FileSystem::Network("9p"),
+        0x5346_414f | 0x6b41_4653 => FileSystem::Network("AFS"),
+        0x00c3_6400 => FileSystem::Network("Ceph"),
+        0x0bd0_0bd0 => FileSystem::Network("Lustre"),
+        0x4750_4653 => FileSystem::Network("GPFS"),
+        0x0116_1970 => FileSystem::Network("GFS2"),
+        0x7461_636f => FileSystem::Network("OCFS2"),
+        0x7375_7245 => FileSystem::Network("Coda"),
+        0x564c => FileSystem::Network("NCP"),
+        0x786f_4256 => FileSystem::Network("a VirtualBox shared folder"),
+        0x6573_5546 => FileSystem::Unclear("FUSE"),
+        _ => return None,
+    })
+}
+
+fn network_finding(path: &Path, kind: FileSystem) -> Finding {
+    let (severity, what) = match kind {
+        FileSystem::Network(name) => {
+            (Severity::Error, format!("{path:?} lies on a network file system ({name})"))
+        }
+        FileSystem::Unclear(name) => {
+            (Severity::Warning, format!("{path:?} lies on {name}, which may be a network one"))
+        }
+    };
+    Finding {
+        severity,
+        code: "network-file-system",
+        what,
+        why: "SQLite's log needs memory that all processes share, and file locks that work: two \
+              machines would both get the same lock"
+            .into(),
+        fix: "put the lock file on a local disk; for locks between machines use a server".into(),
+    }
+}
+
+fn permissions(path: &Path) -> Vec<Finding> {
+    // SQLite makes its log beside the file.
+    [Some(path), path.parent()]
+        .into_iter()
+        .flatten()
+        .filter_map(|what| {
+            let error = writable(what).err()?;
+            Some(Finding {
+                severity: Severity::Error,
+                code: "not-writable",
+                what: format!("{what:?} can't be written by this user: {error}"),
+                why: "nobody can acquire, renew or release".into(),
+                fix: "give the user write permission on the file and its folder".into(),
+            })
+        })
+        .collect()
+}
+
+fn contents(found: &Examination, findings: &mut Vec<Finding>) {
+    if found.journal_mode != "wal" {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "journal-mode",
+            what: format!("the journal mode is {:?}, not \"wal\"", found.journal_mode),
+            why: "readers keep writers waiting and the other way round, and each grant waits for \
+                  the disk several times"
+                .into(),
+            fix:
+                "stop all who use the file, then open it again: it is changed at open when nobody \
+                  else is in it"
+                    .into(),
+        });
+    }
+    const FULL: i64 = 2;
+    if found.synchronous < FULL {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "synchronous",
+            what: "this process writes without waiting for the disk".into(),
+            why: "after a power cut fences may repeat".into(),
+            fix: "take synchronous=normal out of the URL, unless nothing relies on fences".into(),
+        });
+    }
+    if found.version != VERSION {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "unknown-version",
+            what: format!("the tables are of version {}, not {VERSION}", found.version),
+            why: "another version of Lockwright has changed them while this one was at work".into(),
+            fix: "use the same version of Lockwright in all processes".into(),
+        });
+    }
+    if found.foreign_rows > 0 {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "foreign-rows",
+            what: format!("{} rows were not written by this version", found.foreign_rows),
+            why: "their names can't be locked, or not safely".into(),
+            fix: "find out who writes to the table lockwright_lease, and delete those rows".into(),
+        });
+    }
+    if found.integrity != "ok" {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "damaged",
+            what: format!("the file is damaged: {}", found.integrity),
+            why: "rows may be missing, and with them holds and fences".into(),
+            fix: "stop all who use it, delete it, and look after the disk".into(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_told_by_their_number() {
+        let severity = |magic| {
+            kind_of_file_system(magic).map(|kind| network_finding(Path::new("/x"), kind).severity)
+        };
+        for network in [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400] {
+            assert_eq!(severity(network), Some(Severity::Error), "{network:x}");
+        }
+        // As a 32-bit machine may report CIFS.
+        assert_eq!(severity(0xffff_ffff_ff53_4d42), Some(Severity::Error));
+        assert_eq!(severity(0x6573_5546), Some(Severity::Warning));
+        for local in
+            [0xef53 /* ext4 */, 0x9123_683e /* btrfs */, 0x0102_1994 /* tmpfs */]
+        {
+            assert_eq!(severity(local), None, "{local:x}");
+        }
+    }
+
+    #[test]
+    fn a_real_folder_here_is_local() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(file_system(folder.path()).is_none());
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_finding() {
+        let finding = file_system(Path::new("/no/such/file")).unwrap();
+        assert_eq!(finding.code, "file-system-unknown");
+    }
+}

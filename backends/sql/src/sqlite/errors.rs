@@ -1,0 +1,117 @@
+//! What SQLite's errors say about a request's effect.
+
+use std::sync::Arc;
+
+use lockwright_core::{Error, ErrorKind};
+
+/// What a failed request did to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Certainly nothing.
+    None,
+    /// It may have been written.
+    Unknown,
+}
+
+/// An error of the database and what the request that met it may have done.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) effect: Effect,
+    source: Arc<sqlx::Error>,
+}
+
+// Primary result codes: https://www.sqlite.org/rescode.html
+const ERROR: i32 = 1;
+const PERM: i32 = 3;
+const BUSY: i32 = 5;
+const LOCKED: i32 = 6;
+const READONLY: i32 = 8;
+const CORRUPT: i32 = 11;
+const FULL: i32 = 13;
+const CANTOPEN: i32 = 14;
+const CONSTRAINT: i32 = 19;
+const AUTH: i32 = 23;
+const NOTADB: i32 = 26;
+
+fn code(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}
+
+/// Whether another connection has the lock that was wanted, so that nothing was done.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(code(error), Some(BUSY | LOCKED))
+}
+
+impl Failure {
+    /// Of a statement that is a transaction by itself. Those that fail before anything is written
+    /// are told apart by their code; a failed write or sync of the log is not, because a log
+    /// record that reached the disk in spite of the error comes to life with the next recovery.
+    pub(super) fn of_statement(error: sqlx::Error) -> Self {
+        let effect = match code(&error) {
+            Some(
+                ERROR | PERM | BUSY | LOCKED | READONLY | CANTOPEN | CONSTRAINT | AUTH | NOTADB,
+            ) => Effect::None,
+            _ => Effect::Unknown,
+        };
+        Self { effect, source: Arc::new(error) }
+    }
+
+    /// Of a transaction that was rolled back, or a reading that changed nothing.
+    pub(super) fn without_effect(error: sqlx::Error) -> Self {
+        Self { effect: Effect::None, source: Arc::new(error) }
+    }
+
+    /// Of a transaction that nobody knows the end of.
+    pub(super) fn in_doubt(error: sqlx::Error) -> Self {
+        Self { effect: Effect::Unknown, source: Arc::new(error) }
+    }
+
+    /// Whether it only waited in vain.
+    pub(super) fn was_busy(&self) -> bool {
+        is_busy(&self.source)
+    }
+
+    /// What the caller is told.
+    pub(super) fn to_error(&self) -> Error {
+        let code = code(&self.source);
+        let (kind, message) = match code {
+            Some(BUSY | LOCKED) => (
+                ErrorKind::Unavailable,
+                "another process keeps the lock file locked; if it is stopped, continue or end it",
+            ),
+            Some(PERM | READONLY | AUTH) => {
+                (ErrorKind::Denied, "the lock file can't be written; check its permissions")
+            }
+            Some(CANTOPEN) => (
+                ErrorKind::Denied,
+                "the lock file or the files beside it (-wal, -shm) can't be opened; check the \
+                 folder and its permissions",
+            ),
+            Some(NOTADB) => (
+                ErrorKind::InvalidConfig,
+                "the file is not a SQLite database; name another, or delete it if it can go",
+            ),
+            Some(CORRUPT) => (
+                ErrorKind::Indeterminate,
+                "the lock file is damaged; stop all who use it and delete it",
+            ),
+            Some(FULL) => (ErrorKind::Indeterminate, "the disk is full; make room"),
+            _ if is_foreign_row(&self.source) => (
+                ErrorKind::Conflict,
+                "the lock file has a row that Lockwright didn't write; run the doctor",
+            ),
+            _ => (ErrorKind::Indeterminate, "the lock file failed"),
+        };
+        let kind = match (kind, self.effect) {
+            (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
+            (_, Effect::Unknown) => ErrorKind::Indeterminate,
+            (kind, Effect::None) => kind,
+        };
+        Error::new(kind, message).with_backend("sqlite").with_source(self.source.clone())
+    }
+}
+
+fn is_foreign_row(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+}

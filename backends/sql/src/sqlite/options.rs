@@ -1,0 +1,172 @@
+//! Where the file is and how it is written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lockwright_core::{Clock, Error, Result};
+
+use super::Sqlite;
+use super::boot::boot_id;
+use super::connection::Database;
+use super::wakeup::Waiters;
+use super::writer::Jobs;
+
+/// What a grant must survive before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// A power cut: each grant and each release waits for the disk once. Fences never repeat.
+    #[default]
+    Full,
+    /// The death of any process, but not a power cut: nothing waits for the disk. After a power
+    /// cut the file may be that of some seconds before. Holds are none the worse for it, because
+    /// none outlives a restart of the machine; but **fences may repeat**. The crate's README says
+    /// how much faster it is.
+    Normal,
+}
+
+/// Settings of a [`Sqlite`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is opened before `open`"]
+pub struct Options {
+    path: PathBuf,
+    synchronous: Synchronous,
+    clock: Clock,
+}
+
+impl Options {
+    /// The file at `path`, with `synchronous=FULL` and the boot clock.
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().to_owned(),
+            synchronous: Synchronous::default(),
+            clock: Clock::boot(),
+        }
+    }
+
+    /// What a URL says: `sqlite:PATH` or `sqlite://PATH`, and `?synchronous=full` (the default)
+    /// or `?synchronous=normal`.
+    ///
+    /// - A relative path counts from the current folder: `sqlite:locks.db`. An absolute one has
+    ///   its slash: `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
+    /// - The path is taken as it stands, without percent-decoding; one with a question mark in it
+    ///   goes through [`Options::new`].
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig), saying what is wrong with it.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
+            invalid("the URL of a lock file begins with sqlite:, as in sqlite:/var/lib/locks.db")
+        })?;
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if path.is_empty() {
+            return Err(invalid("the URL names no file; write sqlite:PATH"));
+        }
+        if path.starts_with(":memory:") {
+            return Err(invalid(
+                "a SQLite database in memory can't be shared; use memory: for locks inside one \
+                 process, or sqlite:PATH",
+            ));
+        }
+        let mut options = Self::new(path);
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            options = match parameter {
+                "synchronous=full" => options.synchronous(Synchronous::Full),
+                "synchronous=normal" => options.synchronous(Synchronous::Normal),
+                _ => {
+                    return Err(invalid(format!(
+                        "the URL has {:?}, which isn't known here; there are synchronous=full and \
+                         synchronous=normal",
+                        lockwright_core::redact::url(&format!("?{parameter}")).trim_matches('?'),
+                    )));
+                }
+            };
+        }
+        Ok(options)
+    }
+
+    /// What a grant must survive.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Another clock, for tests. All who use the file must have the same.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Opens the file, makes it and its tables when they aren't there, and starts the task that
+    /// owns the connection on the current runtime. The folder must exist.
+    ///
+    /// May be dropped at any time; a new file or new tables may then stay behind.
+    ///
+    /// # Errors
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder,
+    ///   the path is a folder, the file isn't a database or has newer tables than this version
+    ///   knows.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
+    ///   locked for too long, or there is no `/proc`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn open(self) -> Result<Sqlite> {
+        let database = Database {
+            path: Arc::from(std::path::absolute(&self.path).map_err(|source| {
+                invalid(format!("{:?} is no path of a file", self.path)).with_source(source)
+            })?),
+            synchronous: self.synchronous,
+            boot: boot_id()?,
+        };
+        let connection = database.open_or_create().await?;
+        let waiters = Arc::new(Waiters::new(&database, self.clock.clone()));
+        let jobs = Jobs::start(&database, connection, &waiters, self.clock);
+        Ok(Sqlite { database, jobs, waiters })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::invalid_config(message).with_backend("sqlite")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (url, path) in [
+            ("sqlite:locks.db", "locks.db"),
+            ("sqlite://locks.db", "locks.db"),
+            ("sqlite:/a/locks.db", "/a/locks.db"),
+            ("sqlite:///a/locks.db?synchronous=full", "/a/locks.db"),
+        ] {
+            let options = Options::from_url(url).unwrap();
+            assert_eq!(options.path, Path::new(path));
+            assert_eq!(options.synchronous, Synchronous::Full);
+        }
+        let normal = Options::from_url("sqlite:x?synchronous=normal").unwrap();
+        assert_eq!(normal.synchronous, Synchronous::Normal);
+    }
+
+    #[test]
+    fn bad_urls_say_what_would_be_right() {
+        for (url, says) in [
+            ("postgres://x", "begins with sqlite:"),
+            ("sqlite:", "sqlite:PATH"),
+            ("sqlite://", "sqlite:PATH"),
+            ("sqlite::memory:", "use memory:"),
+            ("sqlite://:memory:", "use memory:"),
+            ("sqlite:x?mode=ro", "synchronous=full"),
+            ("sqlite:x?synchronous=off", "synchronous=normal"),
+        ] {
+            let error = Options::from_url(url).unwrap_err();
+            assert_eq!(error.kind(), lockwright_core::ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        let error = Options::from_url("sqlite:x?password=hush").unwrap_err();
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
+}

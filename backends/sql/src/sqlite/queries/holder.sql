@@ -1,0 +1,7 @@
+-- The row of a name, and whether a token is buried.
+-- ?1 name, ?2 token, ?3 boot
+SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
+       lease.expires_ns, lease.boot, lease.broken, buried.token IS NOT NULL AS buried
+FROM (SELECT 1)
+LEFT JOIN lockwright_lease AS lease ON lease.name = ?1
+LEFT JOIN lockwright_tombstone AS buried ON buried.token = ?2 AND buried.boot = ?3

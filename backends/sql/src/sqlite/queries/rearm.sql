@@ -1,0 +1,6 @@
+-- Re-arms the hold that a repeated claim already has. The caller holds the write lock and read ?6
+-- after it got it, so that a hold that ran out is never revived.
+-- ?1 name, ?2 token, ?3 ttl, ?4 expires, ?5 boot, ?6 now
+UPDATE lockwright_lease
+SET ttl_ns = ?3, expires_ns = ?4, updated = datetime('now', 'subsec')
+WHERE name = ?1 AND token = ?2 AND boot = ?5 AND expires_ns > ?6 AND broken IS NULL

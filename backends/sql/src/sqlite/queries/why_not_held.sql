@@ -1,0 +1,8 @@
+-- What is known of a hold that couldn't be renewed.
+-- ?1 name, ?2 token
+SELECT
+    EXISTS (SELECT 1 FROM lockwright_lease
+            WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM lockwright_tombstone
+                   WHERE token = ?2 AND broken IS NOT NULL) AS broken,
+    EXISTS (SELECT 1 FROM lockwright_lease WHERE name = ?1 AND token = ?2) AS ran_out

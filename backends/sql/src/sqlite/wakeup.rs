@@ -1,0 +1,256 @@
+//! How waiters learn of a release.
+//!
+//! Within the process the writer tells every attached client after its commit. For the other
+//! processes it rings: it sets the lock file's times, which the kernel reports to whoever watches
+//! the file's attributes. SQLite itself never does that, so nobody is woken by grants, renewals
+//! and checkpoints; and it is done after the commit, so whoever looks then sees the name free.
+//! (Watching the write-ahead log instead would report a write before it is visible: SQLite
+//! publishes it in shared memory after the sync, silently.) The README has the figures.
+//!
+//! A ring that gets lost, because its process was killed between commit and ring, is made up for
+//! by the client's slow poll.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+
+use super::connection::Database;
+use super::writer::{Answer, Jobs, Request, WeakJobs};
+
+/// The clients of this backend, and the names that they wait for.
+#[derive(Debug)]
+pub(super) struct Waiters {
+    path: Arc<Path>,
+    clock: Clock,
+    runtime: Handle,
+    clients: Mutex<BTreeMap<u64, Events>>,
+    expected: Mutex<Expected>,
+}
+
+#[derive(Debug, Default)]
+struct Expected {
+    /// Until when each name is waited for. A client asks again long before.
+    until: HashMap<LockName, BootInstant>,
+    /// Whether a task watches the file.
+    watching: bool,
+}
+
+/// A waiter that didn't ask again for so long has gone.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// How often those who went are dropped.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// How often the file is looked at where the kernel refuses to watch it.
+const POLL: Duration = Duration::from_millis(25);
+
+impl Waiters {
+    pub(super) fn new(database: &Database, clock: Clock) -> Self {
+        Self {
+            path: database.path.clone(),
+            clock,
+            runtime: Handle::current(),
+            clients: Mutex::default(),
+            expected: Mutex::default(),
+        }
+    }
+
+    pub(super) fn attach(&self, events: Events) {
+        let mut clients = locked(&self.clients);
+        let id = clients.last_key_value().map_or(0, |(last, _)| last + 1);
+        clients.insert(id, events);
+    }
+
+    /// Notes that somebody is about to ask for `name` and will wait if it isn't granted.
+    pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
+        let until = until.min(self.clock.now() + KEPT);
+        let mut expected = locked(&self.expected);
+        expected.until.insert(name.clone(), until);
+        if !expected.watching {
+            expected.watching = true;
+            // Before the lock is let go: from here on no ring goes unheard.
+            let watch = {
+                let _runtime = self.runtime.enter();
+                Watch::start(&self.path)
+            };
+            self.runtime.spawn(watch_for(Arc::downgrade(self), jobs.downgrade(), watch));
+        }
+    }
+
+    /// Whether nobody was woken for `name` since it was expected.
+    pub(super) fn is_expected(&self, name: &LockName) -> bool {
+        locked(&self.expected).until.contains_key(name)
+    }
+
+    /// Tells everybody, here and in other processes, that these names were freed.
+    pub(super) fn announce(&self, freed: Vec<LockName>) {
+        if !freed.is_empty() {
+            ring(&self.path);
+            self.wake(freed);
+        }
+    }
+
+    fn wake(&self, names: Vec<LockName>) {
+        {
+            let mut expected = locked(&self.expected);
+            for name in &names {
+                expected.until.remove(name);
+            }
+        }
+        // No lock is held while they are sent.
+        let clients: Vec<(u64, Events)> =
+            locked(&self.clients).iter().map(|(id, client)| (*id, client.clone())).collect();
+        for (id, client) in clients {
+            if !names.iter().all(|name| client.send(Event::Wake(name.clone()))) {
+                locked(&self.clients).remove(&id);
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<LockName> {
+        locked(&self.expected).until.keys().cloned().collect()
+    }
+
+    /// Drops those who went. False, and the watch is off, when nobody is left.
+    fn tidy(&self) -> bool {
+        let now = self.clock.now();
+        let mut expected = locked(&self.expected);
+        expected.until.retain(|_, until| *until > now);
+        expected.watching = !expected.until.is_empty();
+        expected.watching
+    }
+
+    fn stop_watching(&self) {
+        locked(&self.expected).watching = false;
+    }
+}
+
+/// Nothing here can panic half-way through a change.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reported to all who watch the file. By its path: see the module `sqlite` on opening the file.
+fn ring(path: &Path) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    // If it fails, the waiters' slow poll finds the name free.
+    let _ = rustix::fs::utimensat(CWD, path, &times, AtFlags::empty());
+}
+
+async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
+    // Others' releases ring too. When they come faster than this, they are looked at together.
+    const GAP: Duration = Duration::from_millis(1);
+
+    let mut tidied = tokio::time::Instant::now();
+    loop {
+        let heard = watch.next().await;
+        let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade()) else { return };
+        if tidied.elapsed() >= TIDY {
+            tidied = tokio::time::Instant::now();
+            if !waiters.tidy() {
+                return;
+            }
+        }
+        match heard {
+            Heard::Nothing => {}
+            Heard::Ring => {
+                if !wake_the_free(&waiters, &jobs).await {
+                    drop((waiters, jobs));
+                    tokio::time::sleep(GAP).await;
+                }
+            }
+            Heard::FileGone => {
+                // Each asks again, learns what became of the file, and starts a new watch.
+                waiters.stop_watching();
+                waiters.wake(waiters.names());
+                return;
+            }
+        }
+    }
+}
+
+/// Wakes those whose name isn't held. Whether it woke anybody.
+async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
+    let mut names = waiters.names();
+    if names.is_empty() {
+        return false;
+    }
+    // When it can't be known, everybody asks for himself.
+    if let Ok(Answer::Held(held)) = jobs.ask(Request::Held(names.clone())).await {
+        names.retain(|name| !held.contains(name.as_str()));
+    }
+    let any = !names.is_empty();
+    waiters.wake(names);
+    any
+}
+
+enum Heard {
+    Ring,
+    Nothing,
+    FileGone,
+}
+
+/// The kernel's notice, or a poll where there is none to be had: a user may have only so many.
+enum Watch {
+    Inotify(AsyncFd<OwnedFd>),
+    Poll,
+}
+
+impl Watch {
+    fn start(path: &Path) -> Self {
+        let start = || -> std::io::Result<AsyncFd<OwnedFd>> {
+            let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+            inotify::add_watch(&fd, path, what)?;
+            // An `OwnedFd` is what the unsafe successor of this function asks for.
+            #[expect(deprecated, reason = "its successor is unsafe, and this crate forbids that")]
+            AsyncFd::new(fd)
+        };
+        start().map_or(Self::Poll, Self::Inotify)
+    }
+
+    /// The next ring; nothing after [`TIDY`] without one.
+    async fn next(&mut self) -> Heard {
+        match self {
+            Self::Poll => {
+                tokio::time::sleep(POLL).await;
+                Heard::Ring
+            }
+            Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
+                Err(_) => Heard::Nothing,
+                // The driver has gone, and the runtime with it.
+                Ok(Err(_)) => Heard::FileGone,
+                Ok(Ok(mut ready)) => {
+                    let heard = drain(ready.get_inner());
+                    ready.clear_ready();
+                    heard
+                }
+            },
+        }
+    }
+}
+
+/// Reads all that is there: many rings are one.
+fn drain(fd: &OwnedFd) -> Heard {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(fd, &mut buffer);
+    let mut heard = Heard::Nothing;
+    while let Ok(event) = events.next() {
+        let flags = event.events();
+        if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED) {
+            return Heard::FileGone;
+        }
+        heard = Heard::Ring;
+    }
+    heard
+}

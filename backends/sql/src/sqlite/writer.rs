@@ -1,0 +1,374 @@
+//! The one task that owns the connection.
+//!
+//! - A request is carried out by this task, not by the caller's future: a caller that is dropped
+//!   leaves neither a transaction nor a lock behind, and its request either was carried out or
+//!   never began.
+//! - What has gathered while the disk was busy goes into one transaction, with one sync for all.
+//! - One acquire or release by itself is one statement, that is one trip to SQLite's thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, Clock, Cursor, Ended, Error, LockName, Page, Renewal,
+    Result, Seen,
+};
+use sqlx::sqlite::SqliteConnection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::connection::{BUSY_LIMIT, Database, Open, Patience};
+use super::doctor::{self, Examination};
+use super::errors::{Effect, Failure, is_busy};
+use super::statements::{self, Acquire, Acquired, Hold, Moment};
+use super::wakeup::Waiters;
+
+/// What can be asked of the file.
+#[derive(Debug)]
+pub(super) enum Request {
+    Acquire(Acquire),
+    Renew(Vec<Hold>),
+    Release { hold: Hold, tombstone: bool },
+    Break { name: LockName, seen: Seen, how: BreakHow, broken: String },
+    Inspect(LockName),
+    List { prefix: String, after: Option<Cursor> },
+    Held(Vec<LockName>),
+    Examine,
+}
+
+/// The answer to the request of the same kind.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Acquired(Attempt),
+    Buried,
+    Renewed(Vec<Renewal>),
+    Ended(Ended),
+    Broken(Broken),
+    Inspection(lockwright_core::Inspection),
+    Page(Page),
+    Held(std::collections::HashSet<String>),
+    Examination(Examination),
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    answer: oneshot::Sender<Result<Answer>>,
+}
+
+/// Where requests are handed in.
+#[derive(Debug, Clone)]
+pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
+
+/// The same, without keeping the file open.
+#[derive(Debug)]
+pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
+
+/// How long an answer is waited for: the longest wait for the write lock, and some more for the
+/// disk and for those ahead.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
+
+impl Jobs {
+    /// Starts the task on the current runtime. It ends with the last of these handles.
+    pub(super) fn start(
+        database: &Database,
+        open: Open,
+        waiters: &Arc<Waiters>,
+        clock: Clock,
+    ) -> Self {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let writer = Writer {
+            database: database.clone(),
+            open: Some(open),
+            waiters: waiters.clone(),
+            next_sweep: clock.now(),
+            clock,
+        };
+        tokio::spawn(writer.serve(queue));
+        Self(jobs)
+    }
+
+    /// Hands a request in and waits for its answer. When this is dropped the request is still
+    /// carried out, unless it is one that leaves nothing behind and hasn't begun.
+    pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Job { request, answer }).map_err(|_| {
+            Error::unavailable(
+                "the task that owns the lock file has ended, because the runtime that it was \
+                 opened on is gone; open it on one that lives as long as it is used",
+            )
+            .with_backend("sqlite")
+        })?;
+        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::indeterminate(
+                "the task that owns the lock file ended before it answered",
+            )
+            .with_backend("sqlite")),
+            Err(_) => Err(Error::indeterminate(format!(
+                "the lock file didn't answer within {ANSWER_LIMIT:?}; look at its disk"
+            ))
+            .with_backend("sqlite")),
+        }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakJobs {
+        WeakJobs(self.0.downgrade())
+    }
+}
+
+impl WeakJobs {
+    /// `None` when the backend has gone.
+    pub(super) fn upgrade(&self) -> Option<Jobs> {
+        self.0.upgrade().map(Jobs)
+    }
+}
+
+impl Request {
+    fn only_reads(&self) -> bool {
+        matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
+    }
+
+    /// Whether it needn't be done when nobody waits for its answer any more.
+    fn is_moot_unheard(&self) -> bool {
+        self.only_reads() || matches!(self, Self::Acquire(_))
+    }
+
+    /// Whether it is atomic and sound by itself, without a transaction around it.
+    fn is_one_statement(&self) -> bool {
+        matches!(self, Self::Acquire(_) | Self::Release { tombstone: false, .. })
+    }
+}
+
+/// What a request came to inside the file.
+enum Outcome {
+    Done(Answer),
+    /// It has to be done in a transaction.
+    Again,
+}
+
+/// At most so many requests share a transaction.
+const BATCH: usize = 64;
+
+struct Writer {
+    database: Database,
+    /// `None` after a failure, until the next request opens it again.
+    open: Option<Open>,
+    waiters: Arc<Waiters>,
+    clock: Clock,
+    next_sweep: BootInstant,
+}
+
+impl Writer {
+    async fn serve(mut self, mut queue: mpsc::UnboundedReceiver<Job>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while queue.recv_many(&mut batch, BATCH).await > 0 {
+            batch.retain(|job: &Job| !(job.answer.is_closed() && job.request.is_moot_unheard()));
+            self.serve_batch(&mut batch).await;
+            self.sweep().await;
+        }
+        if let Some(open) = self.open {
+            open.close().await;
+        }
+    }
+
+    async fn serve_batch(&mut self, batch: &mut Vec<Job>) {
+        if let Err(error) = self.make_sure_of_the_file().await {
+            let error = Arc::new(error);
+            for job in batch.drain(..) {
+                let told = Error::new(error.kind(), "the lock file can't be used")
+                    .with_backend("sqlite")
+                    .with_source(error.clone());
+                let _ = job.answer.send(Err(told));
+            }
+            return;
+        }
+        let (reads, writes): (Vec<_>, Vec<_>) =
+            batch.drain(..).partition(|job| job.request.only_reads());
+        for Job { request, answer } in reads {
+            let result = match self.run(&request, false).await {
+                Ok(Outcome::Done(done)) => Ok(done),
+                Ok(Outcome::Again) => unreachable!("a reading needs no transaction"),
+                Err(e) => Err(Failure::without_effect(e).to_error()),
+            };
+            let _ = answer.send(result);
+        }
+        match &writes[..] {
+            [] => {}
+            [one] => {
+                let result = self.alone(&one.request).await;
+                self.finish(writes, vec![result]);
+            }
+            several => {
+                let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
+                let results = match self.together(&requests).await {
+                    Ok(answers) => answers.into_iter().map(Ok).collect(),
+                    // One of them may have spoilt it for all.
+                    Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
+                        let mut results = Vec::with_capacity(requests.len());
+                        for request in requests {
+                            results.push(self.alone(request).await);
+                        }
+                        results
+                    }
+                    Err(failure) => requests.iter().map(|_| Err(failure.clone())).collect(),
+                };
+                self.finish(writes, results);
+            }
+        }
+    }
+
+    /// Tells those who wait, then those who asked: the process may end with its answer.
+    fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
+        if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
+            self.open = None;
+        }
+        let freed =
+            jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
+                (Request::Release { hold, .. }, Ok(Answer::Ended(Ended::Released))) => {
+                    Some(hold.name.clone())
+                }
+                (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {
+                    Some(name.clone())
+                }
+                _ => None,
+            });
+        self.waiters.announce(freed.collect());
+        for (job, result) in jobs.into_iter().zip(results) {
+            let _ = job.answer.send(result.map_err(|failure| failure.to_error()));
+        }
+    }
+
+    /// The file is open, and it is the one that its path leads to.
+    async fn make_sure_of_the_file(&mut self) -> Result<()> {
+        if let Some(open) = &self.open
+            && !self.database.is_still(open)
+        {
+            self.open = None;
+            return Err(Error::unavailable(format!(
+                "the lock file {:?} was removed or replaced while it was in use; holds in the old \
+                 file and in the new one may overlap: stop all who use it before you do that",
+                self.database.path
+            ))
+            .with_backend("sqlite"));
+        }
+        if self.open.is_none() {
+            self.open = Some(self.database.reopen().await?);
+        }
+        Ok(())
+    }
+
+    async fn alone(&mut self, request: &Request) -> Result<Answer, Failure> {
+        if request.is_one_statement() {
+            let mut patience = Patience::new(BUSY_LIMIT);
+            loop {
+                match self.run(request, false).await {
+                    Ok(Outcome::Done(answer)) => return Ok(answer),
+                    Ok(Outcome::Again) => break,
+                    Err(e) if is_busy(&e) && patience.again().await => {}
+                    Err(e) => return Err(Failure::of_statement(e)),
+                }
+            }
+        }
+        let mut answers = self.together(&[request]).await?;
+        match answers.pop() {
+            Some(answer) => Ok(answer),
+            None => unreachable!("one answer for one request"),
+        }
+    }
+
+    /// Carries all of them out in one transaction, or none.
+    async fn together(&mut self, requests: &[&Request]) -> Result<Vec<Answer>, Failure> {
+        let mut patience = Patience::new(BUSY_LIMIT);
+        loop {
+            match self.execute("BEGIN IMMEDIATE").await {
+                Ok(()) => break,
+                Err(e) if is_busy(&e) && patience.again().await => {}
+                Err(e) => return Err(Failure::without_effect(e)),
+            }
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            // The clock is read in here, under the write lock.
+            match self.run(request, true).await {
+                Ok(Outcome::Done(answer)) => answers.push(answer),
+                Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
+                Err(e) => return Err(self.roll_back(e).await),
+            }
+        }
+        match self.execute("COMMIT").await {
+            Ok(()) => Ok(answers),
+            // It didn't begin to write: outside of WAL mode readers keep it waiting.
+            Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
+            Err(e) => Err(Failure::in_doubt(e)),
+        }
+    }
+
+    async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
+        match self.execute("ROLLBACK").await {
+            Ok(()) => Failure::without_effect(because),
+            // The connection goes, and the transaction with it.
+            Err(_) => Failure::in_doubt(because),
+        }
+    }
+
+    async fn execute(&mut self, sql: &'static str) -> sqlx::Result<()> {
+        let connection = open_connection(&mut self.open)?;
+        sqlx::query(sql).execute(connection).await.map(drop)
+    }
+
+    async fn run(&mut self, request: &Request, in_transaction: bool) -> sqlx::Result<Outcome> {
+        let connection = open_connection(&mut self.open)?;
+        let at = Moment { now: self.clock.now(), boot: &self.database.boot };
+        Ok(Outcome::Done(match request {
+            Request::Acquire(asked) => {
+                match statements::acquire(connection, asked, at, in_transaction).await? {
+                    Acquired::Attempt(attempt) => Answer::Acquired(attempt),
+                    Acquired::Buried => Answer::Buried,
+                    Acquired::Again => return Ok(Outcome::Again),
+                }
+            }
+            Request::Renew(holds) => {
+                Answer::Renewed(statements::renew(connection, holds, at).await?)
+            }
+            Request::Release { hold, tombstone } => {
+                Answer::Ended(statements::release(connection, hold, *tombstone, at).await?)
+            }
+            Request::Break { name, seen, how, broken } => Answer::Broken(
+                statements::break_lock(connection, name, *seen, *how, broken, at).await?,
+            ),
+            Request::Inspect(name) => {
+                Answer::Inspection(statements::inspect(connection, name, at).await?)
+            }
+            Request::List { prefix, after } => {
+                Answer::Page(statements::list(connection, prefix, after.as_ref(), at).await?)
+            }
+            Request::Held(names) => Answer::Held(statements::held(connection, names, at).await?),
+            Request::Examine => Answer::Examination(doctor::examine(connection).await?),
+        }))
+    }
+
+    /// Now and then deletes what ran out, in small steps, after the answers have gone.
+    async fn sweep(&mut self) {
+        const LIMIT: u32 = 200;
+        const PAUSE: Duration = Duration::from_secs(60);
+        const SHORT_PAUSE: Duration = Duration::from_secs(1);
+
+        let now = self.clock.now();
+        if now < self.next_sweep {
+            return;
+        }
+        let Ok(connection) = open_connection(&mut self.open) else { return };
+        let at = Moment { now, boot: &self.database.boot };
+        // A failure is no harm: the next requests meet it too, and somebody hears of it then.
+        let swept = statements::sweep(connection, LIMIT, at).await.unwrap_or_default();
+        let full = swept >= u64::from(LIMIT);
+        self.next_sweep = now + if full { SHORT_PAUSE } else { PAUSE };
+    }
+}
+
+fn open_connection(open: &mut Option<Open>) -> sqlx::Result<&mut SqliteConnection> {
+    match open {
+        Some(open) => Ok(&mut open.connection),
+        None => Err(sqlx::Error::WorkerCrashed),
+    }
+}

@@ -1,0 +1,185 @@
+//! One process, one file.
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Mode, Reason, Renew, Renewal,
+    RenewalOutcome, Seen, Settle, Wait,
+};
+
+use crate::support::{LONG, Place, claim, granted, is_busy, ms, name};
+
+#[tokio::test]
+async fn acquire_renew_release() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let (a, b) = (claim("x", LONG), claim("x", LONG));
+
+    let first = granted(&backend, &a).await;
+    let Attempt::Busy(busy) = backend.acquire(&b, Wait::No).await.unwrap() else {
+        panic!("both hold");
+    };
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, Some(a.token));
+    assert_eq!(holder.fence, Some(first.fence));
+    assert_eq!(holder.identity.as_ref(), Some(&*a.identity));
+    assert!(busy.retry_after.unwrap() <= LONG);
+
+    let renewals = [&a, &b].map(|claim| Renew { claim, fences: 0 });
+    let renewed = backend.renew(&renewals).await.unwrap();
+    assert_eq!(renewed, [Renewal::RENEWED, Renewal::not_held(Reason::Gone)]);
+
+    assert_eq!(backend.release(&b, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert!(is_busy(&backend, &b).await, "the release of another took the hold");
+    assert_eq!(backend.release(&a, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(backend.release(&a, Settle::Answered).await.unwrap(), Ended::NotHeld);
+
+    let second = granted(&backend, &b).await;
+    assert!(second.fence > first.fence);
+}
+
+#[tokio::test]
+async fn a_repeat_is_the_same_hold_and_is_rearmed() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mut a = claim("x", ms(500));
+    a.fences = 5;
+    let first = granted(&backend, &a).await;
+    assert_eq!(first.fences, 5);
+    a.ttl = LONG;
+    let again = granted(&backend, &a).await;
+    assert_eq!((again.fence, again.fences), (first.fence, 5));
+    let holder = &backend.inspect(&a.name).await.unwrap().holders[0];
+    assert!(holder.remaining.unwrap() > ms(1_000), "{holder:?}");
+
+    backend.release(&a, Settle::Answered).await.unwrap();
+    let next = granted(&backend, &claim("x", LONG)).await;
+    assert!(next.fence.get() >= first.fence.get() + 5, "it is inside the reserved block");
+}
+
+#[tokio::test]
+async fn a_hold_that_ran_out_is_not_revived() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let a = claim("x", ms(60));
+    granted(&backend, &a).await;
+    let b = claim("x", LONG);
+    while is_busy(&backend, &claim("x", LONG)).await {
+        tokio::time::sleep(ms(5)).await;
+        // The last `claim` in the loop's condition took it once it was free.
+    }
+    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    assert!(matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");
+    assert!(is_busy(&backend, &b).await);
+
+    let c = claim("y", ms(60));
+    granted(&backend, &c).await;
+    while !backend.inspect(&c.name).await.unwrap().holders.is_empty() {
+        tokio::time::sleep(ms(5)).await;
+    }
+    let renewed = backend.renew(&[Renew { claim: &c, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
+    assert_eq!(backend.release(&c, Settle::Answered).await.unwrap(), Ended::NotHeld);
+}
+
+#[tokio::test]
+async fn a_late_duplicate_is_refused() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let a = claim("x", LONG);
+    granted(&backend, &a).await;
+    assert_eq!(backend.release(&a, Settle::Unanswered).await.unwrap(), Ended::Released);
+    let error = backend.acquire(&a, Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    // Also when the release overtook its acquire, and while another holds.
+    let b = claim("x", LONG);
+    assert_eq!(backend.release(&b, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    granted(&backend, &claim("x", LONG)).await;
+    let error = backend.acquire(&b, Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+}
+
+#[tokio::test]
+async fn breaking() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let a = claim("x", LONG);
+    let fence = granted(&backend, &a).await.fence;
+    let x = &a.name;
+
+    let other = Seen::Token(claim("x", LONG).token);
+    let broken = backend.break_lock(x, other, BreakHow::Now, "me", "why").await.unwrap();
+    assert_eq!(broken, Broken::NotHeld);
+
+    let seen = Seen::Token(a.token);
+    let broken = backend.break_lock(x, seen, BreakHow::RunOut, "me", "why").await.unwrap();
+    assert!(matches!(broken, Broken::RunsOut(left) if left > ms(50_000)), "{broken:?}");
+    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
+    assert!(is_busy(&backend, &claim("x", LONG)).await);
+    let holder = &backend.inspect(x).await.unwrap().holders[0];
+    assert_eq!(holder.broken.as_deref(), Some("me: why"));
+    let Attempt::Granted(repeat) = backend.acquire(&a, Wait::No).await.unwrap() else {
+        panic!("it is still its own");
+    };
+    assert_eq!(repeat.fence, fence);
+    assert!(repeat.valid.is_some_and(|left| left <= LONG), "a broken hold was re-armed");
+
+    let broken = backend.break_lock(x, Seen::Any, BreakHow::Now, "me", "now").await.unwrap();
+    assert!(matches!(broken, Broken::Freed(_)));
+    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
+    let error = backend.acquire(&a, Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    assert!(granted(&backend, &claim("x", LONG)).await.fence > fence);
+}
+
+#[tokio::test]
+async fn a_listing_has_each_name_once_and_only_its_prefix() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mut expected = Vec::new();
+    for i in 0..450 {
+        let of = format!("p/{i}");
+        granted(&backend, &claim(&of, LONG)).await;
+        expected.push(of);
+    }
+    for of in ["o", "p", "p0", "P/1", "q"] {
+        granted(&backend, &claim(of, LONG)).await;
+    }
+    expected.sort();
+    let (mut found, mut from, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = backend.list("p/", from).await.unwrap();
+        found.extend(page.names.iter().map(|n| n.name.as_str().to_owned()));
+        pages += 1;
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, expected);
+    assert!(pages > 1);
+    assert_eq!(backend.list("none", None).await.unwrap(), Default::default());
+}
+
+#[tokio::test]
+async fn names_are_bytes() {
+    let place = Place::new();
+    let backend = place.open().await;
+    for of in ["a", "A", "a/b", "ä", "a%", "a_", "' OR 1=1 --"] {
+        granted(&backend, &claim(of, LONG)).await;
+        assert!(is_busy(&backend, &claim(of, LONG)).await);
+        assert_eq!(backend.inspect(&name(of)).await.unwrap().name.as_str(), of);
+    }
+}
+
+#[tokio::test]
+async fn other_modes_are_unsupported() {
+    let place = Place::new();
+    let backend = place.open().await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        let mut a = claim("x", LONG);
+        a.mode = mode;
+        let error = backend.acquire(&a, Wait::No).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}

@@ -1,0 +1,7 @@
+//! The SQLite backend against real files and real processes.
+//!
+//! The cases that every backend passes are in the conformance suite; here is what is SQLite's own.
+#![cfg(any(target_os = "linux", target_os = "android"))]
+
+mod basics;
+mod support;

@@ -116,6 +116,7 @@ fn result(line: &str) -> Option<(Counts, Duration)> {
                 "passed" => counts.passed = number,
                 "failed" => counts.failed = number,
                 "ignored" => counts.ignored = number,
+                "filtered" => counts.filtered = number,
                 _ => {}
             }
         }
@@ -150,7 +151,7 @@ running 2 tests
 test a ... ok
 test b ... FAILED
 
-test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 1.25s
+test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 2 filtered out; finished in 1.25s
 
 error: 1 target failed:
      \u{1b}[1m\u{1b}[32mRunning\u{1b}[0m tests/loss.rs (target/debug/deps/loss-77)
@@ -177,7 +178,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         );
         assert_eq!(suites[2].took, Duration::from_secs(2));
         assert_eq!(suites[3].counts.passed, 1);
-        assert_eq!(suites[0].counts, Counts { passed: 1, failed: 1, ignored: 3 });
+        assert_eq!(suites[0].counts, Counts { passed: 1, failed: 1, ignored: 3, filtered: 2 });
         assert_eq!(suites[0].took, Duration::from_millis(1250));
         assert!(!suites[0].ok() && suites[1].ok());
         assert!(suites[0].complaints().all(|line| line != "test a ... ok"));

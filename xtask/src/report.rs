@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
+    /// Not run, because of what the command line chose.
+    pub(crate) filtered: u64,
 }
 
 impl Counts {
@@ -33,6 +35,7 @@ impl Counts {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
+        self.filtered += other.filtered;
     }
 }
 

@@ -1,2 +1,138 @@
-//! The Redis backend of Lockwright.
+//! The Redis backend of Lockwright: one server.
+//!
+//! ```no_run
+//! # async fn example() -> lockwright_core::Result<()> {
+//! use lockwright_redis::Redis;
+//!
+//! let redis = Redis::connect("redis://127.0.0.1/").await?;
+//! # drop(redis);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A lock is a string key of exactly the lock's name that holds a token and expires: the layout of
+//! redis-py, redsync, redlock-js and whoever else locks with `SET NX PX`, so that all of them
+//! exclude each other. What Lockwright needs beyond that (fences, who holds) stands in companion
+//! keys that the others never look at. An operator sees a hold with
+//! `HGETALL lockwright:{name}:hold`.
+//!
+//! Redis 6.0 or newer is needed: wake-ups come over RESP3, on the connection that asks.
+//!
+//! # What is promised
+//!
+//! - Mutual exclusion as long as the server keeps its data and its clock doesn't jump ahead. It
+//!   survives clients that crash or are cut off, and a restart of the server only if that persists
+//!   every write (`appendonly yes` with `appendfsync always`, looked up when connecting).
+//! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back.
+//! - No order among waiters. A release wakes them; they poll too.
+//! - A replica takes over without the last writes, and so with the same lock free again: no
+//!   failover is survived. `doctor` looks for what makes that worse.
+//!
+//! # Map
+//!
+//! | file | subject |
+//! |---|---|
+//! | `config.rs` | URLs and settings |
+//! | `connection.rs` | the one connection, and how it comes back |
+//! | `backend.rs` | the trait |
+//! | `keys.rs` | which keys a lock has, and their hash slot |
+//! | `scripts/*.lua`, `scripts.rs` | what runs on the server |
+//! | `answer.rs` | reading what the scripts answer |
+//! | `wakeup.rs` | waiting: the subscription |
+//! | `listing.rs` | listing held names |
+//! | `doctor.rs` | what is wrong with a server |
+//! | `errors.rs` | what the client library's errors mean for a lock |
 #![forbid(unsafe_code)]
+
+mod answer;
+mod backend;
+mod config;
+mod connection;
+mod doctor;
+mod errors;
+mod keys;
+mod listing;
+mod scripts;
+mod wakeup;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp};
+
+pub use config::Config;
+
+use connection::Link;
+
+const PROFILE_NAME: &str = "redis";
+
+/// How often a waiter asks when nothing wakes it.
+const SLOW_POLL: Duration = Duration::from_millis(500);
+
+/// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
+const FOREIGN_POLL: Duration = Duration::from_millis(100);
+
+/// Locks on one Redis server.
+///
+/// All clients that share this value share one connection. It reconnects by itself, and closes
+/// when the value is dropped.
+#[derive(Debug)]
+pub struct Redis {
+    link: Arc<Link>,
+    profile: Profile,
+}
+
+impl Redis {
+    /// Connects to the server at `url`, with the settings of [`Config::new`], and looks at it.
+    ///
+    /// # Errors
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, what
+    ///   answers there isn't a Redis, or it is a node of a Cluster; or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): it wants a password, or refuses this one.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): it is a replica, or too old.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there, or it is
+    ///   still loading its data.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Config::new(url)?.connect().await
+    }
+}
+
+impl Config {
+    /// Connects, and looks at the server.
+    ///
+    /// # Errors
+    /// As [`Redis::connect`].
+    pub async fn connect(self) -> Result<Redis> {
+        let config = self.checked()?;
+        let for_diagnosis = config.for_diagnosis;
+        let link = Link::connect(config).await?;
+        let server = doctor::Server::look(&link).await?;
+        if !for_diagnosis {
+            server.can_lock()?;
+        }
+        Ok(Redis { link, profile: profile(server.keeps_every_write()) })
+    }
+}
+
+/// What was shown by fault tests, and nothing else.
+fn profile(keeps_every_write: bool) -> Profile {
+    let mut profile = Profile::new(PROFILE_NAME);
+    profile.reach = Reach::Network;
+    profile.fencing = Fencing::Clocked;
+    profile.order = Order::None;
+    profile.wake_up = WakeUp::Push;
+    profile.survives = if keeps_every_write {
+        Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart])
+    } else {
+        Faults::of(&[Fault::ClientCrash, Fault::Partition])
+    };
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
+    profile.renew_batch = 100;
+    profile.slow_poll = SLOW_POLL;
+    profile
+}

@@ -1,0 +1,278 @@
+//! The one connection of a client: requests and wake-ups share it, and it comes back by itself.
+//!
+//! The connection carries every request at once (they are answered in order, and none of them
+//! blocks in the server) and, as RESP3 pushes, the wake-ups. It is replaced
+//!
+//! - when it breaks, which its reader tells at once;
+//! - when an answer doesn't come in time: a frozen server leaves its connections open, so nothing
+//!   but a time-out tells;
+//! - when the server says that it is a replica now.
+//!
+//! Nothing is ever sent twice: after a request was handed to a connection, only its answer tells
+//! what became of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Result};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{sleep, timeout};
+
+use crate::config::Config;
+use crate::errors::{self, Effect, error};
+use crate::scripts::Script;
+use crate::wakeup::Wakeups;
+
+/// Requests that may stand between a caller and the socket. Beyond that callers wait, within
+/// their time-out.
+const BUFFERED_REQUESTS: usize = 1_000;
+
+/// The connection, present or to come.
+#[derive(Debug)]
+pub(crate) struct Link {
+    config: Config,
+    wakeups: Wakeups,
+    current: Mutex<Option<Live>>,
+    /// Held by whoever connects; inside, how that failed last.
+    connecting: tokio::sync::Mutex<Failure>,
+    /// How often it failed so far.
+    failures: AtomicU64,
+    /// Tells the keeper that there is no connection.
+    broken: UnboundedSender<()>,
+    runtime: Handle,
+}
+
+#[derive(Debug, Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    alive: Arc<AtomicBool>,
+}
+
+/// Why connecting failed: an error that can be given to several callers.
+#[derive(Debug)]
+struct Failure {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Link {
+    /// Connects, and keeps the connection until the link is dropped.
+    pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
+        let runtime = Handle::try_current().map_err(|_| {
+            error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
+        })?;
+        let (broken, breaks) = unbounded_channel();
+        let link = Arc::new(Self {
+            wakeups: Wakeups::new(&config),
+            config,
+            current: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(Failure {
+                kind: ErrorKind::Unavailable,
+                message: String::new(),
+            }),
+            failures: AtomicU64::new(0),
+            broken,
+            runtime,
+        });
+        link.live().await?;
+        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
+        Ok(link)
+    }
+
+    pub(crate) fn wakeups(&self) -> &Wakeups {
+        &self.wakeups
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Runs a script, sending its text if the server doesn't know it.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        effect: Effect,
+    ) -> Result<Value> {
+        match self.ask(&script.by_hash(keys, arguments), effect).await? {
+            // It did nothing, so this isn't a second attempt.
+            Err(cause) if errors::lacks_script(&cause) => {
+                self.ask(&script.by_text(keys, arguments), effect).await?
+            }
+            answer => answer,
+        }
+        .map_err(|cause| errors::translate(cause, effect))
+    }
+
+    /// Sends a command that changes nothing.
+    pub(crate) async fn read(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
+        let answer = self.ask(command, Effect::Reads).await?;
+        answer.map_err(|cause| errors::translate(cause, Effect::Reads))
+    }
+
+    /// Sends one command. The outer error is for what the server said nothing about.
+    async fn ask(
+        self: &Arc<Self>,
+        command: &Cmd,
+        effect: Effect,
+    ) -> Result<Result<Value, RedisError>> {
+        let mut live = self.live().await?;
+        let limit = self.config.response_timeout;
+        let Ok(answer) = timeout(limit, command.query_async(&mut live.connection)).await else {
+            // Whatever else is on its way there goes on waiting, up to its own limit.
+            self.tell_broken(&live.alive);
+            return Err(effect.timed_out(limit));
+        };
+        if let Err(cause) = &answer {
+            if cause.is_unrecoverable_error() || errors::wants_another_server(cause) {
+                self.tell_broken(&live.alive);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Live>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn usable(&self) -> Option<Live> {
+        self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
+    }
+
+    fn tell_broken(&self, alive: &AtomicBool) {
+        // Only the first to notice tells: by then there may be a new connection already.
+        if alive.swap(false, Ordering::AcqRel) {
+            let _ = self.broken.send(());
+        }
+    }
+
+    /// The connection, a new one if need be. An error means that nothing was sent.
+    async fn live(self: &Arc<Self>) -> Result<Live> {
+        if let Some(live) = self.usable() {
+            return Ok(live);
+        }
+        let failures = self.failures.load(Ordering::Acquire);
+        let mut failure = self.connecting.lock().await;
+        if let Some(live) = self.usable() {
+            return Ok(live);
+        }
+        // Those who waited for an attempt share its end: otherwise each would try in turn.
+        if self.failures.load(Ordering::Acquire) == failures {
+            // In a task of its own, on the runtime of the beginning: neither the end of this
+            // caller nor of its runtime takes the connection away from the others.
+            let link = Arc::clone(self);
+            let opened = self.runtime.spawn(async move { link.open().await }).await;
+            *failure = match opened {
+                Ok(Ok(live)) => return Ok(live),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure {
+                    kind: ErrorKind::Unavailable,
+                    message: "the runtime in which the client connected has ended".to_owned(),
+                },
+            };
+            self.failures.fetch_add(1, Ordering::AcqRel);
+        }
+        Err(error(failure.kind, failure.message.clone()))
+    }
+
+    /// Connects, subscribes, and makes that the current connection.
+    async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
+        let alive = Arc::new(AtomicBool::new(true));
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BUFFERED_REQUESTS)
+            .set_push_sender(self.push_sender(&alive));
+        let opening = async {
+            let client = redis::Client::open(self.config.server.clone())?;
+            let mut connection =
+                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            connection.subscribe(&self.wakeups.channels()).await?;
+            Ok(connection)
+        };
+        let limit = self.config.connect_timeout;
+        let connection = match timeout(limit, opening).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(cause)) => return Err(Failure::of(&cause, &self.config)),
+            Err(_) => {
+                return Err(Failure {
+                    kind: ErrorKind::Unavailable,
+                    message: format!(
+                        "{} did not answer within {limit:?}; is it a Redis, and does it run?",
+                        self.config.shown
+                    ),
+                });
+            }
+        };
+        let live = Live { connection, alive };
+        let before = self.current().replace(live.clone());
+        drop(before);
+        // Messages of the time between were lost.
+        self.wakeups.wake_all();
+        Ok(live)
+    }
+
+    fn push_sender(
+        self: &Arc<Self>,
+        alive: &Arc<AtomicBool>,
+    ) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
+        let (link, alive) = (Arc::downgrade(self), Arc::clone(alive));
+        move |push| {
+            let link = link.upgrade().ok_or(SendError)?;
+            match push.kind {
+                PushKind::Message => link.wakeups.receive(&push.data),
+                PushKind::Disconnection => link.tell_broken(&alive),
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+}
+
+impl Failure {
+    fn of(cause: &RedisError, config: &Config) -> Self {
+        let server = &config.shown;
+        let (kind, message) = match (errors::refusal(cause), cause.kind()) {
+            (Some((kind, what)), _) => (kind, format!("{server}: {what} ({cause})")),
+            (None, redis::ErrorKind::Parse) => (
+                ErrorKind::InvalidConfig,
+                format!("what answers at {server} is not a Redis ({cause})"),
+            ),
+            (None, redis::ErrorKind::RESP3NotSupported) => (
+                ErrorKind::Unsupported,
+                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed ({cause})"),
+            ),
+            (None, _) if cause.is_connection_refusal() => (
+                ErrorKind::Unavailable,
+                format!("{server} refuses connections; does the server run? ({cause})"),
+            ),
+            (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server} ({cause})")),
+        };
+        Self { kind, message }
+    }
+}
+
+/// Connects again when the connection breaks, so that wake-ups arrive also when nobody asks.
+async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
+    const FIRST_PAUSE: Duration = Duration::from_millis(20);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+    while breaks.recv().await.is_some() {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let Some(link) = link.upgrade() else { return };
+            match link.live().await {
+                Ok(_) => break,
+                Err(failure) => tracing::debug!(%failure, ?pause, "redis: no connection"),
+            }
+            drop(link);
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

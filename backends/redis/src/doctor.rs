@@ -1,0 +1,334 @@
+//! What is wrong with a server, as far as locks are concerned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lockwright_core::{ErrorKind, Finding, Result, Severity};
+use redis::{Cmd, FromRedisValue, Value};
+
+use crate::connection::Link;
+use crate::errors::{Effect, error, odd_answer};
+
+/// Below this, no fixes come any more, also not for the holes of the script engine that every user
+/// who may run scripts can reach.
+const OLDEST_MAINTAINED: (u32, u32) = (6, 2);
+
+/// A difference that no network explains.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
+/// From how much of the memory on it is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 90;
+
+type Facts = HashMap<String, String>;
+
+/// What a server says about itself. What the user may not ask for is `None`.
+#[derive(Debug)]
+pub(crate) struct Server {
+    info: Option<Facts>,
+    config: Option<Facts>,
+}
+
+impl Server {
+    pub(crate) async fn look(link: &Arc<Link>) -> Result<Self> {
+        let info = match permitted(link.read(&redis::cmd("INFO")).await)? {
+            Some(answer) => Some(facts_of_info(answer)?),
+            None => None,
+        };
+        let config = match permitted(link.read(&config_get("append*")).await)? {
+            Some(answer) => Some(facts_of_map(answer)?),
+            None => None,
+        };
+        Ok(Self { info, config })
+    }
+
+    /// Whether locks can be kept here at all.
+    pub(crate) fn can_lock(&self) -> Result<()> {
+        if let Some(master) = self.master() {
+            return Err(error(
+                ErrorKind::Unsupported,
+                format!(
+                    "this server is a replica, which can't lock; connect to its master, {master}"
+                ),
+            ));
+        }
+        if self.says("cluster_enabled") == Some("1") {
+            return Err(error(
+                ErrorKind::InvalidConfig,
+                "this server is a node of a Cluster; this backend is for a single server",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a write that was acknowledged is still there after a crash.
+    pub(crate) fn keeps_every_write(&self) -> bool {
+        let configured = |name: &str| self.config.as_ref()?.get(name).map(String::as_str);
+        configured("appendonly") == Some("yes") && configured("appendfsync") == Some("always")
+    }
+
+    fn says(&self, name: &str) -> Option<&str> {
+        self.info.as_ref()?.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.says(name)?.parse().ok()
+    }
+
+    fn master(&self) -> Option<String> {
+        (self.says("role")? == "slave").then(|| {
+            let part = |name| self.says(name).unwrap_or("?");
+            format!("{}:{}", part("master_host"), part("master_port"))
+        })
+    }
+}
+
+/// Looks at everything.
+pub(crate) async fn examine(link: &Arc<Link>) -> Result<Vec<Finding>> {
+    let server = Server::look(link).await?;
+    let mut findings = Vec::new();
+    findings.extend(denied(&server));
+    findings.extend(replica(&server));
+    findings.extend(eviction(&server));
+    findings.extend(persistence(&server));
+    findings.extend(memory(&server));
+    findings.extend(server.says("redis_version").and_then(version));
+    findings.extend(replicas(&server));
+    findings.extend(clock(link).await?);
+    findings.extend(publishing(link).await?);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn denied(server: &Server) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if server.info.is_none() {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "info-denied",
+            what: "the user may not run INFO".to_owned(),
+            why: "whether the server is a replica, throws keys out or is too old can't be seen"
+                .to_owned(),
+            fix: "permit it: ACL SETUSER … +info".to_owned(),
+        });
+    }
+    if server.config.is_none() {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "config-denied",
+            what: "the user may not run CONFIG GET".to_owned(),
+            why: "whether the server keeps every write can't be seen, so that locks are not said \
+                  to survive its restart"
+                .to_owned(),
+            fix: "permit it: ACL SETUSER … +config|get; or ask whoever runs the server".to_owned(),
+        });
+    }
+    findings
+}
+
+fn replica(server: &Server) -> Option<Finding> {
+    server.master().map(|master| Finding {
+        severity: Severity::Error,
+        code: "replica",
+        what: format!("the server is a replica of {master}"),
+        why: "a replica refuses writes, so nothing can be locked on it".to_owned(),
+        fix: format!("connect to {master}"),
+    })
+}
+
+fn eviction(server: &Server) -> Option<Finding> {
+    let policy = server.says("maxmemory_policy")?;
+    (policy != "noeviction").then(|| Finding {
+        severity: Severity::Error,
+        code: "eviction-policy",
+        what: format!("the eviction policy is {policy}"),
+        why: "when its memory is full the server throws out locks that are held, and fences"
+            .to_owned(),
+        fix: "CONFIG SET maxmemory-policy noeviction, or keep locks on a server of their own"
+            .to_owned(),
+    })
+}
+
+fn persistence(server: &Server) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_logged = server.number("aof_enabled").map(|enabled| enabled == 1);
+    let fsync = server.config.as_ref().and_then(|config| config.get("appendfsync"));
+    let loses = match (is_logged, fsync) {
+        (Some(false), _) => Some("appendonly is no: writes are not logged".to_owned()),
+        (_, Some(fsync)) if fsync != "always" => {
+            Some(format!("appendfsync is {fsync}: the last writes are not on the disk yet"))
+        }
+        _ => None,
+    };
+    if let Some(what) = loses {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "persistence",
+            what,
+            why: "a crash of the server frees locks that are held, and two may then hold one"
+                .to_owned(),
+            fix: "appendonly yes and appendfsync always; else let what the lock protects check \
+                  fences"
+                .to_owned(),
+        });
+    }
+    for (fact, subject) in
+        [("aof_last_write_status", "the log"), ("rdb_last_bgsave_status", "a snapshot")]
+    {
+        if server.says(fact) == Some("err") {
+            findings.push(Finding {
+                severity: Severity::Error,
+                code: "persistence-failing",
+                what: format!("the server could not write {subject}"),
+                why: "it refuses writes until that works again, so nothing can be locked"
+                    .to_owned(),
+                fix: "see the server's log; a full disk is the usual reason".to_owned(),
+            });
+        }
+    }
+    findings
+}
+
+fn memory(server: &Server) -> Option<Finding> {
+    let (used, limit) = (server.number("used_memory")?, server.number("maxmemory")?);
+    (limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL_PERCENT)).then(
+        || Finding {
+            severity: Severity::Warning,
+            code: "memory-nearly-full",
+            what: format!("{used} of {limit} bytes of memory are in use"),
+            why: "once it is full the server refuses locks, or throws out those that are held"
+                .to_owned(),
+            fix: "raise maxmemory or remove data".to_owned(),
+        },
+    )
+}
+
+/// Connecting needs 6.0 already.
+fn version(version: &str) -> Option<Finding> {
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let found = (parts.next()?, parts.next().unwrap_or(0));
+    (found < OLDEST_MAINTAINED).then(|| Finding {
+        severity: Severity::Warning,
+        code: "version-too-old",
+        what: format!("the server is Redis {version}"),
+        why: "it gets no fixes any more: holes in its script engine, which locks use, stay open, \
+              and it isn't tested with Lockwright"
+            .to_owned(),
+        fix: format!(
+            "upgrade to at least {}.{}, better to a version that is maintained",
+            OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1
+        ),
+    })
+}
+
+fn replicas(server: &Server) -> Option<Finding> {
+    let replicas = server.number("connected_slaves").filter(|replicas| *replicas > 0)?;
+    Some(Finding {
+        severity: Severity::Note,
+        code: "replicas",
+        what: format!("{replicas} replicas follow this server"),
+        why: "they follow late: if one takes over, locks granted just before are free again"
+            .to_owned(),
+        fix: "let what the lock protects check fences, or use a backend that survives a failover"
+            .to_owned(),
+    })
+}
+
+async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
+    let before = SystemTime::now();
+    let Some(answer) = permitted(link.read(&redis::cmd("TIME")).await)? else { return Ok(None) };
+    let after = SystemTime::now();
+    let (seconds, micros): (u64, u32) = FromRedisValue::from_redis_value(answer)
+        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    let server = SystemTime::UNIX_EPOCH
+        + Duration::from_secs(seconds)
+        + Duration::from_micros(u64::from(micros));
+    // It was read at some time between the two.
+    let off = match (before.duration_since(server), server.duration_since(after)) {
+        (Ok(behind), _) => behind,
+        (_, Ok(ahead)) => ahead,
+        _ => Duration::ZERO,
+    };
+    Ok(clock_is_off(off))
+}
+
+fn clock_is_off(off: Duration) -> Option<Finding> {
+    (off > CLOCK_TOLERANCE).then(|| Finding {
+        severity: Severity::Warning,
+        code: "clock",
+        what: format!("the clocks of the server and of this machine differ by {off:.1?}"),
+        why: "one of them is wrong; if it is the server's and somebody sets it ahead, locks end \
+              while they are held, and if somebody sets it back, they end late"
+            .to_owned(),
+        fix: "synchronise the clocks of both, slewing rather than stepping".to_owned(),
+    })
+}
+
+async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
+    let mut publish = redis::cmd("PUBLISH");
+    // Something that no client takes for a message.
+    publish.arg(link.wakeups().broken()).arg("doctor");
+    Ok(permitted(link.read(&publish).await)?.is_none().then(|| Finding {
+        severity: Severity::Warning,
+        code: "publish-denied",
+        what: "the user may not publish under lockwright:*".to_owned(),
+        why: "waiters aren't woken by a release, and only notice it when they ask again".to_owned(),
+        fix: "permit it: ACL SETUSER … +publish &lockwright:*".to_owned(),
+    }))
+}
+
+/// `None` for what the user may not ask.
+fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        // Some services don't deny CONFIG but don't know it.
+        Err(error) if error.kind() == ErrorKind::Denied || is_unknown_command(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_unknown_command(error: &lockwright_core::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    cause.is_some_and(|cause| cause.to_string().to_lowercase().contains("unknown command"))
+}
+
+fn config_get(pattern: &str) -> Cmd {
+    let mut command = redis::cmd("CONFIG");
+    command.arg("GET").arg(pattern);
+    command
+}
+
+fn facts_of_map(answer: Value) -> Result<Facts> {
+    Facts::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
+}
+
+fn facts_of_info(answer: Value) -> Result<Facts> {
+    let text =
+        String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    Ok(text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_versions_are_found() {
+        for old in ["6.0.16", "5.0.7", "6.1"] {
+            assert_eq!(version(old).unwrap().code, "version-too-old", "{old}");
+        }
+        for maintained in ["6.2.0", "7.0.15", "8.2.1", "10.0.0", "unknown"] {
+            assert_eq!(version(maintained), None, "{maintained}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_differ_are_found() {
+        assert_eq!(clock_is_off(Duration::from_millis(900)), None);
+        assert_eq!(clock_is_off(Duration::from_secs(2)).unwrap().code, "clock");
+    }
+}

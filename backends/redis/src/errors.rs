@@ -1,0 +1,108 @@
+//! What the redis client's errors mean for a lock.
+
+use lockwright_core::{Error, ErrorKind};
+use redis::{RedisError, ServerErrorKind};
+
+use crate::PROFILE_NAME;
+
+/// Whether a request changes anything on the server. One that doesn't certainly had no effect,
+/// whatever became of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Changes,
+    Reads,
+}
+
+impl Effect {
+    fn unanswered(self, what: &str) -> Error {
+        let (kind, outcome) = match self {
+            Self::Changes => (ErrorKind::Indeterminate, "; the request may have been carried out"),
+            Self::Reads => (ErrorKind::Unavailable, ""),
+        };
+        error(kind, format!("{what}{outcome}"))
+    }
+
+    /// No answer came in time.
+    pub(crate) fn timed_out(self, limit: std::time::Duration) -> Error {
+        self.unanswered(&format!("the server did not answer within {limit:?}"))
+    }
+}
+
+pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_backend(PROFILE_NAME)
+}
+
+/// The server answered what no script of ours answers.
+pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
+    effect.unanswered(&format!("the server gave an answer that makes no sense: {what:?}"))
+}
+
+/// Errors with which a server refuses a command before it changes anything. Redis checks them
+/// ahead of a script's first write, and a script's writes all stand together.
+const REFUSALS: [(&str, ErrorKind, &str); 15] = [
+    ("NOAUTH", ErrorKind::Denied, "the server wants a password; put it into the URL"),
+    ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
+    (
+        "NOPERM",
+        ErrorKind::Denied,
+        "the user lacks a permission; it needs the lock's keys, the keys and channels under \
+         lockwright:*, and the commands EVAL, EVALSHA and SUBSCRIBE and those that the scripts use",
+    ),
+    ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
+    ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's long script"),
+    ("READONLY", ErrorKind::Unavailable, "the server is a replica and can't lock; use its master"),
+    ("MASTERDOWN", ErrorKind::Unavailable, "the server is a replica that has lost its master"),
+    (
+        "MISCONF",
+        ErrorKind::Unavailable,
+        "the server refuses writes because it can't persist them; see its log",
+    ),
+    ("OOM", ErrorKind::Unavailable, "the server's memory is full; raise maxmemory or remove data"),
+    ("NOREPLICAS", ErrorKind::Unavailable, "the server has too few replicas to accept writes"),
+    ("CLUSTERDOWN", ErrorKind::Unavailable, "the Cluster is down"),
+    ("TRYAGAIN", ErrorKind::Unavailable, "the Cluster is moving the lock's slot"),
+    ("MOVED", ErrorKind::InvalidConfig, "the server is a node of a Cluster, not a single server"),
+    ("ASK", ErrorKind::InvalidConfig, "the server is a node of a Cluster, not a single server"),
+    ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
+];
+
+/// The lock's error for one of the redis client, for a request that was sent.
+pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
+    if let Some((kind, message)) = refusal(&cause) {
+        return error(kind, message).with_source(cause);
+    }
+    let message = if cause.is_io_error() {
+        "the connection broke before the answer came"
+    } else {
+        "the server could not carry out the request"
+    };
+    effect.unanswered(message).with_source(cause)
+}
+
+/// What the server refused by, and what to do about it.
+pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
+    if cause.kind() == redis::ErrorKind::AuthenticationFailed {
+        let wanted = if cause.to_string().contains("NOAUTH") { "NOAUTH" } else { "WRONGPASS" };
+        return find(wanted);
+    }
+    let code = cause.code()?;
+    find(code).or_else(|| {
+        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
+        let detail = cause.detail().filter(|_| code == "ERR")?;
+        detail.split([' ', '-', ':']).find_map(find)
+    })
+}
+
+fn find(code: &str) -> Option<(ErrorKind, &'static str)> {
+    REFUSALS.iter().find(|(known, ..)| *known == code).map(|(_, kind, message)| (*kind, *message))
+}
+
+/// Whether the server only lacks the script's text: it did nothing.
+pub(crate) fn lacks_script(cause: &RedisError) -> bool {
+    cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Whether another connection may lead to a better server: this one has become a replica.
+pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
+    matches!(cause.code(), Some("READONLY" | "MASTERDOWN"))
+}

@@ -1,0 +1,216 @@
+//! Which keys a lock has, and why they always share a hash slot.
+//!
+//! | key | holds | lives |
+//! |---|---|---|
+//! | the lock: exactly *prefix + name* | the token; `token:broken` once an operator broke it | one TTL |
+//! | `lockwright:{…}:fence` | the highest fence given out | until idle for a week |
+//! | `lockwright:{…}:hold` | a hash for people: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as long as the lock |
+//! | `lockwright:{…}:ended:TOKEN` | `released` or `broken …`: the token must not come back | an hour or more |
+//!
+//! The lock itself is what redis-py, redsync, redlock-js and others make with `SET NX PX`, so that
+//! they and this exclude each other.
+//!
+//! # The hash slot
+//!
+//! A Cluster hashes what stands between the first `{` and the next `}` of a key if that isn't
+//! empty, else the whole key. So the companions of a lock carry, in braces and ahead of anything
+//! else, a text that hashes to the lock's own slot:
+//!
+//! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
+//! - else the key itself, if no `}` in it would end the tag too early: `a` → `lockwright:{a}:fence`;
+//! - else the smallest number that hashes to the slot of the key: `a}b` →
+//!   `lockwright:{10386}:fence:a}b`, say.
+//!
+//! Where the tag isn't the key, the key follows in full, so that no two locks share a companion.
+//! Lock names under `lockwright:{` are refused: nobody can lock somebody else's companion.
+
+use std::sync::OnceLock;
+
+use lockwright_core::{Error, LockName, Result, Token};
+
+const RESERVED: &str = "lockwright:{";
+const SLOTS: usize = 16_384;
+
+/// The keys of one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) lock: String,
+    pub(crate) fence: String,
+    pub(crate) hold: String,
+    ended: String,
+}
+
+impl Keys {
+    /// The keys of `name`, all of them under `prefix`.
+    pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
+        let lock = format!("{prefix}{name}");
+        if lock.starts_with(RESERVED) {
+            return Err(Error::invalid_input(format!(
+                "lock names that begin with {RESERVED:?} are kept for the companions of locks; \
+                 choose another name"
+            )));
+        }
+        let (tag, rest) = match own_tag(&lock) {
+            Some(tag) => (tag.to_owned(), format!(":{lock}")),
+            None if !lock.contains('}') => (lock.clone(), String::new()),
+            None => (number_in_slot(slot(lock.as_bytes())).to_string(), format!(":{lock}")),
+        };
+        let companion = |kind: &str| format!("{RESERVED}{tag}}}:{kind}{rest}");
+        Ok(Self {
+            fence: companion("fence"),
+            hold: companion("hold"),
+            ended: companion("ended"),
+            lock,
+        })
+    }
+
+    /// The tombstone of `token`.
+    pub(crate) fn ended(&self, token: Token) -> String {
+        format!("{}:{token}", self.ended)
+    }
+}
+
+/// What `SCAN … MATCH` finds the `hold` keys by.
+pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
+
+/// The lock's key that a `hold` key belongs to; `None` for what only looks like one.
+pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
+    let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
+    match rest.strip_prefix(":hold")? {
+        "" => Some(tag),
+        lock => lock.strip_prefix(':'),
+    }
+}
+
+fn own_tag(key: &str) -> Option<&str> {
+    let (_, after) = key.split_once('{')?;
+    let (tag, _) = after.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// The Cluster's hash of what it hashes of a key: CRC-16/XMODEM, modulo the number of slots.
+fn slot(hashed: &[u8]) -> u16 {
+    let crc = hashed.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    });
+    crc % SLOTS as u16
+}
+
+fn number_in_slot(slot_wanted: u16) -> u32 {
+    static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
+    NUMBERS.get_or_init(|| {
+        const NONE: u32 = u32::MAX;
+        let mut numbers = vec![NONE; SLOTS];
+        let mut missing = SLOTS;
+        for number in 0.. {
+            let place = &mut numbers[usize::from(slot(number.to_string().as_bytes()))];
+            if *place == NONE {
+                *place = number;
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+        }
+        numbers
+    })[usize::from(slot_wanted)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slot of a key, by the rule of the Cluster specification.
+    fn key_slot(key: &str) -> u16 {
+        slot(own_tag(key).unwrap_or(key).as_bytes())
+    }
+
+    const NAMES: [&str; 20] = [
+        "a",
+        "orders/42",
+        "{a}",
+        "a{b}c",
+        "a{b}c{d}e",
+        "{}",
+        "{}a",
+        "a{}b{c}",
+        "}",
+        "a}b",
+        "}{",
+        "}a{b",
+        "}a{b}c",
+        "{",
+        "a{b",
+        "{{a}}",
+        "{a",
+        "{a}}",
+        "Zürich {x} 🔒",
+        "lockwright",
+    ];
+
+    fn keys(name: &str) -> Keys {
+        Keys::new("", &LockName::new(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_specification() {
+        assert_eq!(slot(b"123456789"), 0x31C3);
+        // As `CLUSTER KEYSLOT` answers.
+        assert_eq!(key_slot("foo"), 12_182);
+        assert_eq!(key_slot("{user1000}.following"), key_slot("user1000"));
+        assert_eq!(key_slot("foo{}{bar}"), slot(b"foo{}{bar}"));
+        assert_eq!(key_slot("foo{{bar}}zap"), slot(b"{bar"));
+    }
+
+    #[test]
+    fn all_keys_of_a_lock_share_its_slot() {
+        for name in NAMES {
+            let keys = keys(name);
+            let wanted = key_slot(&keys.lock);
+            for key in [&keys.fence, &keys.hold, &keys.ended(Token::random())] {
+                assert_eq!(key_slot(key), wanted, "{name}: {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_locks_share_a_key() {
+        let mut all = std::collections::HashSet::new();
+        let token = Token::random();
+        for name in NAMES {
+            let keys = keys(name);
+            for key in [keys.ended(token), keys.lock, keys.fence, keys.hold] {
+                assert!(all.insert(key.clone()), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lock_is_found_by_its_hold() {
+        for name in NAMES {
+            assert_eq!(lock_of_hold(&keys(name).hold), Some(name));
+            assert_eq!(lock_of_hold(&keys(name).fence), None);
+        }
+        for other in ["lockwright:{a}:holder", "lockwright:{a", "x", ""] {
+            assert_eq!(lock_of_hold(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_lock_is_exactly_the_name() {
+        assert_eq!(keys("orders/42").lock, "orders/42");
+        assert_eq!(keys("orders/42").fence, "lockwright:{orders/42}:fence");
+        let name = LockName::new("42").unwrap();
+        assert_eq!(Keys::new("shop:", &name).unwrap().lock, "shop:42");
+    }
+
+    #[test]
+    fn a_companion_can_not_be_locked() {
+        let name = LockName::new("lockwright:{a}:fence").unwrap();
+        assert!(Keys::new("", &name).is_err());
+        let rest = LockName::new("{a}:fence").unwrap();
+        assert!(Keys::new("lockwright:", &rest).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! The scripts that run on the server. Each is atomic and idempotent by token.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+/// A script: its text, and the hash that the server knows it by.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {$(
+        $(#[$doc])*
+        pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))));
+    )*};
+}
+
+scripts! {
+    ACQUIRE = "acquire.lua";
+    RENEW = "renew.lua";
+    RELEASE = "release.lua";
+    BREAK = "break.lua";
+    INSPECT = "inspect.lua";
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    /// The call by hash, which is what is sent as long as the server knows the script.
+    pub(crate) fn by_hash(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+        call("EVALSHA", &self.hash, keys, arguments)
+    }
+
+    /// The call with the whole text, which also makes the server remember it.
+    pub(crate) fn by_text(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+        call("EVAL", self.text, keys, arguments)
+    }
+}
+
+fn call(command: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
+    let mut cmd = redis::cmd(command);
+    cmd.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+    cmd
+}

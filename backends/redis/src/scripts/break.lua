@@ -1,0 +1,68 @@
+-- An operator's forced end of the hold that was seen.
+--
+-- KEYS  lock, fence, hold, and the tombstone of the token that was seen (or, if any will do, of
+--       the one that the caller found)
+-- ARGV  token seen, '1' if whoever holds now will do, 'now' or 'run-out', who and why,
+--       how long a tombstone lasts in ms, channel for wake-ups, name, channel for breaks
+--
+-- Answers
+--   'free'             nobody holds, or not the one that was seen
+--   'freed', ms        deleted; the holder may believe for so long (-1: it has no end)
+--   'runs-out', ms     it can't be renewed
+--   'retry'            another holder came in between: look again
+--   'unbreakable'      it can't run out: a foreign holder, whose renewals nobody can stop, or one
+--                      without an end
+--   'foreign'          the lock's key isn't a string
+
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then
+  return { 'foreign' }
+elseif not value then
+  return { 'free' }
+end
+local known = redis.call('HGET', KEYS[3], 'token')
+local ours = known and (value == known or value == known .. ':broken')
+if any then
+  if ours and known ~= seen then
+    return { 'retry' }
+  end
+elseif value ~= seen and value ~= seen .. ':broken' then
+  return { 'free' }
+end
+
+local left = redis.call('PTTL', KEYS[1])
+if not ours and any then
+  -- What isn't ours counts no fences, and its holder renews by comparing its own value.
+  if how == 'run-out' then
+    return { 'unbreakable' }
+  end
+  redis.call('DEL', KEYS[1])
+  return { 'freed', left }
+end
+
+if how == 'run-out' and left < 0 then
+  return { 'unbreakable' }
+end
+-- A hold in its last millisecond has 0 left, which SET would refuse.
+local life = math.max(left, 1)
+-- Past the block that the holder may have reserved, which is what the counter stands at.
+local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+redis.call('SET', KEYS[2], string.format('%.0f', math.max(last + 1, micros)),
+           'PX', life + 604800000)
+if how == 'run-out' then
+  redis.call('HSET', KEYS[3], 'broken', note)
+  redis.call('PEXPIRE', KEYS[3], life)
+  -- Another value than the token: no renewal matches it, and it keeps its end.
+  redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
+  redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
+  return { 'runs-out', left }
+end
+redis.call('SET', KEYS[4], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), life))
+redis.call('DEL', KEYS[1], KEYS[3])
+redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
+redis.pcall('PUBLISH', ARGV[6], ARGV[7])
+return { 'freed', left }

@@ -1,0 +1,157 @@
+//! How a client hears that a lock may be free, or that an operator broke its hold.
+//!
+//! Each client subscribes to two channels, on the connection that it has anyway:
+//!
+//! - *released*: the name of a lock that was released **while somebody waited for it**. Whoever
+//!   finds a lock held and means to wait leaves a mark on the hold; a release without a mark tells
+//!   nobody, so that locks without contention cost the other clients nothing.
+//! - *broken*: the token of a hold that an operator broke, for its holder.
+//!
+//! Both are hints. Messages get lost while there is no connection, so after each new subscription
+//! everybody who waited is woken; and a waiter polls anyway.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Event, Events, LockName, Reason, Token};
+use redis::{FromRedisValue, Value};
+
+use crate::SLOW_POLL;
+use crate::config::Config;
+
+/// A waiter asks at least once each [`SLOW_POLL`]. One that has not been heard of for much longer
+/// has gone.
+const FORGOTTEN_AFTER: Duration = SLOW_POLL.saturating_mul(10);
+
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    released: String,
+    broken: String,
+    attached: Mutex<Arc<Vec<Events>>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    names: HashMap<LockName, Instant>,
+    /// At how many names those that have gone are looked for.
+    sweep_at: usize,
+}
+
+impl Wakeups {
+    pub(crate) fn new(config: &Config) -> Self {
+        // Channels know no databases, and two prefixes are two worlds.
+        let scope = format!("{}:{}", config.server.redis_settings().db(), config.key_prefix);
+        Self {
+            released: format!("lockwright:released:{scope}"),
+            broken: format!("lockwright:broken:{scope}"),
+            attached: Mutex::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// The channel that gets the names of released locks.
+    pub(crate) fn released(&self) -> &str {
+        &self.released
+    }
+
+    /// The channel that gets the tokens of broken holds.
+    pub(crate) fn broken(&self) -> &str {
+        &self.broken
+    }
+
+    pub(crate) fn channels(&self) -> [&str; 2] {
+        [&self.released, &self.broken]
+    }
+
+    pub(crate) fn attach(&self, events: Events) {
+        Arc::make_mut(&mut self.attached()).push(events);
+    }
+
+    /// Remembers that somebody waits for `name`.
+    pub(crate) fn waits(&self, name: &LockName) {
+        let now = Instant::now();
+        let mut waiting = self.waiting();
+        waiting.names.insert(name.clone(), now);
+        if waiting.names.len() > waiting.sweep_at {
+            waiting.names.retain(|_, heard| now.duration_since(*heard) < FORGOTTEN_AFTER);
+            waiting.sweep_at = 2 * waiting.names.len() + 64;
+        }
+    }
+
+    /// Wakes everybody who waited lately.
+    pub(crate) fn wake_all(&self) {
+        let now = Instant::now();
+        let names: Vec<LockName> = self
+            .waiting()
+            .names
+            .iter()
+            .filter(|(_, heard)| now.duration_since(**heard) < FORGOTTEN_AFTER)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.send(&Event::Wake(name));
+        }
+    }
+
+    /// Takes a message: its channel and what was published there.
+    pub(crate) fn receive(&self, message: &[Value]) {
+        let text = |value: Option<&Value>| String::from_redis_value(value?.clone()).ok();
+        let (Some(channel), Some(text)) = (text(message.first()), text(message.get(1))) else {
+            return;
+        };
+        let event = if channel == self.released {
+            LockName::new(&text).ok().map(Event::Wake)
+        } else if channel == self.broken {
+            broken_hold(&text)
+        } else {
+            None
+        };
+        if let Some(event) = event {
+            self.send(&event);
+        }
+    }
+
+    /// No lock of ours is held here: the client may do as it likes in its sink.
+    fn send(&self, event: &Event) {
+        let attached = Arc::clone(&self.attached());
+        let gone: Vec<usize> = attached
+            .iter()
+            .enumerate()
+            .filter_map(|(at, events)| (!events.send(event.clone())).then_some(at))
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        let mut present = self.attached();
+        // Clients are only ever added at the end, unless somebody else removed those that had gone.
+        if Arc::ptr_eq(&present, &attached) {
+            let mut at = 0;
+            let staying = |_: &Events| {
+                at += 1;
+                !gone.contains(&(at - 1))
+            };
+            Arc::make_mut(&mut present).retain(staying);
+        }
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `now TOKEN`: it has ended. `run-out TOKEN`: it can't be renewed, which a renewal will say.
+fn broken_hold(text: &str) -> Option<Event> {
+    let (how, token) = text.split_once(' ')?;
+    let token: Token = token.parse().ok()?;
+    match how {
+        "now" => Some(Event::Lost(token, Reason::Broken)),
+        "run-out" => Some(Event::AtRisk(token)),
+        _ => None,
+    }
+}

@@ -1,4 +1,38 @@
-//! Lockwright.
+//! Distributed locks that are right before they are fast.
+//!
+//! Services on many machines must agree that only one of them does a thing. Lockwright gives them
+//! one client with renewal, deadlines, loss that is told, waiting, reentrancy and fences, over the
+//! server that they have anyway.
+//!
+//! ```no_run
+//! # async fn example() -> lockwright::Result<()> {
+//! let locks = lockwright::connect("redis://127.0.0.1/").await?; // or sqlite:locks.db, memory:
+//! let guard = locks.mutex("orders/42").acquire().await?;
+//! // ... what only one may do, with guard.fence() beside each write ...
+//! guard.release().await
+//! # }
+//! ```
+//!
+//! # Where to begin
+//!
+//! - [`connect`] with a URL, or [`Config`] from a file; both give [`Locks`].
+//! - [`Locks::mutex`] makes a [`Request`]; sent, it gives a [`Guard`].
+//! - [`Guard::run`] stops what it drives when the lock is lost; [`Guard::check`] tells without
+//!   asking anybody; [`Guard::fence`] makes a late write harmless where the write goes.
+//! - [`DistributedLock`] is what a backend of your own implements; [`Locks::new`] takes it.
+//!
+//! # Features
+//!
+//! | feature | URL | default | what it brings |
+//! |---|---|---|---|
+//! | `memory` | `memory:` | yes | locks inside one process |
+//! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
+//! | `redis` | `redis://HOST` | no | one Redis server |
 #![forbid(unsafe_code)]
 
+mod config;
+mod connect;
+
+pub use config::{Config, Requirement};
+pub use connect::{backend, connect};
 pub use lockwright_core::*;

@@ -19,6 +19,7 @@ pub mod backend;
 pub mod claim;
 pub mod client;
 pub mod clock;
+pub mod duration;
 pub mod error;
 pub mod event;
 pub mod identity;

@@ -1,5 +1,16 @@
 //! The client's contract, rule by rule, on the memory backend and a clock that the tests move.
+//! The rules are those of the book's page on guarantees; each has a test here that fails when the
+//! rule is broken.
 #![forbid(unsafe_code)]
 
 mod basics;
+mod cancellation;
+mod closing;
+mod keeper;
+mod loss;
+mod queue;
+mod reentrancy;
+mod requests;
+mod settling;
 mod support;
+mod validity;

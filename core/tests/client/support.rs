@@ -1,11 +1,27 @@
-//! What the tests share.
+//! What the tests share: clients on a clock that they move, and a backend whose answers go wrong
+//! as a test says.
 
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_core::{Clock, Locks};
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error,
+    ErrorKind, Events, Finding, Inspection, LockName, Locks, Page, Profile, Renew, Renewal, Result,
+    Seen, Settle, Token, Wait, async_trait,
+};
 use lockwright_memory::Memory;
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 /// A client on a store of its own, on tokio's paused clock.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
@@ -17,4 +33,239 @@ pub(crate) fn client() -> (Locks, Memory, Clock) {
 /// Another client on the same store.
 pub(crate) fn another_client(memory: &Memory, clock: &Clock) -> Locks {
     Locks::builder(memory.clone()).ttl(TTL).clock(clock.clone()).build().unwrap()
+}
+
+/// A client whose backend goes wrong as the test says, and one on the same store that doesn't.
+pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
+    let clock = Clock::tokio();
+    let memory = Memory::with_clock(clock.clone());
+    let stage = Stage::new(&memory, &clock);
+    let locks = Locks::builder(stage.clone()).ttl(TTL).clock(clock.clone()).build().unwrap();
+    let other = another_client(&memory, &clock);
+    (locks, stage, other, memory, clock)
+}
+
+/// Lets everything that can run now do so, without the clock moving.
+pub(crate) async fn settle_down() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What becomes of one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Act {
+    Pass,
+    /// It is done at once, and answered after this time.
+    AnswerLate(Duration),
+    /// It is done, and the answer is lost.
+    AnswerLost,
+    /// It arrives after this time; the caller is told at once that nobody knows.
+    ArriveLate(Duration),
+    /// It never arrives, and nobody answers.
+    Vanish,
+    /// It is done, and nobody answers.
+    DoneAndSilent,
+    /// The server refuses.
+    Refuse(ErrorKind),
+    Panic,
+    /// The grant states a start that is so much earlier than now.
+    StartBefore(Duration),
+    /// The grant states a start that is so much later than now.
+    StartAfter(Duration),
+    /// The grant is for so long only.
+    Valid(Duration),
+    /// Only so many holds of the batch are answered.
+    Short(usize),
+}
+
+/// What was called, with the instant and the token of the (first) hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) what: &'static str,
+    pub(crate) at: BootInstant,
+    pub(crate) token: Token,
+    pub(crate) count: usize,
+    pub(crate) settle: Option<Settle>,
+}
+
+/// A backend whose answers go wrong as the test says.
+#[derive(Debug, Clone)]
+pub(crate) struct Stage(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    memory: Memory,
+    clock: Clock,
+    profile: Mutex<&'static Profile>,
+    script: Mutex<Script>,
+    events: Mutex<Option<Events>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    acquire: VecDeque<Act>,
+    renew: VecDeque<Act>,
+    release: VecDeque<Act>,
+    renew_always: Option<Act>,
+    calls: Vec<Call>,
+}
+
+impl Stage {
+    pub(crate) fn new(memory: &Memory, clock: &Clock) -> Self {
+        Self(Arc::new(Inner {
+            memory: memory.clone(),
+            clock: clock.clone(),
+            profile: Mutex::new(Box::leak(Box::new(memory.profile().clone()))),
+            script: Mutex::default(),
+            events: Mutex::default(),
+        }))
+    }
+
+    /// Promises something else from here on.
+    pub(crate) fn promise(&self, change: impl FnOnce(&mut Profile)) {
+        let mut profile = self.profile().clone();
+        change(&mut profile);
+        *self.0.profile.lock().unwrap() = Box::leak(Box::new(profile));
+    }
+
+    pub(crate) fn on_acquire(&self, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().acquire.extend(acts);
+    }
+
+    pub(crate) fn on_renew(&self, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().renew.extend(acts);
+    }
+
+    pub(crate) fn on_release(&self, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().release.extend(acts);
+    }
+
+    pub(crate) fn on_every_renew(&self, act: Option<Act>) {
+        self.0.script.lock().unwrap().renew_always = act;
+    }
+
+    pub(crate) fn calls(&self, what: &str) -> Vec<Call> {
+        self.0.script.lock().unwrap().calls.iter().filter(|c| c.what == what).copied().collect()
+    }
+
+    pub(crate) fn events(&self) -> Events {
+        self.0.events.lock().unwrap().clone().unwrap()
+    }
+
+    fn note(&self, what: &'static str, token: Token, count: usize, settle: Option<Settle>) -> Act {
+        let mut script = self.0.script.lock().unwrap();
+        script.calls.push(Call { what, at: self.0.clock.now(), token, count, settle });
+        let always = script.renew_always;
+        let acts = match what {
+            "acquire" => &mut script.acquire,
+            "renew" => &mut script.renew,
+            _ => &mut script.release,
+        };
+        acts.pop_front().or(always.filter(|_| what == "renew")).unwrap_or(Act::Pass)
+    }
+
+    async fn perform<T: Send>(
+        &self,
+        act: Act,
+        call: impl Future<Output = Result<T>> + Send,
+        late: impl FnOnce() + Send,
+    ) -> Result<T> {
+        match act {
+            Act::AnswerLate(time) => {
+                let answer = call.await;
+                tokio::time::sleep(time).await;
+                answer
+            }
+            Act::AnswerLost => {
+                let _ = call.await;
+                Err(Error::indeterminate("the answer was lost"))
+            }
+            Act::ArriveLate(_) => {
+                late();
+                Err(Error::indeterminate("no answer"))
+            }
+            Act::Vanish => pending().await,
+            Act::DoneAndSilent => {
+                let _ = call.await;
+                pending().await
+            }
+            Act::Refuse(kind) => Err(Error::new(kind, "refused")),
+            Act::Panic => panic!("the backend is broken"),
+            _ => call.await,
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Stage {
+    fn profile(&self) -> &Profile {
+        let profile: &'static Profile = *self.0.profile.lock().unwrap();
+        profile
+    }
+
+    fn attach(&self, events: Events) {
+        *self.0.events.lock().unwrap() = Some(events.clone());
+        self.0.memory.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        let act = self.note("acquire", claim.token, 1, None);
+        let late = || {
+            let Act::ArriveLate(time) = act else { return };
+            let (memory, claim) = (self.0.memory.clone(), claim.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                let _ = memory.acquire(&claim, Wait::No).await;
+            });
+        };
+        let mut answer = self.perform(act, self.0.memory.acquire(claim, wait), late).await;
+        if let Ok(Attempt::Granted(granted)) = &mut answer {
+            let now = self.0.clock.now();
+            match act {
+                Act::StartBefore(time) => granted.start = Some(now - time),
+                Act::StartAfter(time) => granted.start = Some(now + time),
+                Act::Valid(time) => granted.valid = Some(time),
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let act = self.note("renew", holds[0].claim.token, holds.len(), None);
+        let mut answer = self.perform(act, self.0.memory.renew(holds), || {}).await;
+        if let (Act::Short(count), Ok(renewals)) = (act, &mut answer) {
+            renewals.truncate(count);
+        }
+        answer
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let act = self.note("release", claim.token, 1, Some(settle));
+        self.perform(act, self.0.memory.release(claim, settle), || {}).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.0.memory.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.0.memory.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.0.memory.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.memory.doctor().await
+    }
 }

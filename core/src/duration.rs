@@ -1,0 +1,66 @@
+//! Times as people write them in configurations and on command lines.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// The time that `text` says: `30s`, `500ms`, `1.5m`, `1h`, `2d`, or a number of seconds.
+///
+/// # Errors
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) with what may be written instead.
+///
+/// ```
+/// # use std::time::Duration;
+/// use lockwright_core::duration;
+///
+/// assert_eq!(duration::parse("1.5m").unwrap(), Duration::from_secs(90));
+/// assert!(duration::parse("soon").is_err());
+/// ```
+pub fn parse(text: &str) -> Result<Duration> {
+    let hint = || {
+        Error::invalid_input(format!(
+            "{text:?} is not a time; write 30s, 500ms, 1.5m, 1h, or a number of seconds"
+        ))
+    };
+    let unit_at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let seconds_each = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(hint()),
+    };
+    let number: f64 = number.parse().map_err(|_| hint())?;
+    Duration::try_from_secs_f64(number * seconds_each)
+        .map_err(|_| Error::invalid_input(format!("{text:?} is longer than can be reckoned with")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_people_write() {
+        for (text, millis) in [
+            ("30s", 30_000),
+            ("30", 30_000),
+            ("0.25", 250),
+            ("500ms", 500),
+            ("1.5m", 90_000),
+            ("1min", 60_000),
+            ("2h", 7_200_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse(text).unwrap(), Duration::from_millis(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest_with_a_hint() {
+        for text in ["", "s", "1 s", "-1", "1y", "1.2.3", "ten", "1e3", "99999999999999999999d"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Every future may be dropped at every await point.
+
+use std::time::Duration;
+
+use lockwright_core::{Guard, Locks, Result};
+
+use crate::queue::futures_poll;
+use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
+    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1)), Act::ArriveLate(secs(1))]
+    {
+        let (locks, stage, other, memory, clock) = troubled();
+        stage.on_acquire([act]);
+        let mut acquire = Box::pin(locks.mutex("x").acquire());
+        assert!(futures_poll(&mut acquire).is_none(), "{act:?}");
+        drop(acquire);
+        clock.sleep(secs(2)).await;
+        other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        assert!(memory.is_empty(), "{act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
+    let (locks, stage, other, memory, clock) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let mut first = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut first).is_none());
+    let mut second = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut second).is_none());
+    // A third client queues behind the first claim.
+    let third = crate::support::another_client(&memory, &clock);
+    let mut behind = Box::pin(third.mutex("x").acquire());
+    assert!(futures_poll(&mut behind).is_none());
+    drop(first);
+    held.release().await.unwrap();
+    let guard = second.await.unwrap();
+    assert_eq!(guard.token(), stage.calls("acquire")[0].token);
+    assert!(stage.calls("release").is_empty());
+    guard.release().await.unwrap();
+    behind.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_wants_something_else_does_not_inherit() {
+    let (locks, stage, other, _, _) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let mut first = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut first).is_none());
+    let mut second = Box::pin(locks.mutex("x").ttl(secs(60)).acquire());
+    assert!(futures_poll(&mut second).is_none());
+    drop(first);
+    settle_down().await;
+    assert_eq!(stage.calls("release").len(), 1, "the first claim leaves the queue");
+    held.release().await.unwrap();
+    let guard = second.await.unwrap();
+    assert_ne!(guard.token(), stage.calls("acquire")[0].token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_released_in_the_background() {
+    let (locks, memory, _) = client();
+    drop(locks.mutex("x").acquire().await.unwrap());
+    locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap().release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[test]
+fn a_guard_may_be_dropped_outside_of_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let memory = lockwright_memory::Memory::new();
+    let (locks, guard) = runtime.block_on(async {
+        let locks = Locks::new(memory.clone()).unwrap();
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        (locks, guard)
+    });
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    assert!(!memory.is_empty(), "nothing runs between two block_ons");
+    runtime.block_on(locks.close());
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_release_goes_on() {
+    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1))] {
+        let (locks, stage, other, memory, clock) = troubled();
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        stage.on_release([act]);
+        let mut release = Box::pin(guard.release());
+        assert!(futures_poll(&mut release).is_none());
+        drop(release);
+        clock.sleep(millis(100)).await;
+        other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        assert!(memory.is_empty());
+    }
+}
+
+/// Polls an acquire so many times, each after some time has passed, and drops it.
+async fn acquire_for(
+    locks: &Locks,
+    polls: usize,
+    clock: &lockwright_core::Clock,
+) -> Option<Result<Guard>> {
+    let mut acquire = Box::pin(locks.mutex("x").wait_for(secs(20)).acquire());
+    for _ in 0..polls {
+        let waited = tokio::time::timeout(Duration::from_millis(700), &mut acquire).await;
+        if let Ok(result) = waited {
+            return Some(result);
+        }
+        clock.sleep(millis(1)).await;
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_acquire_may_be_dropped_at_any_time() {
+    for polls in 0..30 {
+        let (locks, stage, other, memory, clock) = troubled();
+        let held = other.mutex("x").acquire().await.unwrap();
+        stage.on_acquire([Act::Pass, Act::AnswerLate(secs(2)), Act::AnswerLost, Act::Pass]);
+        let (acquired, ()) = tokio::join!(acquire_for(&locks, polls, &clock), async {
+            clock.sleep(secs(9)).await;
+            held.release().await.unwrap();
+        });
+        drop(acquired);
+        clock.sleep(TTL).await;
+        other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        locks.close().await;
+        assert!(memory.is_empty(), "after {polls} polls");
+    }
+}

@@ -1,0 +1,120 @@
+//! Closing, and runtimes that go.
+
+use lockwright_core::{ErrorKind, Locks};
+use lockwright_memory::Memory;
+
+use crate::queue::futures_poll;
+use crate::support::{Act, TTL, another_client, client, millis, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_going() {
+    let (locks, memory, clock) = client();
+    let other = another_client(&memory, &clock);
+    let held = locks.mutex("x").acquire().await.unwrap();
+    let elsewhere = other.mutex("y").acquire().await.unwrap();
+    let mut local = Box::pin(locks.mutex("x").acquire());
+    let mut remote = Box::pin(locks.mutex("y").acquire());
+    assert!(futures_poll(&mut local).is_none() && futures_poll(&mut remote).is_none());
+    tokio::join!(locks.close(), async {
+        assert_eq!(local.await.unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(remote.await.unwrap_err().kind(), ErrorKind::Closed);
+    });
+    assert_eq!(locks.mutex("z").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(locks.mutex("z").try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    clock.sleep(TTL * 3).await;
+    held.check().unwrap();
+    held.release().await.unwrap();
+    elsewhere.release().await.unwrap();
+    locks.close().await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_waits_for_releases_under_way() {
+    let (locks, stage, _, memory, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_release([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLate(millis(300))]);
+    drop(guard);
+    let start = clock.now();
+    locks.close().await;
+    assert!(memory.is_empty());
+    assert!(clock.now() >= start + millis(300));
+    assert_eq!(locks.metrics().releasing, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_does_not_wait_for_ever_for_a_server_that_is_away() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 100_000]);
+    drop(guard);
+    let start = clock.now();
+    locks.close().await;
+    let waited = clock.now().saturating_since(start);
+    assert!(waited <= TTL + secs(6), "{waited:?}");
+}
+
+#[test]
+fn close_returns_when_its_runtime_has_gone() {
+    let memory = Memory::new();
+    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let locks = Locks::builder(memory).runtime(gone.handle().clone()).build().unwrap();
+    let here = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
+    drop(gone);
+    drop(guard);
+    here.block_on(locks.close());
+}
+
+#[test]
+fn a_client_may_keep_its_holds_on_another_runtime() {
+    let memory = Memory::new();
+    let keeper = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let locks = Locks::builder(memory.clone())
+        .ttl(millis(600))
+        .runtime(keeper.handle().clone())
+        .build()
+        .unwrap();
+    let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
+    // Nothing runs here, and it is renewed all the same.
+    let first = guard.deadline();
+    let limit = std::time::Instant::now() + secs(20);
+    while guard.deadline() == first && std::time::Instant::now() < limit {
+        std::thread::yield_now();
+    }
+    assert!(guard.deadline() > first);
+}
+
+#[test]
+fn a_client_needs_a_runtime_and_says_so() {
+    let error = Locks::new(Memory::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains(".runtime(handle)"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_and_requests_outlive_the_last_handle() {
+    let (locks, memory, clock) = client();
+    let other = another_client(&memory, &clock);
+    let held = other.mutex("y").acquire().await.unwrap();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let mut waiting = Box::pin(locks.mutex("y").acquire());
+    assert!(futures_poll(&mut waiting).is_none());
+    drop(locks);
+    clock.sleep(TTL * 3).await;
+    guard.check().unwrap();
+    drop(guard);
+    settle_down().await;
+    held.release().await.unwrap();
+    let late = waiting.await.unwrap();
+    clock.sleep(TTL * 3).await;
+    late.check().unwrap();
+    drop(late);
+    settle_down().await;
+    assert!(memory.is_empty());
+}

@@ -1,0 +1,169 @@
+//! Renewal: when, in what batches, and through which troubles.
+
+use lockwright_core::{ErrorKind, HoldState, Reason};
+
+use crate::support::{Act, TTL, another_client, client, millis, secs, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn renews_at_a_third_of_the_ttl() {
+    let (locks, stage, _, _, clock) = troubled();
+    let start = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    clock.sleep(TTL * 3).await;
+    let renewals = stage.calls("renew");
+    // Up to a sixteenth of the TTL earlier, by its own spread and that of those that it goes with.
+    let first = renewals[0].at.saturating_since(start);
+    assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
+    assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_are_renewed_together() {
+    let (locks, stage, _, _, clock) = troubled();
+    let mut guards = Vec::new();
+    for i in 0..500 {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    clock.sleep(TTL / 2).await;
+    let renewals = stage.calls("renew");
+    assert!(renewals.iter().map(|call| call.count).sum::<usize>() >= 500);
+    assert!(renewals.len() <= 10, "{} calls for 500 holds", renewals.len());
+    guards.iter().for_each(|guard| guard.check().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_no_larger_than_the_backend_takes() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.promise(|profile| profile.renew_batch = 7);
+    let mut guards = Vec::new();
+    for i in 0..50 {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    clock.sleep(TTL / 2).await;
+    assert!(stage.calls("renew").iter().all(|call| call.count <= 7));
+    clock.sleep(TTL * 2).await;
+    guards.iter().for_each(|guard| guard.check().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failed_renewal_is_not_a_loss() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_renew([
+        Act::Refuse(ErrorKind::Unavailable),
+        Act::AnswerLost,
+        Act::Panic,
+        Act::Refuse(ErrorKind::Denied),
+    ]);
+    clock.sleep(TTL * 2).await;
+    guard.check().unwrap();
+    assert!(stage.calls("renew").len() > 5);
+    assert!(locks.metrics().renewals_failed >= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_not_held_is_a_loss() {
+    let (locks, _, other, memory, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    // Somebody deletes it behind everybody's back.
+    let claim = lockwright_core::Claim {
+        name: lockwright_core::LockName::new("x").unwrap(),
+        mode: lockwright_core::Mode::Exclusive,
+        token: guard.token(),
+        identity: std::sync::Arc::new(other.identity().clone()),
+        ttl: TTL,
+        fences: 1,
+        upkeep: lockwright_core::Upkeep::Renewed,
+    };
+    use lockwright_core::DistributedLock as _;
+    memory.release(&claim, lockwright_core::Settle::Answered).await.unwrap();
+    let told_at = {
+        let state = guard.signal().ended().await;
+        assert_eq!(state, HoldState::Lost(Reason::Gone));
+        clock.now()
+    };
+    assert!(told_at <= guard.lost_at() - TTL / 2, "told by the renewal, not by the clock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::Vanish));
+    let lost_at = guard.lost_at();
+    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
+    assert!(clock.now() <= lost_at + millis(2));
+    assert!(stage.calls("renew").len() >= 2, "it tried more than once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::Panic));
+    let lost_at = guard.lost_at();
+    // The keeper alone must tell: nobody looks at the clock here.
+    let mut signal = guard.signal();
+    while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
+    assert!(clock.now() <= lost_at + millis(2));
+    // And it lives on.
+    stage.on_every_renew(None);
+    let guard = locks.mutex("y").acquire().await.unwrap();
+    clock.sleep(TTL * 3).await;
+    guard.check().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_answer_is_indeterminate_for_the_rest() {
+    let (locks, stage, _, _, clock) = troubled();
+    let mut guards = Vec::new();
+    for i in 0..3 {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    stage.on_renew([Act::Short(1), Act::Short(0)]);
+    clock.sleep(TTL * 3).await;
+    guards.iter().for_each(|guard| guard.check().unwrap());
+    assert!(locks.metrics().renewals_failed >= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stuck_hold_does_not_delay_the_others() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.promise(|profile| profile.renew_batch = 1);
+    let mut guards = Vec::new();
+    for i in 0..3 {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    // The first renewal of the round hangs; the two others go through.
+    stage.on_renew([Act::Vanish]);
+    clock.sleep(TTL * 3).await;
+    guards.iter().for_each(|guard| guard.check().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_ttls_are_each_renewed_in_their_own_time() {
+    let (locks, memory, clock) = client();
+    let short = locks.mutex("short").ttl(millis(300)).acquire().await.unwrap();
+    let long = locks.mutex("long").ttl(secs(3_600)).acquire().await.unwrap();
+    clock.sleep(secs(30)).await;
+    short.check().unwrap();
+    long.check().unwrap();
+    let other = another_client(&memory, &clock);
+    assert!(other.mutex("short").try_acquire().await.unwrap().is_none());
+    assert!(locks.metrics().renewals < 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_is_as_asked() {
+    let (locks, memory, clock) = client();
+    let start = clock.now();
+    let guard = locks.mutex("x").max_hold(secs(35)).acquire().await.unwrap();
+    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::HeldTooLong));
+    assert_eq!(clock.now().saturating_since(start).as_secs(), 35);
+    let other = another_client(&memory, &clock);
+    // It is released on the server once its user has had the time to stop.
+    let next = other.mutex("x").wait_for(secs(3)).acquire().await.unwrap();
+    assert!(clock.now() >= guard.deadline());
+    next.release().await.unwrap();
+}

@@ -1,0 +1,177 @@
+//! Loss: its two stages, its margin, `run` and `signal`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use lockwright_core::{BreakHow, Broken, ErrorKind, Event, HoldState, Reason, Seen};
+
+use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn a_risk_is_told_before_the_loss_and_both_before_the_deadline() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let start = clock.now();
+    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    let mut signal = guard.signal();
+    assert_eq!(signal.changed().await, HoldState::AtRisk);
+    let half = (guard.deadline().saturating_since(start)) / 2;
+    let at = clock.now().saturating_since(start);
+    assert!(at >= half && at <= half + millis(5), "{at:?} of {half:?}");
+    guard.check().unwrap();
+    assert_eq!(signal.changed().await, HoldState::Lost(Reason::Unreachable));
+    assert!(clock.now() >= guard.lost_at() && clock.now() < guard.deadline() - millis(900));
+    assert_eq!(locks.metrics().lost, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_risk_passes_when_a_renewal_goes_through() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    let mut signal = guard.signal();
+    assert_eq!(signal.changed().await, HoldState::AtRisk);
+    stage.on_every_renew(None);
+    assert_eq!(signal.changed().await, HoldState::Held);
+    clock.sleep(TTL * 2).await;
+    assert_eq!(signal.state(), HoldState::Held);
+    assert_eq!(locks.metrics().at_risk, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_once_and_never_after_a_clean_release() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let signal = guard.signal();
+    guard.release().await.unwrap();
+    assert_eq!(signal.state(), HoldState::Released);
+    clock.jump(TTL * 2);
+    clock.sleep(TTL).await;
+    assert_eq!(signal.state(), HoldState::Released);
+    assert_eq!(signal.ended().await, HoldState::Released);
+    assert_eq!(locks.metrics().lost, 0);
+
+    let guard = locks.mutex("x").fixed().acquire().await.unwrap();
+    let mut signal = guard.signal();
+    assert_eq!(signal.changed().await, HoldState::Lost(Reason::Expired));
+    drop(guard);
+    clock.sleep(TTL * 2).await;
+    assert_eq!(signal.state(), HoldState::Lost(Reason::Expired));
+    assert_eq!(locks.metrics().lost, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_gives_the_output_of_a_future_that_ends_in_time() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let output = guard
+        .run(async {
+            clock.sleep(TTL * 5).await;
+            7
+        })
+        .await
+        .unwrap();
+    assert_eq!(output, 7);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_drops_the_future_before_the_deadline() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::Vanish));
+    let dropped = Arc::new(AtomicBool::new(false));
+    let witness = Dropped(Arc::clone(&dropped));
+    let error = guard
+        .run(async move {
+            let _witness = witness;
+            std::future::pending::<()>().await;
+        })
+        .await
+        .unwrap_err();
+    assert!(dropped.load(Ordering::SeqCst), "it is gone when run returns");
+    assert!(clock.now() < guard.deadline());
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Unreachable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_poll_of_run_looks_at_the_clock_first() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let polls = AtomicU32::new(0);
+    let jumping = clock.clone();
+    let error = guard
+        .run(std::future::poll_fn(|cx| {
+            // Between this poll and the next the machine sleeps, and no timer knows.
+            polls.fetch_add(1, Ordering::SeqCst);
+            jumping.jump(TTL);
+            cx.waker().wake_by_ref();
+            std::task::Poll::<()>::Pending
+        }))
+        .await
+        .unwrap_err();
+    assert_eq!(polls.load(Ordering::SeqCst), 1);
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_does_not_call_done_what_ended_after_the_loss() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let error = guard.run(async { clock.jump(TTL) }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_backend_tells_is_acted_on_at_once() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.events().send(Event::AtRisk(guard.token()));
+    settle_down().await;
+    assert_eq!(guard.signal().state(), HoldState::AtRisk);
+    assert_eq!(stage.calls("renew").len(), 1, "it is renewed at once");
+    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    let before = clock.now();
+    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::SessionEnded));
+    assert_eq!(clock.now(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_is_told_and_the_next_holder_waits_until_it_runs_out() {
+    let (locks, stage, other, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let seen = other.inspect("x").await.unwrap().holders[0].token.unwrap();
+    let broken =
+        other.break_lock("x", Seen::Token(seen), BreakHow::RunOut, "it hangs").await.unwrap();
+    assert!(matches!(broken, Broken::RunsOut(left) if left <= TTL));
+    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    let next = other.mutex("x").wait_for(TTL + secs(1)).acquire().await.unwrap();
+    assert!(clock.now() >= guard.deadline());
+    assert!(next.fence() > guard.fence());
+    drop(stage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
+    let (locks, stage, other, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    settle_down().await;
+    assert!(guard.check().is_err());
+    clock.sleep_until(guard.deadline() - millis(1)).await;
+    assert!(stage.calls("release").is_empty());
+    clock.sleep(millis(10)).await;
+    assert_eq!(stage.calls("release").len(), 1);
+    other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    // Its guard can still be dropped, and does no harm.
+    drop(guard);
+    locks.close().await;
+}

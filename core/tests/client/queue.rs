@@ -1,0 +1,119 @@
+//! Tasks of one client take turns and share one remote claim.
+
+use crate::support::{Act, another_client, client, secs, settle_down, troubled};
+use lockwright_core::{ErrorKind, Step};
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_are_served_in_their_order() {
+    let (locks, _, _) = client();
+    let first = locks.mutex("x").acquire().await.unwrap();
+    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for i in 0..20 {
+        let (locks, order) = (locks.clone(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = locks.mutex("x").acquire().await.unwrap();
+            order.lock().unwrap().push(i);
+            guard.release().await.unwrap();
+        }));
+        settle_down().await;
+    }
+    first.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_share_one_remote_claim() {
+    let (locks, stage, other, memory, clock) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..50 {
+        let locks = locks.clone();
+        tasks.push(tokio::spawn(async move {
+            locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+        }));
+    }
+    clock.sleep(secs(5)).await;
+    let inspection = other.inspect("x").await.unwrap();
+    assert_eq!(inspection.waiters, Some(1), "50 tasks are one waiter on the server");
+    let tokens: std::collections::HashSet<_> =
+        stage.calls("acquire").iter().map(|call| call.token).collect();
+    assert_eq!(tokens.len(), 1);
+    held.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    locks.close().await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_waiters_may_leave() {
+    let (locks, memory, _) = client();
+    let held = locks.mutex("x").acquire().await.unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..10_000 {
+        let mut acquire = Box::pin(locks.mutex("x").acquire());
+        assert!(futures_poll(&mut acquire).is_none());
+        waiting.push(acquire);
+    }
+    let mut last = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut last).is_none());
+    drop(waiting);
+    held.release().await.unwrap();
+    last.await.unwrap().release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_names_and_other_clients_are_not_held_up() {
+    let (locks, memory, clock) = client();
+    let _held = locks.mutex("a").acquire().await.unwrap();
+    let _b = locks.mutex("a/b").wait_for(secs(1)).acquire().await.unwrap();
+    let other = another_client(&memory, &clock);
+    let _c = other.mutex("A").wait_for(secs(1)).acquire().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_does_not_wait_for_the_turn() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.on_acquire([Act::AnswerLate(secs(2))]);
+    let slow = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.mutex("x").acquire().await.unwrap() }
+    });
+    settle_down().await;
+    let before = clock.now();
+    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
+    assert_eq!(clock.now(), before);
+    slow.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_counts_from_the_request_and_names_the_step() {
+    let (locks, _, other, _, clock) = troubled();
+    let held = locks.mutex("x").acquire().await.unwrap();
+    let start = clock.now();
+    let mut waiting = Box::pin(locks.mutex("x").wait_for(secs(5)).acquire());
+    assert!(futures_poll(&mut waiting).is_none());
+    clock.sleep(secs(3)).await;
+    held.release().await.unwrap();
+    // Another client is quicker.
+    let _taken = other.mutex("x").acquire().await.unwrap();
+    let error = waiting.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    let waited = clock.now().saturating_since(start);
+    assert!(waited >= secs(5) && waited < secs(5) + std::time::Duration::from_millis(5));
+}
+
+/// Polls once.
+pub(crate) fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut cx) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}

@@ -1,0 +1,137 @@
+//! Reentrancy is explicit: by owner.
+
+use lockwright_core::{ErrorKind, Event, HoldState, Owner, Reason};
+
+use crate::queue::futures_poll;
+use crate::support::{Act, TTL, client, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn the_same_owner_enters_again_at_once_and_shares_the_hold() {
+    let (locks, stage, other, memory, clock) = troubled();
+    let owner = Owner::new();
+    let outer = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    let before = clock.now();
+    let inner = locks.mutex("x").reentrant(&owner).ttl(secs(1)).acquire().await.unwrap();
+    let third = locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().unwrap();
+    assert_eq!(clock.now(), before);
+    assert_eq!(stage.calls("acquire").len(), 1, "no trip");
+    assert_eq!((inner.fence(), inner.token()), (outer.fence(), outer.token()));
+    assert_eq!(inner.deadline(), outer.deadline(), "it keeps the hold's TTL");
+    outer.release().await.unwrap();
+    drop(third);
+    settle_down().await;
+    assert!(stage.calls("release").is_empty());
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    inner.check().unwrap();
+    inner.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_owner_or_with_another_it_waits() {
+    let (locks, _, _) = client();
+    let owner = Owner::new();
+    let _held = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
+    assert!(locks.mutex("x").reentrant(&Owner::new()).try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_acquire_of_an_owner_that_waits_joins_it() {
+    let (locks, _, other, memory, _) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let owner = Owner::new();
+    let both = async {
+        tokio::join!(
+            locks.mutex("x").reentrant(&owner).acquire(),
+            locks.mutex("x").reentrant(&owner).acquire(),
+        )
+    };
+    let (both, ()) = tokio::join!(both, async {
+        settle_down().await;
+        held.release().await.unwrap();
+    });
+    let (a, b) = (both.0.unwrap(), both.1.unwrap());
+    assert_eq!(a.token(), b.token());
+    drop(a);
+    b.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_goes_on_when_the_first_gives_up() {
+    let (locks, stage, other, _, _) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let owner = Owner::new();
+    let mut first = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
+    let mut second = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
+    assert!(futures_poll(&mut first).is_none());
+    assert!(futures_poll(&mut second).is_none());
+    drop(first);
+    held.release().await.unwrap();
+    let guard = second.await.unwrap();
+    assert_eq!(guard.token(), stage.calls("acquire")[0].token, "it took the claim over");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_joiner_that_has_gone_is_not_counted() {
+    let (locks, _, other, memory, _) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let owner = Owner::new();
+    let mut first = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
+    let mut second = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
+    assert!(futures_poll(&mut first).is_none());
+    assert!(futures_poll(&mut second).is_none());
+    held.release().await.unwrap();
+    let guard = first.await.unwrap();
+    // It was given its share and never took it.
+    drop(second);
+    guard.release().await.unwrap();
+    locks.close().await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_mode_is_a_conflict_and_not_a_deadlock() {
+    let (locks, stage, _, _, _) = troubled();
+    stage.promise(|profile| profile.modes.permits = true);
+    let owner = Owner::new();
+    let _held = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    stage.promise(|profile| profile.modes.shared = true);
+    let _again = locks.write("x").reentrant(&owner).acquire().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hold_is_not_entered_again() {
+    let (locks, stage, _, _, clock) = troubled();
+    let owner = Owner::new();
+    let outer = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    stage.events().send(Event::Lost(outer.token(), Reason::Gone));
+    settle_down().await;
+    assert_eq!(outer.signal().state(), HoldState::Lost(Reason::Gone));
+    assert!(locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().is_none());
+    let start = clock.now();
+    let inner = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    assert!(clock.now().saturating_since(start) <= TTL, "by then the lost one is over");
+    assert!(inner.fence() > outer.fence());
+    let error = outer.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+    inner.check().unwrap();
+    inner.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_being_released_is_not_entered_again() {
+    let (locks, stage, _, _, _) = troubled();
+    let owner = Owner::new();
+    let guard = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    let fence = guard.fence();
+    stage.on_release([Act::AnswerLate(secs(1))]);
+    let releasing = tokio::spawn(guard.release());
+    settle_down().await;
+    let next = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    assert!(next.fence() > fence);
+    releasing.await.unwrap().unwrap();
+    next.release().await.unwrap();
+}

@@ -1,0 +1,117 @@
+//! Options of a request, and bad ones.
+
+use lockwright_core::{ErrorKind, Locks, Profile, Step};
+
+use crate::support::{Act, TTL, another_client, client, millis, secs, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn bad_names_are_told_when_the_request_is_sent() {
+    let (locks, _, _) = client();
+    for name in ["", " x", "x ", "a\nb", &"x".repeat(513)] {
+        for error in [
+            locks.mutex(name).acquire().await.unwrap_err(),
+            locks.mutex(name).try_acquire().await.map(|_| ()).unwrap_err(),
+            locks.inspect(name).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ttls_out_of_range_are_refused_with_the_range() {
+    let (locks, memory, _) = client();
+    for ttl in [secs(0), millis(1), Profile::LONGEST_TTL + secs(1), std::time::Duration::MAX] {
+        let error = locks.mutex("x").ttl(ttl).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{ttl:?}");
+        assert!(error.to_string().contains("10ms"), "{error}");
+        let error = Locks::builder(memory.clone()).ttl(ttl).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    }
+    locks.mutex("x").ttl(Profile::LONGEST_TTL).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn modes_that_a_backend_does_not_do_are_unsupported() {
+    let (locks, _, _) = client();
+    for error in [
+        locks.read("x").acquire().await.unwrap_err(),
+        locks.semaphore("x", 3).acquire().await.map(|_| ()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.backend(), Some("memory"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_cannot_be_had_are_refused() {
+    let (locks, stage, _, _, _) = troubled();
+    stage.promise(|profile| profile.modes.permits = true);
+    for (permits, of) in [(0, 3), (4, 3), (1, 0)] {
+        let error = locks.semaphore("x", of).permits(permits).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_as_many_as_asked_for() {
+    let (locks, stage, other, _, clock) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let start = clock.now();
+    let error = locks.mutex("x").retry(4, secs(1)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    assert_eq!(stage.calls("acquire").len(), 4);
+    let took = clock.now().saturating_since(start);
+    assert!(took >= millis(3 * 750) && took <= millis(3 * 1_260), "{took:?}");
+    held.release().await.unwrap();
+    stage.on_acquire([Act::Refuse(ErrorKind::Unavailable)]);
+    locks.mutex("x").retry(2, secs(1)).acquire().await.unwrap().release().await.unwrap();
+    let error = locks.mutex("x").retry(0, secs(1)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_on_the_server_and_nowhere_else() {
+    let (_, memory, clock) = client();
+    let plain = another_client(&memory, &clock);
+    let shop = Locks::builder(memory.clone())
+        .namespace("shop/")
+        .clock(clock.clone())
+        .ttl(TTL)
+        .label("billing")
+        .build()
+        .unwrap();
+    let guard = shop.mutex("orders").acquire().await.unwrap();
+    assert_eq!(guard.name(), "orders");
+    assert!(plain.mutex("shop/orders").try_acquire().await.unwrap().is_none());
+    plain.mutex("orders").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(shop.inspect("orders").await.unwrap().name.as_str(), "orders");
+    assert_eq!(shop.list("ord").await.unwrap()[0].name.as_str(), "orders");
+    assert_eq!(plain.list("").await.unwrap()[0].name.as_str(), "shop/orders");
+    let holder = &plain.inspect("shop/orders").await.unwrap().holders[0];
+    assert_eq!(holder.identity.as_ref().unwrap().label.as_deref(), Some("billing"));
+    let error = shop.mutex("orders").wait_for(millis(10)).acquire().await.unwrap_err();
+    assert_eq!(error.name().unwrap().as_str(), "orders");
+    assert!(guard.verify().await.unwrap());
+    guard.release().await.unwrap();
+    // The whole name has to fit.
+    let error = shop.mutex("x".repeat(510)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(Locks::builder(memory).namespace("a\nb").build().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_add_up() {
+    let (locks, memory, clock) = client();
+    let other = another_client(&memory, &clock);
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    assert!(other.mutex("x").wait_for(secs(2)).acquire().await.is_err());
+    clock.sleep(secs(5)).await;
+    assert_eq!(locks.metrics().held, 1);
+    guard.release().await.unwrap();
+    let metrics = locks.metrics();
+    assert_eq!((metrics.acquired, metrics.released, metrics.held), (1, 1, 0));
+    assert!(metrics.hold_time >= secs(7), "{:?}", metrics.hold_time);
+    assert_eq!(other.metrics().timed_out, 1);
+    assert_eq!(other.metrics().waited, 1);
+}

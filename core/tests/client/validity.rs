@@ -1,0 +1,146 @@
+//! Deadlines are anchored at the send, follow the smaller TTL, and a grant that comes after its
+//! own isn't one.
+
+use std::time::Duration;
+
+use lockwright_core::validity::Rules;
+use lockwright_core::{ErrorKind, Locks, Reason};
+
+use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_anchored_at_the_send_and_not_at_the_reply() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.on_acquire([Act::AnswerLate(secs(4))]);
+    let sent = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+    assert_eq!(guard.lost_at(), guard.deadline() - secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_anchored_at_its_send_too() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_renew([Act::AnswerLate(secs(1))]);
+    let mut signal = guard.signal();
+    signal.changed().await;
+    let sent = stage.calls("renew")[0].at;
+    assert!(clock.now() >= sent + secs(1));
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+    let sent = clock.now();
+    stage.on_renew([Act::AnswerLate(secs(1))]);
+    guard.renew().await.unwrap();
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_smaller_ttl_counts() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.on_acquire([Act::Valid(secs(4)), Act::Valid(secs(400))]);
+    let sent = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(secs(4)));
+    let guard = locks.mutex("y").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stated_start_counts_and_one_in_the_future_does_not() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.on_acquire([Act::StartBefore(secs(3)), Act::StartAfter(secs(3))]);
+    let now = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), now - secs(3) + Rules::default().validity(TTL));
+    let guard = locks.mutex("y").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), now + Rules::default().validity(TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_and_margin_are_as_set() {
+    let (_, memory, clock) = client();
+    let rules = Rules {
+        drift_rate: 0.1,
+        drift_floor: millis(500),
+        margin_rate: 0.2,
+        margin_limit: secs(60),
+    };
+    let locks = Locks::builder(memory).ttl(TTL).clock(clock.clone()).rules(rules).build().unwrap();
+    let now = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    assert_eq!(guard.deadline(), now + millis(8_500));
+    assert_eq!(guard.lost_at(), now + millis(6_500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
+    let (locks, stage, other, _, clock) = troubled();
+    // The client gives up on the answer before that; so the server answers at once, and it is the
+    // stated start that makes it late.
+    stage.on_acquire([Act::StartBefore(secs(9))]);
+    let sent = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let calls = stage.calls("acquire");
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0].token, calls[1].token, "a token that was released isn't used again");
+    assert_eq!(stage.calls("release")[0].token, calls[0].token);
+    assert_eq!(guard.token(), calls[1].token);
+    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    assert_eq!(locks.metrics().grants_too_late, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.on_acquire([Act::DoneAndSilent]);
+    let start = clock.now();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let waited = clock.now().saturating_since(start);
+    assert!(waited < TTL, "{waited:?}");
+    // The same token, so it finds its own hold, re-armed.
+    let calls = stage.calls("acquire");
+    assert_eq!(calls[0].token, calls[1].token);
+    assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_is_exact_also_when_no_timer_noticed() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let left = guard.remaining();
+    clock.jump(left - Duration::from_nanos(1));
+    guard.check().unwrap();
+    clock.jump(Duration::from_nanos(1));
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
+    assert_eq!(guard.remaining(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspend_is_noticed_within_a_slice_of_the_timers() {
+    let (locks, _, clock) = client();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let signal = guard.signal();
+    let told = tokio::spawn(async move { signal.ended().await });
+    settle_down().await;
+    clock.jump(TTL);
+    let timers = tokio::time::Instant::now();
+    assert!(!told.await.unwrap().is_live());
+    assert!(timers.elapsed() <= secs(1) + millis(2), "{:?}", timers.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_lost_it_stays_lost_whatever_answers_come() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    // A renewal is under way when the machine sleeps past the deadline, and is answered well.
+    stage.on_renew([Act::AnswerLate(millis(500))]);
+    while stage.calls("renew").is_empty() {
+        clock.sleep(millis(10)).await;
+    }
+    clock.jump(TTL);
+    clock.sleep(secs(2)).await;
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
+    assert!(guard.renew().await.is_err());
+    assert!(guard.check().is_err());
+}

@@ -1,0 +1,214 @@
+//! A client's configuration, from whatever format.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockwright_core::{
+    Error, Fault, Fencing, Locks, Order, Profile, Reach, Result, WakeUp, duration, redact,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::connect::{backend, profiles};
+
+/// A client's configuration. Plain serde: TOML, YAML, JSON or the environment will do. An unknown
+/// key is an error, and times are written `"30s"`, `"500ms"`, or as a number of seconds.
+///
+/// ```
+/// let config: lockwright::Config = toml::from_str(
+///     r#"
+///     url = "sqlite:/var/lib/shop/locks.db"
+///     ttl = "10s"
+///     wait = "2s"
+///     namespace = "shop/"
+///     require = ["strict_fencing"]
+///     "#,
+/// )
+/// .unwrap();
+/// assert_eq!(config.ttl, Some(std::time::Duration::from_secs(10)));
+/// ```
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where the locks are: as in [`connect`](crate::connect).
+    pub url: String,
+    /// The TTL of requests that don't set one.
+    #[serde(default, deserialize_with = "time")]
+    pub ttl: Option<Duration>,
+    /// How long requests wait that don't say so; without it they wait without limit.
+    #[serde(default, deserialize_with = "time")]
+    pub wait: Option<Duration>,
+    /// Put before every name, as it is: give it its separator.
+    #[serde(default)]
+    pub namespace: String,
+    /// What operators see this client called.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// What the backend must promise. One that doesn't is refused at the start.
+    #[serde(default)]
+    pub require: Vec<Requirement>,
+}
+
+impl Config {
+    /// The defaults, on the backend that `url` names.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ttl: None,
+            wait: None,
+            namespace: String::new(),
+            label: None,
+            require: Vec::new(),
+        }
+    }
+
+    /// Connects, and makes a client of these settings.
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect); and
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a setting out of its range, or a
+    /// requirement that the backend doesn't meet: it says which do.
+    ///
+    /// # Cancel safety
+    /// May be dropped; nothing is left behind.
+    pub async fn connect(&self) -> Result<Locks> {
+        let backend = backend(&self.url).await?;
+        for requirement in &self.require {
+            requirement.check(backend.profile())?;
+        }
+        let mut builder = Locks::builder(backend).wait(self.wait).namespace(&self.namespace);
+        if let Some(ttl) = self.ttl {
+            builder = builder.ttl(ttl);
+        }
+        if let Some(label) = &self.label {
+            builder = builder.label(label);
+        }
+        builder.build()
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("url", &redact::url(&self.url))
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("namespace", &self.namespace)
+            .field("label", &self.label)
+            .field("require", &self.require)
+            .finish()
+    }
+}
+
+/// Something that a backend may promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Requirement {
+    /// Fences, be they [`Clocked`](Fencing::Clocked).
+    Fencing,
+    /// Fences that grow for ever as long as the data live.
+    StrictFencing,
+    /// First come, first served among clients.
+    Fifo,
+    /// Waiters are told, and needn't ask.
+    Push,
+    /// Locks reach every process of the machine.
+    Machine,
+    /// Locks reach every machine.
+    Network,
+    /// Read locks.
+    Shared,
+    /// Semaphores.
+    Permits,
+    /// A hold can move to another process.
+    Tickets,
+    /// An operator can break a lock.
+    Breaking,
+    /// Mutual exclusion survives a client that dies.
+    ClientCrash,
+    /// Mutual exclusion survives a client that is cut off.
+    Partition,
+    /// Mutual exclusion survives a restart of the server.
+    ServerRestart,
+    /// Mutual exclusion survives the loss of the server's data.
+    ServerDataLoss,
+    /// Mutual exclusion survives a failover.
+    Failover,
+    /// Mutual exclusion survives the loss of a minority of the servers.
+    MinorityLoss,
+    /// Mutual exclusion survives a step of the server's wall clock.
+    ServerClockStep,
+}
+
+impl Requirement {
+    /// Whether a backend of this profile meets it.
+    pub fn is_met_by(self, profile: &Profile) -> bool {
+        match self {
+            Self::Fencing => profile.fencing >= Fencing::Clocked,
+            Self::StrictFencing => profile.fencing >= Fencing::Strict,
+            Self::Fifo => profile.order == Order::Fifo,
+            Self::Push => profile.wake_up == WakeUp::Push,
+            Self::Machine => profile.reach >= Reach::Machine,
+            Self::Network => profile.reach >= Reach::Network,
+            Self::Shared => profile.modes.shared,
+            Self::Permits => profile.modes.permits,
+            Self::Tickets => profile.tickets,
+            Self::Breaking => profile.breakable,
+            Self::ClientCrash => profile.survives.contains(Fault::ClientCrash),
+            Self::Partition => profile.survives.contains(Fault::Partition),
+            Self::ServerRestart => profile.survives.contains(Fault::ServerRestart),
+            Self::ServerDataLoss => profile.survives.contains(Fault::ServerDataLoss),
+            Self::Failover => profile.survives.contains(Fault::Failover),
+            Self::MinorityLoss => profile.survives.contains(Fault::MinorityLoss),
+            Self::ServerClockStep => profile.survives.contains(Fault::ServerClockStep),
+        }
+    }
+
+    fn check(self, profile: &Profile) -> Result<()> {
+        if self.is_met_by(profile) {
+            return Ok(());
+        }
+        let others: Vec<&str> = profiles()
+            .iter()
+            .filter(|other| other.backend != profile.backend && self.is_met_by(other))
+            .map(|other| other.backend)
+            .collect();
+        let what_would = if others.is_empty() {
+            "no other backend of this build does either".to_owned()
+        } else {
+            format!("of the backends of this build, {} can", others.join(" and "))
+        };
+        Err(Error::invalid_config(format!(
+            "require = [\"{self}\"]: this backend can't promise it as it is set up; {what_would}"
+        ))
+        .with_backend(profile.backend))
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// As it is written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Seconds(f64),
+    Text(String),
+}
+
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    use serde::de::Error as _;
+
+    let time = Option::<Time>::deserialize(deserializer)?;
+    time.map(|time| match time {
+        Time::Text(text) => duration::parse(&text).map_err(D::Error::custom),
+        Time::Seconds(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| {
+            D::Error::custom(format!("{seconds} is not a time; write 30, or \"500ms\""))
+        }),
+    })
+    .transpose()
+}

@@ -1,5 +1,5 @@
 //! The check of the pages: each relative link leads somewhere, each page is in the book's summary,
-//! each dependency has its reason.
+//! each dependency has its reason, each finding of a doctor is explained.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 /// The problems of all Markdown files below `root`, each a line.
 pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut pages = Vec::new();
-    collect(root, &mut pages)?;
+    collect(root, ".md", &mut pages)?;
     pages.sort();
     let mut problems = Vec::new();
     for page in &pages {
@@ -26,6 +26,25 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
         &fs::read_to_string(root.join("Cargo.toml"))?,
         &fs::read_to_string(root.join("CONTRIBUTING.md"))?,
     ));
+    problems.extend(unexplained_findings(root)?);
+    Ok(problems)
+}
+
+/// The findings of the backends' doctors that the page for operators doesn't have.
+fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
+    let mut sources = Vec::new();
+    collect(&root.join("backends"), "doctor.rs", &mut sources)?;
+    let page = fs::read_to_string(root.join("docs/src/operations.md"))?;
+    let mut problems = Vec::new();
+    for source in sources {
+        let text = fs::read_to_string(source)?;
+        let codes = text.split("code: \"").skip(1).filter_map(|rest| rest.split('"').next());
+        problems.extend(
+            codes
+                .filter(|code| !page.contains(&format!("`{code}`")))
+                .map(|code| format!("docs/src/operations.md: nothing about the finding {code}")),
+        );
+    }
     Ok(problems)
 }
 
@@ -42,17 +61,17 @@ fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Markdown files, but for what is built and what is hidden.
-fn collect(folder: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
+/// The files whose names end so, but for what is built and what is hidden.
+fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() {
             if !name.starts_with('.') && name != "target" && name != "book" {
-                collect(&path, pages)?;
+                collect(&path, ending, files)?;
             }
-        } else if name.ends_with(".md") {
-            pages.push(path);
+        } else if name.ends_with(ending) {
+            files.push(path);
         }
     }
     Ok(())
@@ -194,22 +213,26 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_link_a_missing_heading_and_a_page_that_is_not_listed_are_found() {
+    fn what_is_wrong_with_pages_is_found() {
         let folder = crate::log_folder().join(format!("self-test-pages-{}", std::process::id()));
         let book = folder.join("docs/src");
         fs::create_dir_all(&book).unwrap();
+        fs::create_dir_all(folder.join("backends/x")).unwrap();
+        fs::write(folder.join("backends/x/doctor.rs"), "code: \"known\", code: \"new\"").unwrap();
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(folder.join("CONTRIBUTING.md"), "").unwrap();
         fs::write(folder.join("README.md"), "[x](docs/src/a.md) [y](docs/src/none.md)\n").unwrap();
-        fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n").unwrap();
+        fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n- [O](operations.md)\n").unwrap();
+        fs::write(book.join("operations.md"), "| `known` | what |\n").unwrap();
         fs::write(book.join("a.md"), "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n").unwrap();
         fs::write(book.join("b.md"), "# B\n[web](https://example.org/)\n").unwrap();
         let problems = check(&folder);
         fs::remove_dir_all(&folder).unwrap();
         let problems = problems.unwrap();
-        assert_eq!(problems.len(), 3, "{problems:#?}");
+        assert_eq!(problems.len(), 4, "{problems:#?}");
         assert!(problems[0].contains("README.md:1: docs/src/none.md: there is no such file"));
         assert!(problems[1].contains("a.md:2: #bottom: there is no such heading"));
         assert!(problems[2].contains("b.md: not in SUMMARY.md"));
+        assert!(problems[3].contains("nothing about the finding new"));
     }
 }

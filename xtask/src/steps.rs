@@ -32,7 +32,7 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "fmt", what: "formatting", stops: false, run: fmt },
     Step {
         name: "pages",
-        what: "links, the summary, a reason for each dependency",
+        what: "links, and whether the pages have all that they should",
         stops: false,
         run: links,
     },

@@ -36,3 +36,8 @@ mod connect;
 pub use config::{Config, Requirement};
 pub use connect::{backend, connect};
 pub use lockwright_core::*;
+
+// The guide's examples are doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/src/guide.md")]
+struct Guide;

@@ -104,6 +104,11 @@ impl Sqlite {
     }
 }
 
+/// What it promises.
+pub fn profile() -> Profile {
+    PROFILE.clone()
+}
+
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     let mut profile = Profile::new("sqlite");
     profile.reach = Reach::Machine;

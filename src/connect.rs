@@ -40,7 +40,8 @@ pub async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
 }
 
 /// Each scheme with the feature that it needs.
-const SCHEMES: [(&str, &str); 3] = [("memory:", "memory"), ("sqlite:", "sqlite"), ("redis:", "redis")];
+const SCHEMES: [(&str, &str); 3] =
+    [("memory:", "memory"), ("sqlite:", "sqlite"), ("redis:", "redis")];
 
 #[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis")))]
 fn not_compiled_in(feature: &str) -> Error {

@@ -113,12 +113,18 @@ impl Config {
         if !for_diagnosis {
             server.can_lock()?;
         }
-        Ok(Redis { link, profile: profile(server.keeps_every_write()) })
+        Ok(Redis { link, profile: profile_of(server.keeps_every_write()) })
     }
 }
 
+/// What it promises on a server that keeps every write it acknowledged. On any other,
+/// [`Fault::ServerRestart`] isn't survived, and the backend's own profile says so.
+pub fn profile() -> Profile {
+    profile_of(true)
+}
+
 /// What was shown by fault tests, and nothing else.
-fn profile(keeps_every_write: bool) -> Profile {
+fn profile_of(keeps_every_write: bool) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;

@@ -283,18 +283,6 @@ impl Turns {
         }
         drop(away);
     }
-
-    /// How many requests wait for their turn, of one name.
-    #[cfg(test)]
-    pub(crate) fn waiting(&self, name: &str) -> usize {
-        self.lock().get(name).and_then(|taken| taken.queue.as_ref()).map_or(0, |queue| queue.len())
-    }
-
-    /// How many names are taken.
-    #[cfg(test)]
-    pub(crate) fn taken(&self) -> usize {
-        self.lock().len()
-    }
 }
 
 impl Want {

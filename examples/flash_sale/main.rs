@@ -1,0 +1,218 @@
+//! A flash sale: 400 buyers in 8 processes want 100 items, whose number stands in a plain file
+//! that knows no transactions.
+//!
+//! ```text
+//! cargo run --example flash_sale                          # on a SQLite file
+//! cargo run --example flash_sale --features redis -- --redis    # on a redis-server of its own
+//! cargo run --example flash_sale --features redis -- --url redis://127.0.0.1/
+//! cargo run --example flash_sale -- --kill                # one process dies while it holds
+//! ```
+//!
+//! Look for: without the lock more than 100 are sold, with it exactly 100. With `--kill`, the
+//! others go on within one TTL.
+#![forbid(unsafe_code)]
+
+mod shop;
+
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use lockwright::{Error, Guard, Locks, Result};
+use shop::{Sale, Shop};
+
+const PROCESSES: usize = 8;
+const BUYERS: usize = 400;
+const ITEMS: u32 = 100;
+/// How long the others wait at most when a process dies while it holds.
+const TTL: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match (runtime, std::env::var("FLASH_SALE_PROCESS")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(number)) => runtime.block_on(a_process(&number)),
+        (Ok(_), Err(_)) => the_sale(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flash_sale: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the sale without the lock, and with it.
+fn the_sale() -> Result<()> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let mut url = format!("sqlite:{}", folder.path().join("locks.db").display());
+    let mut redis = None;
+    let mut kill = false;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--kill" => kill = true,
+            "--redis" => {
+                let server = lockwright_testbed::redis::Redis::start()
+                    .map_err(|error| Error::unavailable(error.to_string()))?;
+                url = redis.insert(server).url();
+            }
+            "--url" => {
+                url = arguments.next().ok_or_else(|| Error::invalid_input("--url needs a URL"))?;
+            }
+            other => {
+                return Err(Error::invalid_input(format!(
+                    "{other:?} is unknown; there are --url URL, --redis and --kill"
+                )));
+            }
+        }
+    }
+    println!(
+        "{ITEMS} items, {BUYERS} buyers in {PROCESSES} processes, {}",
+        lockwright::redact::url(&url)
+    );
+
+    if !kill {
+        let sold = run(&url, "without", false)?.sales.len();
+        let by = sold.saturating_sub(ITEMS as usize);
+        println!("without the lock: {sold} sold, {by} more than there were");
+        if by == 0 {
+            return Err(Error::invalid_input("it didn't oversell, so this run showed nothing"));
+        }
+    }
+    let outcome = run(&url, "with", kill)?;
+    println!(
+        "with the lock:    {} sold, {} left, in {:.1} s",
+        outcome.sales.len(),
+        outcome.left,
+        outcome.took.as_secs_f64()
+    );
+    if outcome.sales.len() != ITEMS as usize || outcome.left != 0 {
+        return Err(Error::invalid_input("exactly all items should have been sold"));
+    }
+    // Each sale's fence is above that of the sale before it.
+    if !outcome.sales.windows(2).all(|pair| pair[0].fence < pair[1].fence) {
+        return Err(Error::invalid_input("the fences of the sales should grow"));
+    }
+    if let Some(gap) = outcome.gap {
+        println!(
+            "a process was killed while it held: the next sale came {:.2} s later (TTL {:.0} s)",
+            gap.as_secs_f64(),
+            TTL.as_secs_f64()
+        );
+        // The TTL, and the time in which a waiter notices that it is over.
+        if gap > TTL + Duration::from_secs(1) {
+            return Err(Error::invalid_input("the others should have gone on within one TTL"));
+        }
+    }
+    println!("exactly {ITEMS} sold");
+    Ok(())
+}
+
+struct Outcome {
+    sales: Vec<Sale>,
+    left: u32,
+    took: Duration,
+    /// From the death of a holder to the next sale.
+    gap: Option<Duration>,
+}
+
+fn run(url: &str, lock: &str, kill: bool) -> Result<Outcome> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let shop = Shop::open(folder.path());
+    shop.stock_up(ITEMS).map_err(io)?;
+    let start = Instant::now();
+    let exe = std::env::current_exe().map_err(io)?;
+    let mut children = Vec::new();
+    for number in 0..PROCESSES {
+        let child = Command::new(&exe)
+            .env("FLASH_SALE_PROCESS", number.to_string())
+            .env("FLASH_SALE_URL", url)
+            .env("FLASH_SALE_FOLDER", folder.path())
+            .env("FLASH_SALE_LOCK", lock)
+            .env("FLASH_SALE_DIES", if kill && number == 0 { "yes" } else { "no" })
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(io)?;
+        children.push(child);
+    }
+    let killed_at = if kill { Some(kill_the_holder(&shop, &mut children)?) } else { None };
+    for (number, child) in children.iter_mut().enumerate() {
+        let status = child.wait().map_err(io)?;
+        if !status.success() && !(kill && number == 0) {
+            return Err(Error::unavailable(format!("process {number} ended with {status}")));
+        }
+    }
+    let sales = shop.sales().map_err(io)?;
+    let gap = killed_at.and_then(|killed_at| {
+        let next = sales.iter().find(|sale| sale.at > killed_at)?;
+        Some(Duration::from_nanos(next.at - killed_at))
+    });
+    if kill && gap.is_none() {
+        return Err(Error::unavailable("nothing was sold after the kill, so it showed nothing"));
+    }
+    Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
+}
+
+/// Waits until the first process holds the lock and stands still, and kills it. Answers when.
+fn kill_the_holder(shop: &Shop, children: &mut [Child]) -> Result<u64> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !shop.somebody_stands_still() {
+        if Instant::now() > limit {
+            return Err(Error::unavailable("the first process never got the lock"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let now = shop::now();
+    children[0].kill().map_err(io)?;
+    Ok(now)
+}
+
+/// One of the processes, with its share of the buyers.
+async fn a_process(number: &str) -> Result<()> {
+    let variable = |name: &str| {
+        std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
+    };
+    let folder = variable("FLASH_SALE_FOLDER")?;
+    let shop = Shop::open(folder.as_ref());
+    let locks = match variable("FLASH_SALE_LOCK")?.as_str() {
+        "with" => Some(connect(&variable("FLASH_SALE_URL")?).await?),
+        _ => None,
+    };
+    let dies = variable("FLASH_SALE_DIES")? == "yes";
+    let mut buyers = tokio::task::JoinSet::new();
+    for buyer in 0..BUYERS / PROCESSES {
+        let (shop, locks) = (shop.clone(), locks.clone());
+        let dies = dies && buyer == 0;
+        let who = format!("{number}.{buyer}");
+        buyers.spawn(async move {
+            let Some(locks) = locks else { return shop.buy(&who, 0).await.map_err(io) };
+            let guard: Guard = locks.mutex("flash-sale/items").acquire().await?;
+            if dies {
+                shop.stand_still().await;
+            }
+            // Whatever is done is done under the lock, or not at all.
+            guard.run(shop.buy(&who, guard.fence().get())).await?.map_err(io)?;
+            guard.release().await
+        });
+    }
+    while let Some(buyer) = buyers.join_next().await {
+        buyer.map_err(|error| Error::unavailable("a buyer panicked").with_source(error))??;
+    }
+    if let Some(locks) = locks {
+        locks.close().await;
+    }
+    Ok(())
+}
+
+async fn connect(url: &str) -> Result<Locks> {
+    let mut config = lockwright::Config::new(url);
+    config.ttl = Some(TTL);
+    config.label = Some("flash-sale".to_owned());
+    config.connect().await
+}
+
+fn io(error: std::io::Error) -> Error {
+    Error::unavailable("a file of the shop can't be used").with_source(error)
+}

@@ -1,0 +1,81 @@
+//! The shop: a file with the number of items left, and one with the sales. No transactions, no
+//! locks of their own: what anybody writes is read by the others as it happens to be.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Clone)]
+pub(crate) struct Shop {
+    left: PathBuf,
+    sales: PathBuf,
+    still: PathBuf,
+}
+
+/// One sale.
+pub(crate) struct Sale {
+    /// On the boot clock, in nanoseconds.
+    pub(crate) at: u64,
+    pub(crate) fence: u64,
+}
+
+/// The boot clock, which all processes share, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    lockwright::Clock::boot().now().as_nanos()
+}
+
+impl Shop {
+    pub(crate) fn open(folder: &Path) -> Self {
+        Self { left: folder.join("left"), sales: folder.join("sales"), still: folder.join("still") }
+    }
+
+    pub(crate) fn stock_up(&self, items: u32) -> io::Result<()> {
+        fs::write(&self.left, items.to_string())
+    }
+
+    /// Buys one item if there is one: reads, thinks, writes. Nothing here keeps two from reading
+    /// the same number.
+    pub(crate) async fn buy(&self, who: &str, fence: u64) -> io::Result<()> {
+        let left = self.left()?;
+        if left == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        fs::write(&self.left, (left - 1).to_string())?;
+        let mut sales = OpenOptions::new().create(true).append(true).open(&self.sales)?;
+        sales.write_all(format!("{} {fence} {who}\n", now()).as_bytes())
+    }
+
+    pub(crate) fn left(&self) -> io::Result<u32> {
+        loop {
+            // Without the lock it may be read while somebody is writing it.
+            let text = fs::read_to_string(&self.left)?;
+            if let Ok(left) = text.parse() {
+                return Ok(left);
+            }
+        }
+    }
+
+    pub(crate) fn sales(&self) -> io::Result<Vec<Sale>> {
+        let text = fs::read_to_string(&self.sales)?;
+        let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+        Ok(text
+            .lines()
+            .map(|line| {
+                let mut words = line.split(' ');
+                Sale { at: number(words.next()), fence: number(words.next()) }
+            })
+            .collect())
+    }
+
+    /// Holds the lock and does nothing, until this process is killed.
+    pub(crate) async fn stand_still(&self) {
+        let _ = fs::write(&self.still, "");
+        std::future::pending().await
+    }
+
+    pub(crate) fn somebody_stands_still(&self) -> bool {
+        self.still.exists()
+    }
+}

@@ -1,2 +1,48 @@
 //! The conformance suite that every Lockwright backend passes.
+//!
+//! A backend's author writes one [`Factory`], and gets every case as a named test
+//! (feature `harness`):
+//!
+//! ```ignore
+//! fn main() -> std::process::ExitCode {
+//!     lockwright_conformance::harness::main(MyFactory)
+//! }
+//! ```
+//!
+//! The same cases run against a live server and answer a [`Report`], as `lockwright conformance
+//! --url …` does. A case that the backend's profile doesn't promise is reported as not promised,
+//! never silently passed.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`factory`] | what a backend's author writes |
+//! | [`case`](mod@case) | a case, what it needs of the profile, how it ended |
+//! | [`cases`] | the table, a file for each group |
+//! | [`context`] | what a case works with |
+//! | [`report`] | running them, and the table of outcomes |
+//! | `harness` | running them as tests |
+//! | [`child`] | the other processes of the cases that need some |
+//! | [`faults`] | faults injected around any backend |
+//! | [`cancel`] | futures that are dropped at a chosen await point |
+//! | [`history`] | who believed what when, and whether that was right |
+//! | [`register`] | the ground truth: what the locks protect |
 #![forbid(unsafe_code)]
+
+pub mod cancel;
+pub mod case;
+pub mod cases;
+pub mod child;
+pub mod context;
+pub mod factory;
+pub mod faults;
+#[cfg(feature = "harness")]
+pub mod harness;
+pub mod history;
+pub mod register;
+pub mod report;
+
+pub use case::{Case, Failure, Group, Need, Outcome, Verdict};
+pub use context::Context;
+pub use factory::{Connect, Factory, Runtime, connector};
+pub use faults::Faulty;
+pub use report::{Report, run};

@@ -1,0 +1,225 @@
+//! A case, what it needs, and how it ended.
+
+use std::fmt;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use lockwright_core::{Error, Fencing, Order, Profile, WakeUp};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::factory::{Factory, Runtime};
+
+/// What a case works on: one of these for each file of cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Group {
+    /// Never two at once: across tasks, clients, processes.
+    Exclusion,
+    /// What isn't renewed ends, neither early nor late.
+    Expiry,
+    /// One owner, several guards, one hold.
+    Reentrancy,
+    /// A release ends its own hold only.
+    Misdelete,
+    /// Later holds have larger fences.
+    Fencing,
+    /// Waiting, waking, order, limits.
+    Waiting,
+    /// Keeping a hold alive.
+    Renewal,
+    /// Losing it, and being told on time.
+    Loss,
+    /// Futures dropped at each of their await points.
+    Cancellation,
+    /// Requests that arrive twice, late, or without an answer.
+    Repeats,
+    /// Names and limits.
+    Names,
+    /// What operators see and do.
+    Operator,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusion => "exclusion",
+            Self::Expiry => "expiry",
+            Self::Reentrancy => "reentrancy",
+            Self::Misdelete => "misdelete",
+            Self::Fencing => "fencing",
+            Self::Waiting => "waiting",
+            Self::Renewal => "renewal",
+            Self::Loss => "loss",
+            Self::Cancellation => "cancellation",
+            Self::Repeats => "repeats",
+            Self::Names => "names",
+            Self::Operator => "operator",
+        })
+    }
+}
+
+/// What a case needs of the profile, or of the factory, to make sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// Fences that grow.
+    Fences,
+    /// Holds that can be broken.
+    Breakable,
+    /// Late duplicates that are kept out.
+    Tombstones,
+    /// Late duplicates that are *not* kept out: what is bounded then is their life.
+    Ghosts,
+    /// Wake-ups that are told.
+    Push,
+    /// First come, first served, among clients.
+    Fifo,
+    /// Other processes on the same store.
+    Processes,
+    /// A clock that the suite moves.
+    MovedClock,
+    /// A mode that the backend doesn't have.
+    MissingMode,
+}
+
+impl Need {
+    /// Why the case isn't for this backend, if it isn't.
+    pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
+        let (there, otherwise) = match self {
+            Self::Fences => (profile.fencing != Fencing::None, "it has no fences"),
+            Self::Breakable => (profile.breakable, "its holds can't be broken"),
+            Self::Tombstones => (profile.tombstones, "it has no tombstones"),
+            Self::Ghosts => (!profile.tombstones, "it promises more: tombstones"),
+            Self::Push => (profile.wake_up == WakeUp::Push, "it polls"),
+            Self::Fifo => (profile.order == Order::Fifo, "it promises no order"),
+            Self::Processes => (factory.child().is_some(), "other processes don't reach its store"),
+            Self::MovedClock => {
+                (factory.runtime() == Runtime::Paused, "its clock can't be moved here")
+            }
+            Self::MissingMode => {
+                (!profile.modes.shared || !profile.modes.permits, "it has every mode")
+            }
+        };
+        (!there).then_some(otherwise)
+    }
+}
+
+/// What a case's body is.
+pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
+
+/// One case.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The group.
+    pub group: Group,
+    /// Its name, unique among all.
+    pub name: &'static str,
+    /// What it checks, in a sentence.
+    pub about: &'static str,
+    /// What it needs; without, it is not promised.
+    pub needs: &'static [Need],
+    pub(crate) body: Body,
+}
+
+impl Case {
+    /// `group::name`, as a test is called.
+    pub fn path(&self) -> String {
+        format!("{}::{}", self.group, self.name)
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path())
+    }
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome", content = "why")]
+pub enum Outcome {
+    /// The backend keeps the promise.
+    Passed,
+    /// It doesn't, and how that showed.
+    Failed(String),
+    /// Its profile doesn't promise it, and which part of it.
+    NotPromised(String),
+}
+
+/// What the body of a case answers.
+pub type Verdict<T = ()> = Result<T, Failure>;
+
+/// Why a case failed, and at which line of it.
+pub struct Failure {
+    message: String,
+    at: &'static Location<'static>,
+}
+
+impl Failure {
+    /// A failure here.
+    #[track_caller]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), at: Location::caller() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.at.file().rsplit('/').next().unwrap_or_default();
+        write!(f, "{} ({file}:{})", self.message, self.at.line())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Error> for Failure {
+    #[track_caller]
+    fn from(error: Error) -> Self {
+        Self::new(format!("{error:?}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    #[track_caller]
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<tokio::task::JoinError> for Failure {
+    #[track_caller]
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// Fails the case unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::case::Failure::new(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// One row of the table of cases.
+macro_rules! case {
+    ($group:ident, $name:ident, [$($need:ident),*], $about:expr) => {
+        $crate::case::Case {
+            group: $crate::case::Group::$group,
+            name: stringify!($name),
+            about: $about,
+            needs: &[$($crate::case::Need::$need),*],
+            body: |context| Box::pin($name(context)),
+        }
+    };
+}
+pub(crate) use case;

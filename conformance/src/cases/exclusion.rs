@@ -1,0 +1,196 @@
+//! Never two at once, in one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockwright_core::{Attempt, Fencing, Locks};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, take};
+use crate::history::{Belief, History};
+use crate::register::Register;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Exclusion,
+        a_second_claim_is_refused,
+        [],
+        "while one holds, another is told that it is busy"
+    ),
+    case!(Exclusion, only_one_of_many_is_granted, [], "of many that ask at once, one is granted"),
+    case!(
+        Exclusion,
+        a_refused_claim_leaves_nothing_behind,
+        [],
+        "a claim that didn't want to wait isn't in the way later"
+    ),
+    case!(
+        Exclusion,
+        a_released_name_is_free_at_once,
+        [],
+        "the next one gets it without a delay, on any connection"
+    ),
+    case!(
+        Exclusion,
+        a_busy_answer_tells_the_truth,
+        [],
+        "the holder that is named holds, and runs out within its TTL"
+    ),
+    case!(Exclusion, tasks_of_one_client_never_overlap, [], "tasks of one client take turns"),
+    case!(
+        Exclusion,
+        clients_never_overlap,
+        [],
+        "tasks of several clients never believe at once, and lose no update"
+    ),
+];
+
+async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.backend().await?, context.backend().await?);
+    let (first, second) = (context.claim("x"), context.claim("x"));
+    take(&context, &*one, &first).await?;
+    refused(&*two, &second).await?;
+    // Also through the connection that holds: it is the token that counts.
+    refused(&*one, &second).await?;
+    release(&*one, &first).await
+}
+
+async fn only_one_of_many_is_granted(context: Arc<Context>) -> Verdict {
+    for round in 0..5 {
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let backend = context.backend().await?;
+            for _ in 0..4 {
+                let (backend, claim) = (Arc::clone(&backend), context.claim(&format!("x{round}")));
+                asking.spawn(async move {
+                    let answer = backend.try_acquire(&claim).await;
+                    (answer, claim)
+                });
+            }
+        }
+        let mut granted = Vec::new();
+        while let Some(asked) = asking.join_next().await {
+            let (answer, claim) = asked?;
+            if let Attempt::Granted(_) = answer? {
+                granted.push(claim);
+            }
+        }
+        ensure!(granted.len() == 1, "{} of 16 were granted", granted.len());
+        release(&*context.backend().await?, &granted[0]).await?;
+    }
+    Ok(())
+}
+
+async fn a_refused_claim_leaves_nothing_behind(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let holder = context.claim("x");
+    take(&context, &*backend, &holder).await?;
+    for _ in 0..3 {
+        refused(&*backend, &context.claim("x")).await?;
+    }
+    release(&*backend, &holder).await?;
+    let next = context.claim("x");
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_released_name_is_free_at_once(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.backend().await?, context.backend().await?);
+    for round in 0..10 {
+        let claim = context.claim("x");
+        let backend = if round % 2 == 0 { &*one } else { &*two };
+        take(&context, backend, &claim).await?;
+        release(backend, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let holder = context.claim("x");
+    take(&context, &*backend, &holder).await?;
+    let busy = refused(&*backend, &context.claim("x")).await?;
+    ensure!(!busy.queued, "a claim that didn't want to wait was queued");
+    if let Some(left) = busy.retry_after {
+        // Rounded up to the server's unit, which is at most a second.
+        let most = context.ttl + Duration::from_secs(1);
+        ensure!(left <= most, "it says to come back in {left:?}; the TTL is {:?}", context.ttl);
+    }
+    if let Some(named) = busy.holder {
+        ensure!(named.token == Some(holder.token), "it names {:?} as the holder", named.token);
+    }
+    release(&*backend, &holder).await
+}
+
+async fn tasks_of_one_client_never_overlap(context: Arc<Context>) -> Verdict {
+    contend(&context, vec![context.client().await?], 6, 8).await
+}
+
+async fn clients_never_overlap(context: Arc<Context>) -> Verdict {
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(context.client().await?);
+    }
+    contend(&context, clients, 2, 8).await
+}
+
+/// Tasks contend for one name, add to a counter in two steps under it, and write to a register.
+async fn contend(
+    context: &Arc<Context>,
+    clients: Vec<Locks>,
+    tasks: usize,
+    rounds: usize,
+) -> Verdict {
+    let counter = Arc::new(AtomicU64::new(0));
+    let (history, register) = (History::default(), Register::default());
+    let mut working = tokio::task::JoinSet::new();
+    for (client, locks) in clients.iter().enumerate() {
+        for task in 0..tasks {
+            let (locks, history) = (locks.clone(), history.clone());
+            let (register, counter) = (register.clone(), Arc::clone(&counter));
+            let clock = context.clock.clone();
+            working.spawn(async move {
+                for _ in 0..rounds {
+                    let invoked = clock.now();
+                    let guard = locks.mutex("x").no_limit().acquire().await?;
+                    let granted = clock.now();
+                    let before = counter.load(Ordering::SeqCst);
+                    clock.sleep(Duration::from_millis(1)).await;
+                    counter.store(before + 1, Ordering::SeqCst);
+                    register.write(guard.fence());
+                    history.add(Belief {
+                        who: format!("client {client} task {task}"),
+                        name: "x".to_owned(),
+                        token: guard.token(),
+                        fence: guard.fence(),
+                        invoked,
+                        granted,
+                        ended: clock.now().min(guard.deadline()),
+                    });
+                    guard.release().await?;
+                }
+                Ok::<(), Failure>(())
+            });
+        }
+    }
+    while let Some(done) = working.join_next().await {
+        done??;
+    }
+    for locks in clients {
+        locks.close().await;
+    }
+    let fences = context.profile.fencing != Fencing::None;
+    if let Some(violation) = history.check(fences).first() {
+        return Err(Failure::new(violation.to_string()));
+    }
+    let done = history.beliefs().len() as u64;
+    let counted = counter.load(Ordering::SeqCst);
+    ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
+    if fences {
+        let refused = register.writes().refused;
+        ensure!(refused == 0, "{refused} writes came with a fence below one seen before");
+    }
+    ensure!(history.contended() > 0, "it showed nothing: nobody ever had to wait");
+    Ok(())
+}

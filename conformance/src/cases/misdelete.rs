@@ -1,0 +1,171 @@
+//! A release ends its own hold, and never another's.
+
+use std::sync::Arc;
+
+use lockwright_core::{Ended, ErrorKind, RenewalOutcome, Settle};
+
+use crate::case::{Case, Verdict, case, ensure};
+use crate::context::{Context, refused, release, renew, take};
+use crate::faults::{Fate, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Misdelete,
+        a_foreign_release_changes_nothing,
+        [],
+        "a release with another token leaves the holder alone"
+    ),
+    case!(
+        Misdelete,
+        a_late_release_spares_the_next_holder,
+        [],
+        "after its own hold expired, a release doesn't end the next one's"
+    ),
+    case!(
+        Misdelete,
+        a_settling_release_spares_the_holder,
+        [],
+        "nor does one that settles an unanswered claim"
+    ),
+    case!(
+        Misdelete,
+        a_second_release_finds_nothing,
+        [],
+        "releasing twice is no error, and ends nothing"
+    ),
+    case!(
+        Misdelete,
+        a_release_of_a_free_name_finds_nothing,
+        [],
+        "what was never held isn't an error"
+    ),
+    case!(
+        Misdelete,
+        a_release_ends_one_name_only,
+        [],
+        "the same token under another name is another hold"
+    ),
+    case!(
+        Misdelete,
+        a_lost_guard_spares_the_next_holder,
+        [],
+        "a client that lost its hold is told, and its late release harms nobody"
+    ),
+    case!(
+        Misdelete,
+        a_dropped_lost_guard_spares_the_next_holder,
+        [],
+        "neither does the background release of a dropped one"
+    ),
+];
+
+async fn a_foreign_release_changes_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (holder, other) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &holder).await?;
+    let ended = backend.release(&other, Settle::Answered).await?;
+    ensure!(ended == Ended::NotHeld, "a foreign token was released");
+    refused(&*backend, &context.claim("x")).await?;
+    let renewed = renew(&*backend, &holder).await?;
+    ensure!(
+        matches!(renewed, RenewalOutcome::Renewed { .. }),
+        "the holder has lost it: {renewed:?}"
+    );
+    release(&*backend, &holder).await
+}
+
+async fn a_late_release_spares_the_next_holder(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (first, second) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &first).await?;
+    context.granted_within(&*backend, &second, context.patience(), context.ttl / 20).await?;
+    let ended = backend.release(&first, Settle::Answered).await?;
+    ensure!(ended == Ended::NotHeld, "a hold that had expired was released");
+    refused(&*backend, &context.claim("x")).await?;
+    let renewed = renew(&*backend, &second).await?;
+    ensure!(matches!(renewed, RenewalOutcome::Renewed { .. }), "the next one lost it: {renewed:?}");
+    release(&*backend, &second).await
+}
+
+async fn a_settling_release_spares_the_holder(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (holder, lost) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &holder).await?;
+    let ended = backend.release(&lost, Settle::Unanswered).await?;
+    ensure!(ended == Ended::NotHeld, "a token that never held was released");
+    refused(&*backend, &context.claim("x")).await?;
+    release(&*backend, &holder).await
+}
+
+async fn a_second_release_finds_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (first, second) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &first).await?;
+    release(&*backend, &first).await?;
+    let again = backend.release(&first, Settle::Answered).await?;
+    ensure!(again == Ended::NotHeld, "it was released twice");
+    take(&context, &*backend, &second).await?;
+    let again = backend.release(&first, Settle::Answered).await?;
+    ensure!(again == Ended::NotHeld, "it was released after another one took it");
+    release(&*backend, &second).await
+}
+
+async fn a_release_of_a_free_name_finds_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    for settle in [Settle::Answered, Settle::Unanswered] {
+        let ended = backend.release(&context.claim("never"), settle).await?;
+        ensure!(ended == Ended::NotHeld, "a name that was never held was released");
+    }
+    let claim = context.claim("never");
+    take(&context, &*backend, &claim).await?;
+    release(&*backend, &claim).await
+}
+
+async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let one = context.claim("one");
+    let mut two = one.clone();
+    two.name = context.name("two");
+    take(&context, &*backend, &one).await?;
+    take(&context, &*backend, &two).await?;
+    release(&*backend, &one).await?;
+    refused(&*backend, &context.claim("two")).await?;
+    release(&*backend, &two).await
+}
+
+async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    faulty.always(Op::Renew, Fate::LoseRequest);
+    guard.signal().ended().await;
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+    match guard.release().await {
+        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
+        other => ensure!(false, "the release of a lost hold answered {other:?}"),
+    }
+    refused(&*backend, &context.claim("x")).await?;
+    release(&*backend, &next).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_dropped_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    faulty.always(Op::Renew, Fate::LoseRequest);
+    faulty.always(Op::Release, Fate::LoseRequest);
+    guard.signal().ended().await;
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+    drop(guard);
+    // Now its release gets through.
+    let before = faulty.calls(Op::Release);
+    faulty.mend();
+    faulty.called(Op::Release, before + 1).await;
+    context.clock.sleep(context.ttl / 10).await;
+    refused(&*backend, &context.claim("x")).await?;
+    release(&*backend, &next).await?;
+    locks.close().await;
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The table of cases: a file for each group, a row for each case.
+
+use crate::case::Case;
+
+mod cancellation;
+mod exclusion;
+mod expiry;
+mod fencing;
+mod loss;
+mod misdelete;
+mod names;
+mod operator;
+mod processes;
+mod reentrancy;
+mod renewal;
+mod repeats;
+mod waiting;
+
+const GROUPS: &[&[Case]] = &[
+    exclusion::CASES,
+    processes::CASES,
+    expiry::CASES,
+    reentrancy::CASES,
+    misdelete::CASES,
+    fencing::CASES,
+    waiting::CASES,
+    renewal::CASES,
+    loss::CASES,
+    cancellation::CASES,
+    repeats::CASES,
+    names::CASES,
+    operator::CASES,
+];
+
+/// All cases, group by group.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The case of this name.
+pub fn named(name: &str) -> Option<&'static Case> {
+    all().find(|case| case.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        let names: HashSet<_> = super::all().map(|case| case.name).collect();
+        assert_eq!(names.len(), super::all().count());
+    }
+
+    #[test]
+    fn there_are_as_many_as_is_said() {
+        assert!(super::all().count() >= 18, "{}", super::all().count());
+    }
+}

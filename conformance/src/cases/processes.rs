@@ -1,0 +1,157 @@
+//! Never two at once, across processes; and what one that dies or is stopped does to the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Fencing};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::child::{Child, Said, What, beliefs, contend, job, writes};
+use crate::context::Context;
+use crate::history::{Belief, History};
+use crate::register::{Counter, Register};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Exclusion,
+        processes_never_overlap,
+        [Processes],
+        "processes never believe at once, and lose no update in a file"
+    ),
+    case!(
+        Expiry,
+        a_killed_process_frees_within_its_ttl,
+        [Processes],
+        "after SIGKILL the others wait for one TTL at most"
+    ),
+    case!(
+        Loss,
+        a_stopped_process_knows_when_it_goes_on,
+        [Processes],
+        "stopped for longer than its TTL, it believes nothing any more, and its fence is refused"
+    ),
+];
+
+/// How long a child may be silent: it is started, and it may have to wait for others.
+const SILENCE: Duration = Duration::from_secs(30);
+
+fn child(context: &Context, what: What, register: &Register) -> Verdict<Child> {
+    let command = context.factory.child().ok_or_else(|| Failure::new("there is no child"))?;
+    let name = context.name("x");
+    let job = job(what, name.as_str(), context.ttl, register.serve()?);
+    Ok(Child::start(command, &job)?)
+}
+
+async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
+    const CHILDREN: usize = 3;
+    const ROUNDS: u32 = 10;
+    let counter = Counter::create(context.root())?;
+    let (register, history) = (Register::default(), History::default());
+    let locks = context.client().await?;
+    // Held until all are there, so that they certainly meet.
+    let invoked = context.clock.now();
+    let gate = locks.mutex("x").acquire().await?;
+    let granted = context.clock.now();
+    let mut children = Vec::new();
+    for _ in 0..CHILDREN {
+        children.push(child(&context, contend(ROUNDS, counter.path()), &register)?);
+    }
+    for child in &mut children {
+        ensure!(child.next(SILENCE).await? == Said::Asking, "a child didn't ask first");
+    }
+    context.clock.sleep(Duration::from_millis(50)).await;
+    history.add(Belief {
+        who: "the parent".to_owned(),
+        name: "x".to_owned(),
+        token: gate.token(),
+        fence: gate.fence(),
+        invoked,
+        granted,
+        ended: context.clock.now(),
+    });
+    gate.release().await?;
+    for (number, child) in children.iter_mut().enumerate() {
+        let said = child.rest(SILENCE).await?;
+        let mine = beliefs(&format!("process {number}"), "x", &said);
+        ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
+        let refused = writes(&said).get(&false).copied().unwrap_or_default();
+        if context.profile.fencing != Fencing::None {
+            ensure!(refused == 0, "{refused} writes of process {number} came with a stale fence");
+        }
+        mine.into_iter().for_each(|belief| history.add(belief));
+    }
+    let fences = context.profile.fencing != Fencing::None;
+    if let Some(violation) = history.check(fences).first() {
+        return Err(Failure::new(violation.to_string()));
+    }
+    let (counted, done) = (Counter::read(counter.path())?, CHILDREN as u64 * u64::from(ROUNDS));
+    ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
+    ensure!(history.contended() >= CHILDREN, "it showed nothing: nobody had to wait");
+    locks.close().await;
+    Ok(())
+}
+
+/// Waits until the child holds: until when it believes.
+async fn holds(child: &mut Child) -> Verdict<BootInstant> {
+    loop {
+        if let Said::Deadline(deadline) = child.next(SILENCE).await? {
+            return Ok(deadline);
+        }
+    }
+}
+
+async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict {
+    let register = Register::default();
+    let mut holder = child(&context, What::Hold, &register)?;
+    holds(&mut holder).await?;
+    let (backend, claim) = (context.backend().await?, context.claim("x"));
+    holder.kill()?;
+    let killed = context.clock.now();
+    let entry = context
+        .granted_within(&*backend, &claim, context.ttl * 2 + context.moment(), context.ttl / 50)
+        .await?;
+    let took = entry.sent.saturating_since(killed);
+    // The server's unit may be a second.
+    let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
+    ensure!(took <= bound, "it took {took:?} with a TTL of {:?}", context.ttl);
+    crate::context::release(&*backend, &claim).await
+}
+
+#[cfg(not(unix))]
+async fn a_stopped_process_knows_when_it_goes_on(_: Arc<Context>) -> Verdict {
+    Ok(())
+}
+
+#[cfg(unix)]
+async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdict {
+    let register = Register::default();
+    let mut holder = child(&context, What::Hold, &register)?;
+    let mut deadline = holds(&mut holder).await?;
+    holder.freeze()?;
+    let (backend, claim) = (context.backend().await?, context.claim("x"));
+    let within = context.ttl * 3 + context.moment();
+    let entry = context.granted_within(&*backend, &claim, within, context.ttl / 50).await?;
+    register.write(entry.granted.fence);
+    context.clock.sleep(context.ttl / 5).await;
+    holder.thaw()?;
+    let said = holder.rest(SILENCE).await?;
+    let mut lost = None;
+    for said in &said {
+        match said {
+            Said::Deadline(at) => deadline = *at,
+            Said::Lost(at) => lost = Some(*at),
+            _ => {}
+        }
+    }
+    ensure!(lost.is_some(), "it never noticed");
+    ensure!(
+        deadline <= entry.answered,
+        "it believed until {deadline:?}, and the next one was granted by {:?}",
+        entry.answered
+    );
+    if context.profile.fencing != Fencing::None {
+        let refused = writes(&said).get(&false).copied().unwrap_or_default();
+        ensure!(refused == 1, "its write with the old fence was accepted");
+    }
+    crate::context::release(&*backend, &claim).await
+}

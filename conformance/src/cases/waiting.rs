@@ -1,0 +1,3 @@
+//! .
+use crate::case::Case;
+pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,378 @@
+//! The other processes of the cases that need some.
+//!
+//! A child is the same program with two variables in its environment: how to reach the store, and
+//! what to do. It says a line for each thing that happens; see [`Said`].
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Clock, DistributedLock, Fence, Locks, Result, Token};
+use tokio::sync::mpsc;
+
+use crate::case::{Failure, Verdict};
+use crate::register::{Counter, RemoteRegister};
+
+const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
+const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
+
+/// The program that runs, as a child whose [`main`] gets `address`. For [`Factory::child`](crate::Factory::child).
+pub fn this_program(address: &str) -> Option<Command> {
+    let mut command = Command::new(std::env::current_exe().ok()?);
+    command.env(ADDRESS, address);
+    Some(command)
+}
+
+/// What a child is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) what: What,
+    pub(crate) name: String,
+    pub(crate) ttl: Duration,
+    pub(crate) register: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Takes the lock so many times, and adds one to the counter under it.
+    Contend { rounds: u32, counter: PathBuf },
+    /// Takes it, holds it, and once it is lost writes to the register all the same.
+    Hold,
+}
+
+impl Job {
+    fn to_text(&self) -> String {
+        let what = match &self.what {
+            What::Contend { rounds, counter } => {
+                format!("contend\t{rounds}\t{}", counter.display())
+            }
+            What::Hold => "hold".to_owned(),
+        };
+        format!("{}\t{}\t{}\t{what}", self.name, self.ttl.as_millis(), self.register)
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let mut parts = text.split('\t');
+        let mut next = || parts.next();
+        let name = next()?.to_owned();
+        let ttl = Duration::from_millis(next()?.parse().ok()?);
+        let register = next()?.to_owned();
+        let what = match next()? {
+            "contend" => {
+                What::Contend { rounds: next()?.parse().ok()?, counter: PathBuf::from(next()?) }
+            }
+            "hold" => What::Hold,
+            _ => return None,
+        };
+        Some(Self { what, name, ttl, register })
+    }
+}
+
+/// What a child says, one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It is about to ask for the lock.
+    Asking,
+    Granted {
+        token: Token,
+        fence: Fence,
+        invoked: BootInstant,
+        granted: BootInstant,
+    },
+    /// Up to then it believes, unless it says otherwise before.
+    Deadline(BootInstant),
+    /// From then on it doesn't: it released.
+    Released(BootInstant),
+    /// From then on it doesn't: it lost it.
+    Lost(BootInstant),
+    /// What the register said to its last write.
+    Written(bool),
+    Done,
+}
+
+impl Said {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Asking => "asking".to_owned(),
+            Self::Granted { token, fence, invoked, granted } => {
+                format!("granted {token} {fence} {} {}", invoked.as_nanos(), granted.as_nanos())
+            }
+            Self::Deadline(at) => format!("deadline {}", at.as_nanos()),
+            Self::Released(at) => format!("released {}", at.as_nanos()),
+            Self::Lost(at) => format!("lost {}", at.as_nanos()),
+            Self::Written(accepted) => format!("written {accepted}"),
+            Self::Done => "done".to_owned(),
+        }
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut next = || words.next();
+        let instant = |text: Option<&str>| Some(BootInstant::from_nanos(text?.parse().ok()?));
+        Some(match next()? {
+            "asking" => Self::Asking,
+            "granted" => Self::Granted {
+                token: next()?.parse().ok()?,
+                fence: Fence::new(next()?.parse().ok()?),
+                invoked: instant(next())?,
+                granted: instant(next())?,
+            },
+            "deadline" => Self::Deadline(instant(next())?),
+            "released" => Self::Released(instant(next())?),
+            "lost" => Self::Lost(instant(next())?),
+            "written" => Self::Written(next()?.parse().ok()?),
+            "done" => Self::Done,
+            _ => return None,
+        })
+    }
+}
+
+/// Does what a child is to do, if this process is one; `None` if it isn't. To be called first in
+/// the `main` of a program that is to be its own child, outside of a runtime.
+///
+/// `connect` gets the address that was given to [`this_program`], or an empty one.
+pub fn main<F, B>(connect: impl FnOnce(String) -> F) -> Option<ExitCode>
+where
+    F: Future<Output = Result<B>>,
+    B: DistributedLock,
+{
+    let job = std::env::var(JOB).ok()?;
+    let address = std::env::var(ADDRESS).unwrap_or_default();
+    // The parent holds the other end: when it has gone, so is its child.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let Some(job) = Job::of_text(&job) else {
+        eprintln!("{JOB} can't be understood: {job:?}");
+        return Some(ExitCode::FAILURE);
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let done = runtime.map_err(Failure::from).and_then(|runtime| {
+        runtime.block_on(async {
+            let locks = Locks::builder(connect(address).await?)
+                .ttl(job.ttl)
+                .clock(Clock::boot())
+                .label("conformance child")
+                .build()?;
+            let done = do_job(&job, &locks).await;
+            locks.close().await;
+            done
+        })
+    });
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn say(said: &Said) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{}\n", said.to_text()).as_bytes())?;
+    out.flush()
+}
+
+async fn do_job(job: &Job, locks: &Locks) -> Verdict {
+    let clock = Clock::boot();
+    let mut register = RemoteRegister::connect(&job.register)?;
+    let rounds = match &job.what {
+        What::Contend { rounds, .. } => *rounds,
+        What::Hold => 1,
+    };
+    for _ in 0..rounds {
+        say(&Said::Asking)?;
+        let invoked = clock.now();
+        let guard = locks.mutex(&job.name).no_limit().acquire().await?;
+        let (token, fence) = (guard.token(), guard.fence());
+        say(&Said::Granted { token, fence, invoked, granted: clock.now() })?;
+        say(&Said::Deadline(guard.deadline()))?;
+        match &job.what {
+            What::Contend { counter, .. } => {
+                Counter::add_one(counter)?;
+                say(&Said::Written(register.write(fence)?))?;
+                say(&Said::Released(clock.now()))?;
+                guard.release().await?;
+            }
+            What::Hold => {
+                let mut recorded = guard.deadline();
+                while guard.check().is_ok() {
+                    if guard.deadline() != recorded {
+                        recorded = guard.deadline();
+                        say(&Said::Deadline(recorded))?;
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                say(&Said::Lost(clock.now()))?;
+                say(&Said::Written(register.write(fence)?))?;
+            }
+        }
+    }
+    say(&Said::Done)?;
+    Ok(())
+}
+
+/// A child that runs. Killed when dropped.
+pub(crate) struct Child {
+    process: std::process::Child,
+    said: mpsc::UnboundedReceiver<Said>,
+}
+
+impl Child {
+    pub(crate) fn start(mut command: Command, job: &Job) -> std::io::Result<Self> {
+        let mut process = command
+            .env(JOB, job.to_text())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let (sender, said) = mpsc::unbounded_channel();
+        let out = process.stdout.take().ok_or_else(|| std::io::Error::other("no stdout"))?;
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(std::result::Result::ok);
+            lines.filter_map(|line| Said::of_text(&line)).all(|said| sender.send(said).is_ok())
+        });
+        Ok(Self { process, said })
+    }
+
+    /// The next thing that it says; an error when it says nothing for that long, or is gone.
+    pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Said> {
+        match tokio::time::timeout(within, self.said.recv()).await {
+            Ok(Some(said)) => Ok(said),
+            Ok(None) => Err(Failure::new("a child ended before its time")),
+            Err(_) => Err(Failure::new(format!("a child said nothing for {within:?}"))),
+        }
+    }
+
+    /// What it says until it is done or gone.
+    pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Said>> {
+        let mut rest = Vec::new();
+        loop {
+            match tokio::time::timeout(within, self.said.recv()).await {
+                Ok(Some(Said::Done) | None) => return Ok(rest),
+                Ok(Some(said)) => rest.push(said),
+                Err(_) => return Err(Failure::new(format!("a child said nothing for {within:?}"))),
+            }
+        }
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) -> std::io::Result<()> {
+        self.process.kill()?;
+        self.process.wait().map(drop)
+    }
+
+    /// SIGSTOP.
+    #[cfg(unix)]
+    pub(crate) fn freeze(&self) -> std::io::Result<()> {
+        self.signal(rustix::process::Signal::STOP)
+    }
+
+    /// SIGCONT.
+    #[cfg(unix)]
+    pub(crate) fn thaw(&self) -> std::io::Result<()> {
+        self.signal(rustix::process::Signal::CONT)
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) -> std::io::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The beliefs in what a child said.
+pub(crate) fn beliefs(who: &str, name: &str, said: &[Said]) -> Vec<crate::history::Belief> {
+    let mut beliefs: Vec<crate::history::Belief> = Vec::new();
+    for said in said {
+        let last = beliefs.last_mut();
+        match said {
+            Said::Granted { token, fence, invoked, granted } => {
+                beliefs.push(crate::history::Belief {
+                    who: who.to_owned(),
+                    name: name.to_owned(),
+                    token: *token,
+                    fence: *fence,
+                    invoked: *invoked,
+                    granted: *granted,
+                    ended: *granted,
+                });
+            }
+            Said::Deadline(at) => {
+                if let Some(last) = last {
+                    last.ended = *at;
+                }
+            }
+            Said::Released(at) | Said::Lost(at) => {
+                if let Some(last) = last {
+                    last.ended = last.ended.min(*at);
+                }
+            }
+            Said::Asking | Said::Written(_) | Said::Done => {}
+        }
+    }
+    beliefs
+}
+
+/// Counts what the register said to a child.
+pub(crate) fn writes(said: &[Said]) -> HashMap<bool, usize> {
+    let mut writes = HashMap::new();
+    for said in said {
+        if let Said::Written(accepted) = said {
+            *writes.entry(*accepted).or_default() += 1;
+        }
+    }
+    writes
+}
+
+/// A job on `name`.
+pub(crate) fn job(what: What, name: &str, ttl: Duration, register: std::net::SocketAddr) -> Job {
+    Job { what, name: name.to_owned(), ttl, register: register.to_string() }
+}
+
+/// Takes the lock `rounds` times.
+pub(crate) fn contend(rounds: u32, counter: &Path) -> What {
+    What::Contend { rounds, counter: counter.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_and_lines_survive_their_text() {
+        for what in [What::Hold, contend(3, Path::new("/tmp/a b"))] {
+            let job = job(what, "a/b c", Duration::from_millis(5), ([127, 0, 0, 1], 9).into());
+            assert_eq!(Job::of_text(&job.to_text()), Some(job));
+        }
+        let at = BootInstant::from_nanos(17);
+        for said in [
+            Said::Asking,
+            Said::Granted {
+                token: Token::random(),
+                fence: Fence::new(3),
+                invoked: at,
+                granted: at,
+            },
+            Said::Deadline(at),
+            Said::Released(at),
+            Said::Lost(at),
+            Said::Written(true),
+            Said::Done,
+        ] {
+            assert_eq!(Said::of_text(&said.to_text()), Some(said));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What a case works with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, Busy, Claim, Clock, DistributedLock, Ended, Granted, Guard, HoldState,
+    Identity, LockName, Locks, Mode, Profile, Renew, Renewal, RenewalOutcome, Result, Settle,
+    Signal, Token, Upkeep, Wait, async_trait,
+};
+
+use crate::case::{Failure, Verdict};
+use crate::factory::{Connect, Factory, Runtime};
+use crate::faults::Faulty;
+
+/// What a case works with: a store, a clock, and names that nobody else has.
+pub struct Context {
+    /// The clock of the case and of its clients.
+    pub clock: Clock,
+    /// The TTL by which it reckons.
+    pub ttl: Duration,
+    /// What the backend promises.
+    pub profile: Profile,
+    pub(crate) factory: Arc<dyn Factory>,
+    connect: Connect,
+    root: String,
+}
+
+impl Context {
+    /// A place for one case.
+    pub(crate) async fn open(factory: Arc<dyn Factory>, clock: Clock) -> Result<Self> {
+        let connect = factory.open(&clock).await?;
+        let profile = connect.connect().await?.profile().clone();
+        let ttl = factory.ttl().clamp(*profile.ttl.start(), *profile.ttl.end());
+        let token = Token::random().to_string();
+        let root = format!("conformance-{}/", &token[..16]);
+        Ok(Self { clock, ttl, profile, factory, connect, root })
+    }
+
+    /// What all names of this case begin with.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// How long a thing may take that is done at once: for a busy machine on real clocks.
+    pub fn moment(&self) -> Duration {
+        match self.factory.runtime() {
+            Runtime::Paused => Duration::from_millis(20),
+            Runtime::Real => Duration::from_secs(2),
+        }
+    }
+
+    /// How long a name may stay taken by what nobody uses any more: what is settled or expires.
+    pub fn patience(&self) -> Duration {
+        self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
+    }
+
+    /// A backend of another client.
+    pub async fn backend(&self) -> Result<Arc<dyn DistributedLock>> {
+        self.connect.connect().await
+    }
+
+    /// A client with a backend of its own.
+    pub async fn client(&self) -> Result<Locks> {
+        self.client_on(self.backend().await?)
+    }
+
+    /// A client on this backend. Names are under the case's root by themselves.
+    pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
+        Locks::builder(backend)
+            .ttl(self.ttl)
+            .clock(self.clock.clone())
+            .namespace(self.root.clone())
+            .label("conformance")
+            .build()
+    }
+
+    /// A client whose requests can be made to go astray.
+    pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
+        let faulty = Faulty::new(self.backend().await?, self.clock.clone());
+        Ok((self.client_on(faulty.clone())?, faulty))
+    }
+
+    /// The client whose belief is checked.
+    pub fn believer(&self, backend: Arc<dyn DistributedLock>) -> Result<Box<dyn Believer>> {
+        self.factory.believer(backend, &self.clock, self.ttl)
+    }
+
+    /// A name under the case's root.
+    pub fn name(&self, local: &str) -> LockName {
+        LockName::new(format!("{}{local}", self.root)).expect("the case's names are good")
+    }
+
+    /// An exclusive claim with a fresh token.
+    pub fn claim(&self, local: &str) -> Claim {
+        Claim {
+            name: self.name(local),
+            mode: Mode::Exclusive,
+            token: Token::random(),
+            identity: Arc::new(Identity::of_this_process(Some("conformance"))),
+            ttl: self.ttl,
+            fences: 1,
+            upkeep: Upkeep::Renewed,
+        }
+    }
+
+    /// Asks again and again until `claim` is granted; when that request was sent and answered.
+    pub async fn granted_within(
+        &self,
+        backend: &dyn DistributedLock,
+        claim: &Claim,
+        within: Duration,
+        step: Duration,
+    ) -> Verdict<Entry> {
+        let give_up = self.clock.now() + within;
+        loop {
+            let sent = self.clock.now();
+            if let Attempt::Granted(granted) = backend.try_acquire(claim).await? {
+                return Ok(Entry { granted, sent, answered: self.clock.now() });
+            }
+            if self.clock.now() >= give_up {
+                return Err(Failure::new(format!("it was still not granted after {within:?}")));
+            }
+            self.clock.sleep(step).await;
+        }
+    }
+
+    /// Waits until nothing is held under the root.
+    pub async fn nothing_left(&self) -> Verdict {
+        let backend = self.backend().await?;
+        let give_up = self.clock.now() + self.patience();
+        loop {
+            let left = self.held(&*backend).await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            if self.clock.now() >= give_up {
+                return Err(Failure::new(format!("still held after it was over: {left:?}")));
+            }
+            self.clock.sleep(self.ttl / 20).await;
+        }
+    }
+
+    /// The names that are held under the root.
+    pub async fn held(&self, backend: &dyn DistributedLock) -> Result<Vec<LockName>> {
+        let mut names = Vec::new();
+        let mut from = None;
+        loop {
+            let page = backend.list(&self.root, from).await?;
+            names.extend(page.names.into_iter().map(|inspection| inspection.name));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(names),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+/// A grant, and when it was asked for and answered. The server's own grant was in between.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The answer.
+    pub granted: Granted,
+    /// Just before the request was sent.
+    pub sent: BootInstant,
+    /// Just after the answer came.
+    pub answered: BootInstant,
+}
+
+/// Takes what must be free.
+#[track_caller]
+pub fn take<'a>(
+    context: &'a Context,
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict<Entry>> + 'a {
+    let at = Failure::new(format!("{} was not granted though it was free", claim.name));
+    async move {
+        let sent = context.clock.now();
+        match backend.try_acquire(claim).await? {
+            Attempt::Granted(granted) => Ok(Entry { granted, sent, answered: context.clock.now() }),
+            Attempt::Busy(_) => Err(at),
+        }
+    }
+}
+
+/// Asks for what must be taken.
+#[track_caller]
+pub fn refused<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict<Busy>> + 'a {
+    let at = Failure::new(format!("{} was granted to a second one", claim.name));
+    async move {
+        match backend.acquire(claim, Wait::No).await? {
+            Attempt::Granted(_) => Err(at),
+            Attempt::Busy(busy) => Ok(busy),
+        }
+    }
+}
+
+/// Releases what must be held.
+#[track_caller]
+pub fn release<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict> + 'a {
+    let at = Failure::new(format!("{} was not held when it was released", claim.name));
+    async move {
+        match backend.release(claim, Settle::Answered).await? {
+            Ended::Released => Ok(()),
+            Ended::NotHeld => Err(at),
+        }
+    }
+}
+
+/// Renews one hold.
+#[track_caller]
+pub fn renew<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict<RenewalOutcome>> + 'a {
+    let at = Failure::new("a renewal of one hold was not answered by one renewal");
+    async move {
+        let mut answers = backend.renew(&[Renew { claim, fences: 0 }]).await?;
+        match (answers.pop(), answers.is_empty()) {
+            (Some(Renewal { outcome, .. }), true) => Ok(outcome),
+            _ => Err(at),
+        }
+    }
+}
+
+/// A client, as far as its belief goes. The real one is core's; the suite's own tests have others.
+#[async_trait]
+pub trait Believer: Send + Sync {
+    /// Asks once, for a hold that is renewed or fixed.
+    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>>;
+}
+
+/// A client's belief that it holds.
+#[async_trait]
+pub trait Belief: Send + Sync {
+    /// Whether it believes now.
+    fn believes(&self) -> bool;
+
+    /// Waits until it is told that the hold has ended.
+    async fn ended(&self);
+
+    /// Gives it back.
+    async fn release(self: Box<Self>) -> Result<()>;
+}
+
+/// Core's client.
+pub(crate) struct CoreClient(Locks);
+
+impl CoreClient {
+    pub(crate) fn new(
+        backend: Arc<dyn DistributedLock>,
+        clock: &Clock,
+        ttl: Duration,
+    ) -> Result<Self> {
+        Ok(Self(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
+    }
+}
+
+#[async_trait]
+impl Believer for CoreClient {
+    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
+        let request = self.0.mutex(name);
+        let request = if fixed { request.fixed() } else { request };
+        let guard = request.try_acquire().await?;
+        Ok(guard.map(|guard| Box::new(CoreBelief(guard.signal(), guard)) as _))
+    }
+}
+
+struct CoreBelief(Signal, Guard);
+
+#[async_trait]
+impl Belief for CoreBelief {
+    fn believes(&self) -> bool {
+        self.1.check().is_ok()
+    }
+
+    async fn ended(&self) {
+        let _: HoldState = self.0.ended().await;
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        self.1.release().await
+    }
+}

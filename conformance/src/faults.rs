@@ -1,0 +1,315 @@
+//! Faults injected around any backend: what a network does to requests and answers, on demand.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
+    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token,
+    Wait, async_trait,
+};
+use tokio::sync::Notify;
+
+/// A kind of request whose fate can be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// [`DistributedLock::acquire`].
+    Acquire,
+    /// [`DistributedLock::renew`].
+    Renew,
+    /// [`DistributedLock::release`].
+    Release,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done and answered.
+    Pass,
+    /// It isn't done, and the server says so honestly.
+    Refuse,
+    /// It never arrives, and nobody can tell.
+    LoseRequest,
+    /// It is done, and nobody can tell.
+    LoseAnswer,
+    /// Nobody can tell; it arrives after this time and is done then.
+    DelayRequest(Duration),
+    /// It is done at once, and answered after this time.
+    DelayAnswer(Duration),
+    /// It is done and answered; after this time it arrives and is done once more.
+    Duplicate(Duration),
+    /// It never arrives, and no answer ever comes.
+    Hang,
+    /// The backend panics.
+    Panic,
+}
+
+/// A backend around a backend: passes everything on, unless it was told otherwise. Clones are one.
+#[derive(Clone)]
+pub struct Faulty(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn DistributedLock>,
+    clock: Clock,
+    plan: Mutex<Plan>,
+    acquires: AtomicUsize,
+    renewals: AtomicUsize,
+    releases: AtomicUsize,
+    called: Notify,
+    /// Requests that are still to arrive.
+    under_way: AtomicUsize,
+    drop_wakes: AtomicBool,
+    /// Whether each call gives way before its request and before its answer.
+    yields: AtomicBool,
+}
+
+type Decide = Box<dyn FnMut(Op) -> Fate + Send>;
+
+#[derive(Default)]
+struct Plan {
+    next: Vec<(Op, VecDeque<Fate>)>,
+    always: Vec<(Op, Fate)>,
+    decide: Option<Decide>,
+}
+
+impl Plan {
+    fn fate(&mut self, op: Op) -> Fate {
+        let next = self.next.iter_mut().find(|(of, _)| *of == op);
+        if let Some(fate) = next.and_then(|(_, fates)| fates.pop_front()) {
+            return fate;
+        }
+        if let Some((_, fate)) = self.always.iter().find(|(of, _)| *of == op) {
+            return *fate;
+        }
+        self.decide.as_mut().map_or(Fate::Pass, |decide| decide(op))
+    }
+}
+
+impl Faulty {
+    /// Around `backend`, without any fault yet.
+    pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            backend,
+            clock,
+            plan: Mutex::default(),
+            acquires: AtomicUsize::new(0),
+            renewals: AtomicUsize::new(0),
+            releases: AtomicUsize::new(0),
+            called: Notify::new(),
+            under_way: AtomicUsize::new(0),
+            drop_wakes: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
+        }))
+    }
+
+    /// The fates of the next requests of this kind, in their order.
+    pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
+        let mut plan = self.plan();
+        match plan.next.iter_mut().find(|(of, _)| *of == op) {
+            Some((_, queue)) => queue.extend(fates),
+            None => plan.next.push((op, fates.into_iter().collect())),
+        }
+    }
+
+    /// The fate of all requests of this kind from now on.
+    pub fn always(&self, op: Op, fate: Fate) {
+        let mut plan = self.plan();
+        plan.always.retain(|(of, _)| *of != op);
+        plan.always.push((op, fate));
+    }
+
+    /// Everything passes again.
+    pub fn mend(&self) {
+        *self.plan() = Plan::default();
+        self.0.drop_wakes.store(false, Ordering::SeqCst);
+    }
+
+    /// Has `decide` choose for each request for which nothing else was chosen.
+    pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
+        self.plan().decide = Some(Box::new(decide));
+    }
+
+    /// Whether wake-ups are lost on the way.
+    pub fn drop_wakes(&self, drop: bool) {
+        self.0.drop_wakes.store(drop, Ordering::SeqCst);
+    }
+
+    /// Whether each call gives way before its request and before its answer, so that there are
+    /// await points at which it can be dropped.
+    pub fn yields(&self, yields: bool) {
+        self.0.yields.store(yields, Ordering::SeqCst);
+    }
+
+    /// How many requests of this kind there were.
+    pub fn calls(&self, op: Op) -> usize {
+        self.counter(op).load(Ordering::SeqCst)
+    }
+
+    /// Waits until there were `calls` requests of this kind in all.
+    pub async fn called(&self, op: Op, calls: usize) {
+        loop {
+            let mut called = std::pin::pin!(self.0.called.notified());
+            called.as_mut().enable();
+            if self.calls(op) >= calls {
+                return;
+            }
+            called.await;
+        }
+    }
+
+    /// Whether requests are still to arrive, late or again.
+    pub fn is_under_way(&self) -> bool {
+        self.0.under_way.load(Ordering::SeqCst) > 0
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counter(&self, op: Op) -> &AtomicUsize {
+        match op {
+            Op::Acquire => &self.0.acquires,
+            Op::Renew => &self.0.renewals,
+            Op::Release => &self.0.releases,
+        }
+    }
+
+    async fn give_way(&self) {
+        if self.0.yields.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Does `request` as its fate has it; `again` is the same for the request that arrives later.
+    async fn send<T, F>(
+        &self,
+        op: Op,
+        request: F,
+        again: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let fate = self.plan().fate(op);
+        self.counter(op).fetch_add(1, Ordering::SeqCst);
+        self.0.called.notify_waiters();
+        self.give_way().await;
+        let answer = match fate {
+            Fate::Pass => request.await,
+            Fate::Refuse => Err(Error::unavailable("the server refused, as it was told to")),
+            Fate::LoseRequest => Err(Error::indeterminate("the request was lost")),
+            Fate::LoseAnswer => {
+                let _ = request.await;
+                Err(Error::indeterminate("the answer was lost"))
+            }
+            Fate::DelayRequest(time) => {
+                self.later(time, again);
+                Err(Error::indeterminate("the request is late"))
+            }
+            Fate::DelayAnswer(time) => {
+                let answer = request.await;
+                self.0.clock.sleep(time).await;
+                answer
+            }
+            Fate::Duplicate(time) => {
+                self.later(time, again);
+                request.await
+            }
+            Fate::Hang => std::future::pending().await,
+            Fate::Panic => panic!("the backend panics, as it was told to"),
+        };
+        self.give_way().await;
+        answer
+    }
+
+    fn later(&self, time: Duration, request: impl Future<Output = ()> + Send + 'static) {
+        let this = self.clone();
+        this.0.under_way.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(async move {
+            this.0.clock.sleep(time).await;
+            request.await;
+            this.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Faulty").field(&self.0.backend).finish()
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Faulty {
+    fn profile(&self) -> &Profile {
+        self.0.backend.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        // Not the whole: the backend would keep itself alive.
+        let this = Arc::downgrade(&self.0);
+        self.0.backend.attach(Events::to(move |event| {
+            let Some(this) = this.upgrade() else { return false };
+            let lost = this.drop_wakes.load(Ordering::SeqCst) && matches!(event, Event::Wake(_));
+            lost || events.send(event)
+        }));
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
+        let again = async move {
+            let _ = backend.acquire(&again, wait).await;
+        };
+        self.send(Op::Acquire, self.0.backend.acquire(claim, wait), again).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let backend = Arc::clone(&self.0.backend);
+        let again: Vec<(Claim, u32)> =
+            holds.iter().map(|hold| (hold.claim.clone(), hold.fences)).collect();
+        let again = async move {
+            let holds: Vec<_> =
+                again.iter().map(|(claim, fences)| Renew { claim, fences: *fences }).collect();
+            let _ = backend.renew(&holds).await;
+        };
+        self.send(Op::Renew, self.0.backend.renew(holds), again).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
+        let again = async move {
+            let _ = backend.release(&again, settle).await;
+        };
+        self.send(Op::Release, self.0.backend.release(claim, settle), again).await
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        self.0.backend.swap(from, to).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.0.backend.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.0.backend.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.0.backend.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.backend.doctor().await
+    }
+}

@@ -1,0 +1,56 @@
+//! Every case as a test of its own, in a test binary with `harness = false`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockwright_core::Clock;
+
+use crate::case::Outcome;
+use crate::cases;
+use crate::factory::{Factory, Runtime};
+use crate::report::{in_runtime, run_case};
+
+/// The `main` of a test binary: understands what `cargo test` passes on (filters, `--list`,
+/// `--exact`, `--test-threads`). A case that isn't promised is shown as ignored, and
+/// fails when it is run all the same, because there is nothing that it could have shown.
+///
+/// A binary whose cases start children of itself calls [`child::main`](crate::child::main) before.
+pub fn main(factory: impl Factory) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
+        // They mostly wait.
+        arguments.test_threads = Some(8);
+    }
+    let factory: Arc<dyn Factory> = Arc::new(factory);
+    let profile = {
+        let factory = Arc::clone(&factory);
+        in_runtime(factory.runtime(), async move {
+            let connect = factory.open(&Clock::boot()).await?;
+            Ok::<_, lockwright_core::Error>(connect.connect().await?.profile().clone())
+        })
+    };
+    let profile = match profile {
+        Ok(profile) => profile,
+        Err(error) => {
+            eprintln!("the backend can't be reached: {error:?}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let trials = cases::all()
+        .map(|case| {
+            let mine = Arc::clone(&factory);
+            let missing = case.needs.iter().find_map(|need| need.missing(&profile, &*factory));
+            let trial = Trial::test(case.path(), move || match run_case(case, mine) {
+                Outcome::Failed(why) => Err(Failed::from(format!("{}: {why}", case.about))),
+                Outcome::NotPromised(why) => Err(Failed::from(format!("not promised: {why}"))),
+                Outcome::Passed => Ok(()),
+            });
+            match missing {
+                Some(_) => trial.with_kind("not promised").with_ignored_flag(true),
+                None => trial,
+            }
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

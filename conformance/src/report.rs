@@ -1,0 +1,236 @@
+//! Running cases, and the table of how they ended.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Clock, Profile};
+use serde::Serialize;
+
+use crate::case::{Case, Group, Outcome};
+use crate::cases;
+use crate::context::Context;
+use crate::factory::{Factory, Runtime};
+
+/// How long a case may take, whatever it waits for.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How many cases run beside each other against a live server: they mostly wait.
+const AT_ONCE: usize = 8;
+
+/// How the cases ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The backend's name, from its profile.
+    pub backend: String,
+    /// What it promises.
+    pub profile: Profile,
+    /// One row for each case, in the table's order.
+    pub rows: Vec<Row>,
+}
+
+/// How one case ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Its group.
+    pub group: Group,
+    /// Its name.
+    pub case: &'static str,
+    /// What it checks.
+    pub about: &'static str,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+/// Runs the cases whose `group::name` contains `filter` (all if it is empty), some beside each
+/// other. Blocks until they are done; must not be called from async code. Touches only names that
+/// begin with a random root, and leaves nothing behind but what the backend keeps for ever
+/// (fences).
+///
+/// # Errors
+/// When the backend can't be reached at all.
+pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<Report> {
+    let profile = profile(&factory)?;
+    let wanted: Vec<&'static Case> =
+        cases::all().filter(|case| case.path().contains(filter)).collect();
+    let (sender, rows) = mpsc::channel();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(wanted.len()) {
+            let (sender, wanted, next, factory) = (sender.clone(), &wanted, &next, &factory);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    let Some(case) = wanted.get(index) else { return };
+                    let begun = Instant::now();
+                    let outcome = run_case(case, Arc::clone(factory));
+                    let _ = sender.send((index, outcome, begun.elapsed()));
+                }
+            });
+        }
+    });
+    drop(sender);
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_by_key(|(index, ..)| *index);
+    let rows = rows
+        .into_iter()
+        .map(|(index, outcome, took)| Row {
+            group: wanted[index].group,
+            case: wanted[index].name,
+            about: wanted[index].about,
+            outcome,
+            seconds: took.as_secs_f64(),
+        })
+        .collect();
+    Ok(Report { backend: profile.backend.to_owned(), profile, rows })
+}
+
+/// Runs one case, on a thread and a runtime of its own.
+pub fn run_case(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
+    let (sender, outcome) = mpsc::channel();
+    let running = std::thread::Builder::new().name(case.path()).spawn(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run_here(case, factory)))
+            .unwrap_or_else(|panic| Outcome::Failed(format!("it panicked: {}", text(&*panic))));
+        let _ = sender.send(outcome);
+    });
+    if let Err(error) = running {
+        return Outcome::Failed(format!("no thread to run it on: {error}"));
+    }
+    outcome
+        .recv_timeout(LIMIT)
+        .unwrap_or_else(|_| Outcome::Failed(format!("it was not done after {LIMIT:?}")))
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
+    let kind = factory.runtime();
+    in_runtime(kind, async move {
+        let clock = match kind {
+            Runtime::Real => Clock::boot(),
+            Runtime::Paused => Clock::tokio(),
+        };
+        let context = match Context::open(Arc::clone(&factory), clock).await {
+            Ok(context) => Arc::new(context),
+            Err(error) => return Outcome::Failed(format!("it can't be reached: {error:?}")),
+        };
+        let missing = case.needs.iter().find_map(|need| need.missing(&context.profile, &*factory));
+        if let Some(why) = missing {
+            return Outcome::NotPromised(why.to_owned());
+        }
+        match (case.body)(Arc::clone(&context)).await {
+            Err(failure) => Outcome::Failed(failure.to_string()),
+            Ok(()) => match context.nothing_left().await {
+                Err(failure) => Outcome::Failed(failure.to_string()),
+                Ok(()) => Outcome::Passed,
+            },
+        }
+    })
+}
+
+fn profile(factory: &Arc<dyn Factory>) -> lockwright_core::Result<Profile> {
+    let factory = Arc::clone(factory);
+    let kind = factory.runtime();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(move || {
+            in_runtime(kind, async move {
+                let connect = factory.open(&Clock::boot()).await?;
+                Ok(connect.connect().await?.profile().clone())
+            })
+        });
+        asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+pub(crate) fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
+    let mut builder = match kind {
+        Runtime::Real => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(2);
+            builder
+        }
+        Runtime::Paused => paused(),
+    };
+    let runtime = builder.enable_all().build().expect("the system has resources for a runtime");
+    let output = runtime.block_on(work);
+    // A backend's own tasks may never end.
+    runtime.shutdown_background();
+    output
+}
+
+#[cfg(feature = "paused")]
+fn paused() -> tokio::runtime::Builder {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.start_paused(true);
+    builder
+}
+
+#[cfg(not(feature = "paused"))]
+fn paused() -> tokio::runtime::Builder {
+    panic!("Runtime::Paused needs the feature `paused` of lockwright-conformance")
+}
+
+impl Report {
+    /// Whether no case failed.
+    pub fn ok(&self) -> bool {
+        self.failed() == 0
+    }
+
+    /// How many cases passed.
+    pub fn passed(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Passed))
+    }
+
+    /// How many failed.
+    pub fn failed(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    /// How many the profile doesn't promise.
+    pub fn not_promised(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
+    }
+
+    fn count(&self, of: impl Fn(&Outcome) -> bool) -> usize {
+        self.rows.iter().filter(|row| of(&row.outcome)).count()
+    }
+}
+
+/// The table: a row for each case, and the sums.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or_default();
+        for row in &self.rows {
+            let (word, why) = match &row.outcome {
+                Outcome::Passed => ("passed", String::new()),
+                Outcome::Failed(why) => ("FAILED", format!("  {why}")),
+                Outcome::NotPromised(why) => ("not promised", format!("  {why}")),
+            };
+            let line = format!(
+                "{:12} {:width$}  {:6.2} s  {word}{why}",
+                row.group.to_string(),
+                row.case,
+                row.seconds
+            );
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        write!(
+            f,
+            "{}: {} passed, {} failed, {} not promised",
+            self.backend,
+            self.passed(),
+            self.failed(),
+            self.not_promised()
+        )
+    }
+}

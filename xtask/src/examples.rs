@@ -11,4 +11,17 @@ pub(crate) struct Example {
     pub(crate) needs_server: bool,
 }
 
-pub(crate) const ALL: &[Example] = &[];
+pub(crate) const ALL: &[Example] = &[
+    flash_sale("", &[], false),
+    flash_sale("", &["--kill"], false),
+    flash_sale("redis", &["--redis"], true),
+    flash_sale("redis", &["--redis", "--kill"], true),
+];
+
+const fn flash_sale(
+    features: &'static str,
+    args: &'static [&'static str],
+    needs_server: bool,
+) -> Example {
+    Example { name: "flash_sale", features, args, closing: "exactly 100 sold", needs_server }
+}

@@ -20,6 +20,12 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
                 problems.push(format!("{}:{line}: {target}: {problem}", page.display()));
             }
         }
+        for (line, source) in sources(&text) {
+            if !root.join(&source).exists() {
+                let page = page.strip_prefix(root).unwrap_or(page);
+                problems.push(format!("{}:{line}: there is no {source}", page.display()));
+            }
+        }
     }
     problems.extend(not_in_summary(&root.join("docs/src"), &pages)?);
     problems.extend(without_reason(
@@ -146,6 +152,20 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The source files that prose names with their folder, `core/src/lib.rs`, each with its line.
+fn sources(text: &str) -> Vec<(usize, String)> {
+    let names = |line: &str| -> Vec<String> {
+        let code = line.split('`').skip(1).step_by(2);
+        code.filter(|name| name.ends_with(".rs") && name.contains('/'))
+            .filter(|name| !name.contains(['*', ' ']))
+            .map(str::to_owned)
+            .collect()
+    };
+    prose(text)
+        .flat_map(|(number, line)| names(line).into_iter().map(move |name| (number, name)))
+        .collect()
+}
+
 /// The lines outside fenced code blocks, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
@@ -224,15 +244,20 @@ mod tests {
         fs::write(folder.join("README.md"), "[x](docs/src/a.md) [y](docs/src/none.md)\n").unwrap();
         fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n- [O](operations.md)\n").unwrap();
         fs::write(book.join("operations.md"), "| `known` | what |\n").unwrap();
-        fs::write(book.join("a.md"), "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n").unwrap();
+        fs::write(
+            book.join("a.md"),
+            "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n`core/x.rs`, `x.rs`\n",
+        )
+        .unwrap();
         fs::write(book.join("b.md"), "# B\n[web](https://example.org/)\n").unwrap();
         let problems = check(&folder);
         fs::remove_dir_all(&folder).unwrap();
         let problems = problems.unwrap();
-        assert_eq!(problems.len(), 4, "{problems:#?}");
+        assert_eq!(problems.len(), 5, "{problems:#?}");
         assert!(problems[0].contains("README.md:1: docs/src/none.md: there is no such file"));
         assert!(problems[1].contains("a.md:2: #bottom: there is no such heading"));
-        assert!(problems[2].contains("b.md: not in SUMMARY.md"));
-        assert!(problems[3].contains("nothing about the finding new"));
+        assert!(problems[2].contains("a.md:3: there is no core/x.rs"));
+        assert!(problems[3].contains("b.md: not in SUMMARY.md"));
+        assert!(problems[4].contains("nothing about the finding new"));
     }
 }

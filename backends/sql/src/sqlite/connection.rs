@@ -50,6 +50,14 @@ impl Database {
     /// Opens the file again after its connection failed. It must still be there: a new empty file
     /// in its place would let a second holder in beside those of the old one.
     pub(super) async fn reopen(&self) -> Result<Open> {
+        if let Err(source) = file_id(&self.path) {
+            return Err(Error::unavailable(format!(
+                "the lock file {:?} is gone; put it back, or open a new one",
+                self.path
+            ))
+            .with_backend("sqlite")
+            .with_source(source));
+        }
         self.open(false).await
     }
 
@@ -66,7 +74,7 @@ impl Database {
             Ok(found) if found.is_dir() => return Err(self.refused("is a folder; name a file")),
             Ok(found) if !found.is_file() => return Err(self.refused("is not an ordinary file")),
             Ok(_) => writable(path).map_err(|e| self.denied(path, e))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => match std::fs::metadata(folder) {
+            Err(e) if is_missing(&e) => match std::fs::metadata(folder) {
                 Ok(found) if found.is_dir() => {}
                 Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
                 Err(e) => {
@@ -153,6 +161,10 @@ impl Database {
             .with_backend("sqlite")
             .with_source(error)
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether this user may write there. Real and effective user are taken to be the same.

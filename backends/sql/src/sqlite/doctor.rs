@@ -19,18 +19,27 @@ pub(super) struct Examination {
 }
 
 pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Examination> {
-    let foreign_rows = sqlx::query(include_str!("queries/foreign_rows.sql"))
-        .fetch_one(&mut *connection)
-        .await?
-        .try_get(0)?;
+    let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
+    // The rows of a damaged table can't be counted.
+    let foreign_rows = if integrity == SOUND {
+        sqlx::query(include_str!("queries/foreign_rows.sql"))
+            .fetch_one(&mut *connection)
+            .await?
+            .try_get(0)?
+    } else {
+        0
+    };
     Ok(Examination {
         journal_mode: pragma(connection, "PRAGMA journal_mode").await?.try_get(0)?,
         synchronous: pragma(connection, "PRAGMA synchronous").await?.try_get(0)?,
         version: version(connection).await?,
         foreign_rows,
-        integrity: pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?,
+        integrity,
     })
 }
+
+/// What SQLite answers when nothing is wrong.
+const SOUND: &str = "ok";
 
 async fn pragma(
     connection: &mut SqliteConnection,
@@ -194,7 +203,7 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             fix: "find out who writes to the table lockwright_lease, and delete those rows".into(),
         });
     }
-    if found.integrity != "ok" {
+    if found.integrity != SOUND {
         findings.push(Finding {
             severity: Severity::Error,
             code: "damaged",

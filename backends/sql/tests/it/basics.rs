@@ -62,13 +62,12 @@ async fn a_hold_that_ran_out_is_not_revived() {
     let a = claim("x", ms(60));
     granted(&backend, &a).await;
     let b = claim("x", LONG);
-    while is_busy(&backend, &claim("x", LONG)).await {
+    while is_busy(&backend, &b).await {
         tokio::time::sleep(ms(5)).await;
-        // The last `claim` in the loop's condition took it once it was free.
     }
     let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
     assert!(matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");
-    assert!(is_busy(&backend, &b).await);
+    assert!(is_busy(&backend, &a).await, "a repeat of the old claim took the new hold");
 
     let c = claim("y", ms(60));
     granted(&backend, &c).await;

@@ -3,5 +3,10 @@
 //! The cases that every backend passes are in the conformance suite; here is what is SQLite's own.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
+mod bad_input;
 mod basics;
+mod cancellation;
+mod doctor;
+mod processes;
 mod support;
+mod wakeup;

@@ -1,13 +1,17 @@
 //! What the tests share.
 
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{
     Attempt, Claim, DistributedLock, Granted, Identity, LockName, Mode, Token, Upkeep, Wait,
 };
 use lockwright_sql::Sqlite;
+use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
 /// A folder of its own, and a lock file in it.
@@ -20,8 +24,8 @@ impl Place {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    pub(crate) fn folder(&self) -> PathBuf {
-        self.folder.path().to_owned()
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -31,6 +35,32 @@ impl Place {
     pub(crate) async fn open(&self) -> Sqlite {
         Sqlite::open(self.file()).await.unwrap()
     }
+
+    /// A connection past the backend, as an operator's.
+    pub(crate) async fn raw(&self) -> SqliteConnection {
+        let options = SqliteConnectOptions::new().filename(self.file()).create_if_missing(true);
+        SqliteConnection::connect_with(&options).await.unwrap()
+    }
+
+    /// Closes the backend, which was the last to have the file open, and waits for it.
+    pub(crate) async fn close(&self, backend: Sqlite) {
+        drop(backend);
+        let log = self.folder.path().join("locks.db-wal");
+        within(Duration::from_secs(5), "the log to be folded in", || !log.exists()).await;
+    }
+}
+
+/// Waits for `what`, and fails when it doesn't come.
+pub(crate) async fn within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        tokio::time::sleep(ms(2)).await;
+    }
+}
+
+pub(crate) async fn sql(connection: &mut SqliteConnection, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
 }
 
 pub(crate) fn name(name: &str) -> LockName {
@@ -65,4 +95,75 @@ pub(crate) async fn granted(backend: &Sqlite, claim: &Claim) -> Granted {
 
 pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
     matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
+}
+
+/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+pub(crate) const ROLE: &str = "LOCKWRIGHT_TEST_ROLE";
+pub(crate) const FOLDER: &str = "LOCKWRIGHT_TEST_FOLDER";
+
+impl Process {
+    pub(crate) fn start(role: &str, folder: &Path) -> Self {
+        Self::start_as(Command::new(std::env::current_exe().unwrap()), role, folder)
+    }
+
+    pub(crate) fn start_as(mut command: Command, role: &str, folder: &Path) -> Self {
+        let mut child = command
+            .args(["--ignored", "--exact", "--nocapture", "--quiet", "processes::part"])
+            .env(ROLE, role)
+            .env(FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, to, from }
+    }
+
+    /// What it says next, past what the test harness prints.
+    pub(crate) fn hear(&mut self) -> String {
+        loop {
+            let line = self.from.next().expect("the process says something").unwrap();
+            if let Some(said) = line.split_once("> ").map(|(_, said)| said) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn tell(&mut self) {
+        self.to.write_all(b"\n").unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn finish(mut self) {
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process says to the test that started it.
+pub(crate) fn say(what: impl std::fmt::Display) {
+    println!("> {what}");
+}
+
+/// Waits until that test tells it to go on.
+pub(crate) fn listen() {
+    std::io::stdin().read_line(&mut String::new()).unwrap();
 }

@@ -1,0 +1,128 @@
+//! Paths and files that can't be right.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use lockwright_core::{DistributedLock, ErrorKind, Wait};
+use lockwright_sql::Sqlite;
+
+use crate::support::{LONG, Place, Process, claim, say, sql};
+
+async fn refused(path: &Path) -> (ErrorKind, String) {
+    let error = Sqlite::open(path).await.expect_err("it was opened");
+    (error.kind(), format!("{error:?}"))
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_lock_file() {
+    let place = Place::new();
+    let file = place.folder().join("file");
+    fs::write(&file, "a").unwrap();
+    for (path, says) in [
+        (place.folder().to_owned(), "is a folder"),
+        ("/".into(), "is a folder"),
+        (place.folder().join("no/locks.db"), "make it"),
+        (file.join("locks.db"), "folder"),
+        ("/dev/null".into(), "not an ordinary file"),
+    ] {
+        let (kind, text) = refused(&path).await;
+        assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(Sqlite::open("").await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_a_database() {
+    let place = Place::new();
+    fs::write(place.file(), "no database, but longer than the header of one: ".repeat(100))
+        .unwrap();
+    let before = fs::read(place.file()).unwrap();
+    let (kind, text) = refused(&place.file()).await;
+    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+    assert!(text.contains("not a SQLite database"), "{text}");
+    assert_eq!(fs::read(place.file()).unwrap(), before, "it was changed");
+}
+
+#[tokio::test]
+async fn a_newer_file_is_refused_and_left_alone() {
+    let place = Place::new();
+    place.close(place.open().await).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "UPDATE lockwright_meta SET version = 99").await;
+    let (kind, text) = refused(&place.file()).await;
+    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+    assert!(text.contains("version 99"), "{text}");
+}
+
+#[tokio::test]
+async fn the_tables_live_beside_an_applications_own() {
+    let place = Place::new();
+    let mut raw = place.raw().await;
+    sql(&mut raw, "CREATE TABLE mine (a); PRAGMA user_version = 7").await;
+    let backend = place.open().await;
+    crate::support::granted(&backend, &claim("x", LONG)).await;
+    sql(&mut raw, "INSERT INTO mine VALUES (1)").await;
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut raw).await.unwrap();
+    assert_eq!(version, 7);
+}
+
+#[tokio::test]
+async fn a_read_only_file_system() {
+    // There is one on every Linux, whoever runs this.
+    let (kind, text) = refused(Path::new("/proc/sys/kernel/locks.db")).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+}
+
+/// Runs a part of the tests as a user who owns nothing here.
+pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    if rustix::process::geteuid().is_root() {
+        // Where such a user can read it.
+        let program = place.folder().join("program");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        command = Command::new(program);
+        command.uid(65_534).gid(65_534);
+    }
+    command.current_dir("/");
+    Process::start_as(command, part, place.folder())
+}
+
+pub(crate) fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_or_folder_that_cannot_be_written() {
+    let place = Place::new();
+    place.close(place.open().await).await;
+    mode(&place.file(), 0o444);
+    mode(place.folder(), 0o755);
+    let mut other = start_as_another_user("not-allowed-to-write", &place);
+    assert_eq!(other.hear(), "Denied: locks.db");
+    // Writable by everybody, but its log can't be put beside it.
+    mode(&place.file(), 0o666);
+    mode(place.folder(), 0o555);
+    other.tell();
+    assert_eq!(other.hear(), "Denied: folder");
+    mode(place.folder(), 0o777);
+    other.tell();
+    assert_eq!(other.hear(), "granted");
+    other.finish();
+}
+
+pub(crate) async fn as_another_user(file: &Path) {
+    for _ in 0..2 {
+        let (kind, text) = refused(file).await;
+        let what = if text.contains("locks.db\" can't") { "locks.db" } else { "folder" };
+        say(format_args!("{kind:?}: {what}"));
+        crate::support::listen();
+    }
+    let backend = Sqlite::open(file).await.unwrap();
+    backend.acquire(&claim("x", LONG), Wait::No).await.unwrap();
+    say("granted");
+}

@@ -1,0 +1,107 @@
+//! Futures that are dropped half-way.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use lockwright_core::{Attempt, BreakHow, DistributedLock, Renew, Seen, Settle, Wait};
+
+use crate::support::{LONG, Place, claim, granted, ms, sql};
+
+/// Polls `future` up to `polls` times, with the runtime at work in between, and drops it.
+async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..polls {
+        if let Poll::Ready(_) = future.as_mut().poll(&mut context) {
+            return;
+        }
+        tokio::task::yield_now().await;
+        if polls > 5 {
+            tokio::time::sleep(std::time::Duration::from_micros(100)).await;
+        }
+    }
+}
+
+async fn nothing_is_left_behind(threads: &str) {
+    let place = Place::new();
+    let backend = place.open().await;
+    let held = claim("held", LONG);
+    granted(&backend, &held).await;
+    let mut dropped = Vec::new();
+    for i in 0..300 {
+        let polls = i % 9;
+        let mine = claim(&format!("n{}", i % 40), LONG);
+        match i % 5 {
+            0 | 1 => drop_after(polls, backend.acquire(&mine, Wait::No)).await,
+            2 => {
+                drop_after(polls, backend.renew(&[Renew { claim: &held, fences: 0 }])).await;
+            }
+            3 => drop_after(polls, backend.release(&mine, Settle::Unanswered)).await,
+            _ => {
+                let x = &mine.name;
+                drop_after(polls, backend.break_lock(x, Seen::Any, BreakHow::Now, "", "")).await;
+            }
+        }
+        dropped.push(mine);
+    }
+    // Each of them happened or didn't; either way its token settles it.
+    for mine in &dropped {
+        backend.release(mine, Settle::Unanswered).await.unwrap();
+    }
+    let left = backend.list("", None).await.unwrap().names;
+    assert_eq!(left.len(), 1, "{threads}: {left:?}");
+    // No transaction is open: others get the write lock at once.
+    let mut raw = place.raw().await;
+    sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
+    granted(&backend, &claim("n0", LONG)).await;
+}
+
+#[tokio::test]
+async fn a_dropped_request_leaves_nothing_behind() {
+    nothing_is_left_behind("one thread").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_dropped_request_leaves_nothing_behind_on_many_threads() {
+    nothing_is_left_behind("four threads").await;
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_that_had_not_begun_never_happens() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "BEGIN IMMEDIATE").await;
+    // The first one occupies the connection, waiting for the write lock.
+    let first = claim("first", LONG);
+    let mut acquire = pin!(backend.acquire(&first, Wait::No));
+    assert!(tokio::time::timeout(ms(50), acquire.as_mut()).await.is_err());
+    let second = claim("second", LONG);
+    drop_after(3, backend.acquire(&second, Wait::No)).await;
+    sql(&mut raw, "COMMIT").await;
+    assert!(matches!(acquire.await.unwrap(), Attempt::Granted(_)));
+    assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
+}
+
+#[test]
+fn a_runtime_that_goes_takes_no_lock_with_it() {
+    let place = Place::new();
+    let backend = {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let backend = place.open().await;
+            for i in 0..20 {
+                drop_after(2, backend.acquire(&claim(&format!("n{i}"), LONG), Wait::No)).await;
+            }
+            backend
+        })
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let error = backend.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+        assert_eq!(error.kind(), lockwright_core::ErrorKind::Unavailable);
+        assert!(error.to_string().contains("runtime"), "{error}");
+        granted(&place.open().await, &claim("x", LONG)).await;
+    });
+}

@@ -1,0 +1,120 @@
+//! What the doctor finds, each on a file that really has it.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use lockwright_core::{DistributedLock, Severity};
+use lockwright_sql::Sqlite;
+use lockwright_sql::sqlite::Synchronous;
+
+use crate::bad_input::{mode, start_as_another_user};
+use crate::support::{LONG, Place, claim, granted, listen, say, sql};
+
+async fn codes(backend: &Sqlite) -> Vec<&'static str> {
+    let findings = backend.doctor().await.unwrap();
+    for finding in &findings {
+        assert!(finding.severity >= Severity::Warning);
+        for text in [&finding.what, &finding.why, &finding.fix] {
+            assert!(!text.is_empty() && !text.ends_with('.'), "{finding:?}");
+        }
+    }
+    findings.iter().map(|finding| finding.code).collect()
+}
+
+#[tokio::test]
+async fn a_sound_file_has_no_findings() {
+    let place = Place::new();
+    let backend = place.open().await;
+    granted(&backend, &claim("x", LONG)).await;
+    assert_eq!(backend.doctor().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_journal_mode_other_than_wal() {
+    let place = Place::new();
+    place.close(place.open().await).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
+    // With a reader in the file the mode can't be changed back.
+    sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
+    let backend = place.open().await;
+    assert_eq!(codes(&backend).await, ["journal-mode"]);
+    sql(&mut raw, "COMMIT").await;
+    // Slower, but as safe.
+    granted(&backend, &claim("x", LONG)).await;
+    assert!(crate::support::is_busy(&backend, &claim("x", LONG)).await);
+}
+
+#[tokio::test]
+async fn synchronous_lower_than_full() {
+    let place = Place::new();
+    let options = Sqlite::options(place.file()).synchronous(Synchronous::Normal);
+    assert_eq!(codes(&options.open().await.unwrap()).await, ["synchronous"]);
+}
+
+#[tokio::test]
+async fn tables_that_were_changed_under_way() {
+    let place = Place::new();
+    let backend = place.open().await;
+    granted(&backend, &claim("x", LONG)).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "UPDATE lockwright_meta SET version = 2").await;
+    sql(&mut raw, "UPDATE lockwright_lease SET token = 'mine'").await;
+    assert_eq!(codes(&backend).await, ["unknown-version", "foreign-rows"]);
+    sql(&mut raw, "DROP TABLE lockwright_meta").await;
+    assert_eq!(codes(&backend).await, ["unreadable"]);
+}
+
+#[tokio::test]
+async fn a_damaged_file() {
+    let place = Place::new();
+    let backend = place.open().await;
+    for i in 0..200 {
+        granted(&backend, &claim(&format!("n{i}"), LONG)).await;
+    }
+    place.close(backend).await;
+    let mut raw = place.raw().await;
+    let root: i64 =
+        sqlx::query_scalar("SELECT rootpage FROM sqlite_schema WHERE name = 'lockwright_lease'")
+            .fetch_one(&mut raw)
+            .await
+            .unwrap();
+    sqlx::Connection::close(raw).await.unwrap();
+    let file = OpenOptions::new().write(true).open(place.file()).unwrap();
+    file.write_all_at(&[0xa5; 2_000], (root as u64 - 1) * 4_096 + 1_000).unwrap();
+    drop(file);
+    assert_eq!(codes(&place.open().await).await, ["damaged"]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed() {
+    let place = Place::new();
+    let backend = place.open().await;
+    fs::remove_file(place.file()).unwrap();
+    let found = codes(&backend).await;
+    assert!(found.contains(&"unreadable"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_file_and_folder_that_cannot_be_written() {
+    let place = Place::new();
+    place.close(place.open().await).await;
+    mode(&place.file(), 0o666);
+    mode(place.folder(), 0o777);
+    let mut other = start_as_another_user("doctor-not-allowed-to-write", &place);
+    assert_eq!(other.hear(), "[]");
+    mode(&place.file(), 0o444);
+    mode(place.folder(), 0o555);
+    other.tell();
+    assert_eq!(other.hear(), r#"["not-writable", "not-writable"]"#);
+    mode(place.folder(), 0o755);
+    other.finish();
+}
+
+pub(crate) async fn as_another_user(file: &Path) {
+    let backend = Sqlite::open(file).await.unwrap();
+    say(format_args!("{:?}", codes(&backend).await));
+    listen();
+    say(format_args!("{:?}", codes(&backend).await));
+}

@@ -1,0 +1,320 @@
+//! Several processes, one file.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, Claim, Clock, DistributedLock, ErrorKind, Event, Events, Fence, Reason, Renew,
+    Renewal, Settle, Wait,
+};
+use lockwright_sql::Sqlite;
+use tokio::sync::Notify;
+
+use crate::support::{
+    FOLDER, LONG, Place, Process, ROLE, claim, granted, is_busy, listen, ms, name, say, sql,
+};
+
+/// The part that a process plays.
+#[tokio::test]
+#[ignore = "a part of other tests, played in a process of its own"]
+async fn part() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let file = folder.join("locks.db");
+    match &*std::env::var(ROLE).unwrap() {
+        "worker" => work(&folder, &file).await,
+        "holder" => {
+            let backend = Sqlite::open(&file).await.unwrap();
+            granted(&backend, &claim("x", HELD)).await;
+            say(Clock::boot().now().as_nanos());
+            listen();
+        }
+        "opener" => {
+            say("ready");
+            listen();
+            let backend = Sqlite::open(&file).await.unwrap();
+            let own = claim(&format!("p{}", std::process::id()), LONG);
+            say(granted(&backend, &own).await.fence);
+        }
+        "writer" => {
+            let backend = Sqlite::open(&file).await.unwrap();
+            say("ready");
+            for i in 0.. {
+                let mine = claim(&format!("w{}", i % 10), ms(50));
+                if matches!(backend.try_acquire(&mine).await.unwrap(), Attempt::Granted(_)) {
+                    backend.release(&mine, Settle::Unanswered).await.unwrap();
+                }
+            }
+        }
+        "not-allowed-to-write" => crate::bad_input::as_another_user(&file).await,
+        "doctor-not-allowed-to-write" => crate::doctor::as_another_user(&file).await,
+        other => panic!("no such part: {other}"),
+    }
+}
+
+const HELD: Duration = Duration::from_millis(1_500);
+const TURNS: u64 = 60;
+
+/// Takes turns with the others on one name, and checks on a file that knows no transactions that
+/// it is alone.
+async fn work(folder: &Path, file: &Path) {
+    let backend = Sqlite::open(file).await.unwrap();
+    let woken = Arc::new(Notify::new());
+    let bell = woken.clone();
+    backend.attach(Events::to(move |event| {
+        if matches!(event, Event::Wake(_)) {
+            bell.notify_one();
+        }
+        true
+    }));
+    say("ready");
+    listen();
+    let mut longest = Duration::ZERO;
+    for _ in 0..TURNS {
+        let mine = claim("x", LONG);
+        let start = Instant::now();
+        let fence = wait_for(&backend, &mine, &woken).await;
+        longest = longest.max(start.elapsed());
+        alone(folder, fence);
+        backend.release(&mine, Settle::Answered).await.unwrap();
+    }
+    say(longest.as_millis());
+}
+
+async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
+    loop {
+        let far = Wait::Until(Clock::boot().now() + LONG);
+        match backend.acquire(claim, far).await.unwrap() {
+            Attempt::Granted(granted) => return granted.fence,
+            Attempt::Busy(_) => {
+                let _ = tokio::time::timeout(backend.profile().slow_poll, woken.notified()).await;
+            }
+        }
+    }
+}
+
+/// The critical section: nobody else is in it, and the register hasn't seen a higher fence.
+fn alone(folder: &Path, fence: Fence) {
+    let inside = folder.join("inside");
+    OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
+    let register = folder.join("register");
+    let (turns, highest) = read_register(&register);
+    assert!(fence.get() > highest, "fence {fence} after {highest}");
+    // Not in one step, so that a second one inside would be seen.
+    std::thread::yield_now();
+    let mut file = fs::File::create(&register).unwrap();
+    write!(file, "{} {fence}", turns + 1).unwrap();
+    fs::remove_file(&inside).unwrap();
+}
+
+fn read_register(path: &Path) -> (u64, u64) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[tokio::test]
+async fn processes_exclude_each_other_and_fences_grow() {
+    const PROCESSES: u64 = 6;
+
+    let place = Place::new();
+    let mut workers: Vec<_> =
+        (0..PROCESSES).map(|_| Process::start("worker", place.folder())).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.hear(), "ready");
+    }
+    for worker in &mut workers {
+        worker.tell();
+    }
+    for mut worker in workers {
+        let longest: u128 = worker.hear().parse().unwrap();
+        assert!(longest < 20_000, "one waited for {longest} ms");
+        worker.finish();
+    }
+    let (turns, highest) = read_register(&place.folder().join("register"));
+    assert_eq!(turns, PROCESSES * TURNS);
+    assert!(highest > 0);
+}
+
+#[tokio::test]
+async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
+    let place = Place::new();
+    let mut holder = Process::start("holder", place.folder());
+    let held_at: u64 = holder.hear().parse().unwrap();
+    holder.kill();
+
+    let backend = place.open().await;
+    let mine = claim("x", LONG);
+    let mut waited = false;
+    while is_busy(&backend, &mine).await {
+        waited = true;
+        tokio::time::sleep(ms(2)).await;
+    }
+    // The holder looked at the clock after its grant was stored.
+    let since = Duration::from_nanos(Clock::boot().now().as_nanos() - held_at);
+    assert!(waited, "the hold had gone before its time");
+    assert!(since < HELD + ms(500), "it took {since:?}");
+    assert!(since > HELD - ms(500), "it took {since:?} only");
+}
+
+#[tokio::test]
+async fn a_hold_outlives_the_closing_of_the_file() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mine = claim("x", LONG);
+    let fence = granted(&backend, &mine).await.fence;
+    place.close(backend).await;
+
+    let backend = place.open().await;
+    assert!(is_busy(&backend, &claim("x", LONG)).await);
+    assert_eq!(granted(&backend, &mine).await.fence, fence, "a repeat after the restart");
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    place.close(backend).await;
+
+    let backend = place.open().await;
+    assert!(granted(&backend, &claim("x", LONG)).await.fence > fence);
+}
+
+#[tokio::test]
+async fn a_hold_of_another_boot_is_over() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let old = claim("x", LONG);
+    let fence = granted(&backend, &old).await.fence;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
+        .await;
+
+    assert!(backend.inspect(&old.name).await.unwrap().holders.is_empty());
+    assert!(backend.list("", None).await.unwrap().names.is_empty());
+    let renewed = backend.renew(&[Renew { claim: &old, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
+    let next = claim("x", LONG);
+    assert!(granted(&backend, &next).await.fence > fence);
+    assert!(is_busy(&backend, &old).await);
+}
+
+#[tokio::test]
+async fn tables_are_made_once_by_eight_processes_at_once() {
+    for _ in 0..5 {
+        let place = Place::new();
+        let mut openers: Vec<_> =
+            (0..8).map(|_| Process::start("opener", place.folder())).collect();
+        for opener in &mut openers {
+            assert_eq!(opener.hear(), "ready");
+        }
+        for opener in &mut openers {
+            opener.tell();
+        }
+        let mut fences: Vec<u64> = Vec::new();
+        for mut opener in openers {
+            fences.push(opener.hear().parse().unwrap());
+            opener.finish();
+        }
+        fences.sort_unstable();
+        fences.dedup();
+        assert_eq!(fences.len(), 8, "fences repeat: {fences:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
+    let place = Place::new();
+    let mut highest = 0;
+    for round in 0..10 {
+        let mut writers: Vec<_> =
+            (0..2).map(|_| Process::start("writer", place.folder())).collect();
+        for writer in &mut writers {
+            assert_eq!(writer.hear(), "ready");
+        }
+        tokio::time::sleep(ms(20 + 7 * round)).await;
+        for writer in &mut writers {
+            writer.kill();
+        }
+        let backend = place.open().await;
+        let fence = granted(&backend, &claim(&format!("r{round}"), LONG)).await.fence.get();
+        assert!(fence > highest);
+        highest = fence;
+        assert_eq!(backend.doctor().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let held = claim("held", LONG);
+    granted(&backend, &held).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "BEGIN IMMEDIATE").await;
+
+    // Looking needs no write lock.
+    assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
+    let start = Instant::now();
+    let mine = claim("x", LONG);
+    let error = backend.acquire(&mine, Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("another process"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+
+    sql(&mut raw, "COMMIT").await;
+    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "it had an effect");
+    granted(&backend, &mine).await;
+    let renewed = backend.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::RENEWED]);
+}
+
+#[tokio::test]
+async fn rows_of_the_dead_do_not_stay_for_ever() {
+    let place = Place::new();
+    let backend = place.open().await;
+    for i in 0..50 {
+        granted(&backend, &claim(&format!("orders/{i}"), LONG)).await;
+        backend.release(&claim(&format!("none/{i}"), LONG), Settle::Unanswered).await.unwrap();
+    }
+    place.close(backend).await;
+    let mut raw = place.raw().await;
+    sql(
+        &mut raw,
+        "UPDATE lockwright_lease SET expires_ns = 1, boot = 'another';
+         UPDATE lockwright_tombstone SET boot = 'another'",
+    )
+    .await;
+    let backend = place.open().await;
+    let fence = granted(&backend, &claim("orders/7", LONG)).await.fence;
+    let count = "SELECT (SELECT count(*) FROM lockwright_lease)
+                      + (SELECT count(*) FROM lockwright_tombstone)";
+    let start = Instant::now();
+    loop {
+        let rows: i64 = sqlx::query_scalar(count).fetch_one(&mut raw).await.unwrap();
+        if rows == 1 {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
+        tokio::time::sleep(ms(5)).await;
+    }
+    // A name whose row was swept goes on above its old fences.
+    assert!(granted(&backend, &claim("orders/8", LONG)).await.fence > fence);
+}
+
+#[tokio::test]
+async fn a_file_that_was_replaced_is_noticed() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mine = claim("x", LONG);
+    granted(&backend, &mine).await;
+    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        fs::rename(place.folder().join(file), place.folder().join(format!("old-{file}"))).unwrap();
+    }
+    for _ in 0..2 {
+        let error = backend.acquire(&claim("y", LONG), Wait::No).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(!place.file().exists(), "an empty file was put in its place");
+    }
+    let other = place.open().await;
+    granted(&other, &claim("x", LONG)).await;
+    let renewed = backend.renew(&[Renew { claim: &mine, fences: 0 }]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Gone)]);
+}

@@ -1,0 +1,128 @@
+//! Who is woken, and by what.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Clock, DistributedLock, Event, Events, Seen, Settle, Wait,
+};
+use lockwright_sql::Sqlite;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use crate::support::{LONG, Place, claim, granted, ms, sql};
+
+fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
+    let (send, receive) = mpsc::unbounded_channel();
+    backend.attach(Events::to(move |event| match event {
+        Event::Wake(name) => send.send(name.as_str().to_owned()).is_ok(),
+        _ => true,
+    }));
+    receive
+}
+
+fn far() -> Wait {
+    Wait::Until(Clock::boot().now() + LONG)
+}
+
+/// Long enough for a busy machine. Nothing polls here, so a lost wake-up never comes.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_release_elsewhere_wakes_who_waits_for_it() {
+    let place = Place::new();
+    let (here, there) = (place.open().await, place.open().await);
+    let mut woken = wakes(&here);
+    let mut raw = place.raw().await;
+    for round in 0..20 {
+        let held = claim("x", LONG);
+        granted(&there, &held).await;
+        let mine = claim("x", LONG);
+        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Busy(_)));
+        if round % 5 == 4 {
+            // The log begins anew: nothing hangs on it.
+            sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+        }
+        if round % 2 == 0 {
+            there.release(&held, Settle::Answered).await.unwrap();
+        } else {
+            there.break_lock(&held.name, Seen::Any, BreakHow::Now, "", "").await.unwrap();
+        }
+        let name = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+        assert_eq!(name.as_deref(), Some("x"));
+        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Granted(_)));
+        here.release(&mine, Settle::Answered).await.unwrap();
+        while woken.try_recv().is_ok() {}
+    }
+}
+
+#[tokio::test]
+async fn what_is_still_held_wakes_nobody() {
+    let place = Place::new();
+    let (here, there) = (place.open().await, place.open().await);
+    let mut woken = wakes(&here);
+    let held = claim("x", LONG);
+    granted(&there, &held).await;
+    assert!(matches!(here.acquire(&claim("x", LONG), far()).await.unwrap(), Attempt::Busy(_)));
+    for i in 0..50 {
+        let other = claim(&format!("other{i}"), LONG);
+        granted(&there, &other).await;
+        there.release(&other, Settle::Answered).await.unwrap();
+    }
+    there.release(&held, Settle::Answered).await.unwrap();
+    let first = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+    assert_eq!(first.as_deref(), Some("x"));
+    assert!(woken.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_release_wakes_the_other_clients_of_the_same_backend() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let (mut one, mut two) = (wakes(&backend), wakes(&backend));
+    let held = claim("x", LONG);
+    granted(&backend, &held).await;
+    backend.release(&held, Settle::Answered).await.unwrap();
+    assert_eq!(one.try_recv().unwrap(), "x");
+    assert_eq!(two.try_recv().unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_release_during_the_attempt_is_not_lost() {
+    let place = Place::new();
+    let (here, there) = (place.open().await, place.open().await);
+    let mut woken = wakes(&here);
+    for _ in 0..100 {
+        let held = claim("x", LONG);
+        granted(&there, &held).await;
+        let mine = claim("x", LONG);
+        let (attempt, _) =
+            tokio::join!(here.acquire(&mine, far()), there.release(&held, Settle::Answered));
+        if matches!(attempt.unwrap(), Attempt::Busy(_)) {
+            tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+            granted(&here, &mine).await;
+        }
+        here.release(&mine, Settle::Answered).await.unwrap();
+        while woken.try_recv().is_ok() {}
+    }
+}
+
+#[tokio::test]
+async fn the_file_is_watched_only_while_somebody_waits() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let path = place.file().canonicalize().unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    let watched = move || {
+        let needle = format!("ino:{inode:x} ");
+        std::fs::read_dir("/proc/self/fdinfo")
+            .unwrap()
+            .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
+            .any(|info| info.lines().any(|l| l.starts_with("inotify") && l.contains(&needle)))
+    };
+    let held = claim("x", LONG);
+    granted(&backend, &held).await;
+    assert!(!watched());
+    let short = Wait::Until(Clock::boot().now() + ms(300));
+    assert!(matches!(backend.acquire(&claim("x", LONG), short).await.unwrap(), Attempt::Busy(_)));
+    assert!(watched());
+    crate::support::within(SOON, "the watch to end", || !watched()).await;
+}

@@ -1,0 +1,100 @@
+//! Configurations, good and bad.
+
+use std::time::Duration;
+
+use lockwright::{Config, ErrorKind, Requirement};
+
+fn bad(text: &str) -> String {
+    toml::from_str::<Config>(text).expect_err(text).to_string()
+}
+
+#[test]
+fn every_key_is_read() {
+    let config: Config = toml::from_str(
+        r#"
+        url = "memory:"
+        ttl = "1.5s"
+        wait = 2
+        namespace = "shop/"
+        label = "billing"
+        require = ["fencing", "strict_fencing", "fifo", "server_restart"]
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.ttl, Some(Duration::from_millis(1_500)));
+    assert_eq!(config.wait, Some(Duration::from_secs(2)));
+    assert_eq!(config.require[0], Requirement::Fencing);
+    assert_eq!(config.require.len(), 4);
+}
+
+#[test]
+fn json_does_as_well() {
+    let config: Config = serde_json::from_str(r#"{"url": "memory:", "ttl": "30s"}"#).unwrap();
+    assert_eq!(config.ttl, Some(Duration::from_secs(30)));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    assert!(bad(r#"url = "memory:""#.replace("url", "uri").as_str()).contains("uri"));
+    let unknown = bad("url = \"memory:\"\ntll = \"3s\"");
+    assert!(unknown.contains("tll") && unknown.contains("ttl"), "{unknown}");
+    assert!(bad("ttl = \"3s\"").contains("url"));
+    assert!(bad("url = \"memory:\"\nttl = \"soon\"").contains("500ms"));
+    assert!(bad("url = \"memory:\"\nttl = -3").contains("-3"));
+    assert!(bad("url = \"memory:\"\nrequire = [\"magic\"]").contains("magic"));
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let config = Config::new("redis://me:hush@db/");
+    assert!(!format!("{config:?}").contains("hush"));
+}
+
+#[cfg(feature = "memory")]
+mod memory {
+    use super::*;
+
+    #[tokio::test]
+    async fn settings_out_of_range_are_refused() {
+        for ttl in [Duration::ZERO, Duration::from_secs(1 << 40)] {
+            let mut config = Config::new("memory:");
+            config.ttl = Some(ttl);
+            assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+        }
+        let mut config = Config::new("memory:");
+        config.namespace = "a\nb".to_owned();
+        assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    }
+
+    #[tokio::test]
+    async fn what_a_backend_cannot_promise_is_refused_with_what_can() {
+        let mut config = Config::new("memory:");
+        config.require = vec![Requirement::StrictFencing, Requirement::Fifo];
+        config.connect().await.unwrap();
+        config.require = vec![Requirement::Machine];
+        let error = config.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        let text = error.to_string();
+        assert!(text.contains("memory") && text.contains("require = [\"machine\"]"), "{text}");
+        if cfg!(feature = "sqlite") {
+            assert!(text.contains("sqlite"), "{text}");
+        }
+        config.require = vec![Requirement::Failover];
+        let text = config.connect().await.unwrap_err().to_string();
+        assert!(text.contains("no other backend"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_settings_are_those_of_the_requests() {
+        let mut config = Config::new("memory:");
+        config.ttl = Some(Duration::from_secs(7));
+        config.wait = Some(Duration::from_millis(20));
+        config.namespace = "shop/".to_owned();
+        let locks = config.connect().await.unwrap();
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        assert!(guard.remaining() < Duration::from_secs(7));
+        assert!(guard.remaining() > Duration::from_secs(5));
+        assert!(locks.mutex("x").acquire().await.unwrap_err().is_timed_out());
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,93 @@
+//! URLs, good and bad.
+
+use lockwright::ErrorKind;
+
+async fn refused(url: &str) -> lockwright::Error {
+    let error = lockwright::connect(url).await.expect_err(url);
+    assert!(!format!("{error:?}").contains("hush"), "a secret shows in {error:?}");
+    error
+}
+
+#[tokio::test]
+async fn what_names_no_backend_is_told_what_does() {
+    for url in
+        ["", "nonsense", "mysql://me:hush@db/x", "://", "/var/lib/locks.db", "memory", "REDIS:"]
+    {
+        let error = refused(url).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        assert!(error.to_string().contains("sqlite:"), "{error}");
+    }
+}
+
+#[cfg(feature = "memory")]
+#[tokio::test]
+async fn memory_locks() {
+    let locks = lockwright::connect("memory:").await.unwrap();
+    locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(refused("memory:/path").await.kind(), ErrorKind::InvalidConfig);
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_locks_across_clients() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+        let (a, b) =
+            (lockwright::connect(&url).await.unwrap(), lockwright::connect(&url).await.unwrap());
+        let guard = a.mutex("x").acquire().await.unwrap();
+        assert!(b.mutex("x").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        b.mutex("x").acquire().await.unwrap().release().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_not_a_database_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        let text = "not a database, and somebody's only copy".repeat(100);
+        std::fs::write(&path, &text).unwrap();
+        let error = refused(&format!("sqlite:{}", path.display())).await;
+        assert!(error.to_string().contains("notes.txt"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        for bad in [folder.path().join("missing/locks.db"), folder.path().to_path_buf()] {
+            refused(&format!("sqlite:{}", bad.display())).await;
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use lockwright_testbed::redis::Redis;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn malformed_ones_are_told_apart_from_dead_ones() {
+        for url in
+            ["redis:", "redis://", "redis://me:hush@", "redis://db:port/", "redis://db:70000"]
+        {
+            let error = refused(url).await;
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
+        }
+        // Nobody listens on a port that was just free.
+        let port = lockwright_testbed::port::free();
+        let error = refused(&format!("redis://me:hush@127.0.0.1:{port}/")).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_password_that_is_wanted_on_redis_is_asked_for() {
+        let server = Redis::options().password("hush").start().unwrap();
+        let port = server.port();
+        for url in
+            [format!("redis://127.0.0.1:{port}/"), format!("redis://:hushhush@127.0.0.1:{port}/")]
+        {
+            let error = refused(&url).await;
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        }
+        lockwright::connect(&format!("redis://:hush@127.0.0.1:{port}/")).await.unwrap();
+    }
+}

@@ -18,7 +18,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Any setting of `redis.conf`.
+    /// Any setting, as a line of `redis.conf` would have it: several words are several arguments.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -27,7 +27,7 @@ impl Options {
     /// A password for the default user.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
-        self.set("requirepass", password)
+        self.set("requirepass", quoted(password))
     }
 
     /// What is thrown out when the memory is full: `noeviction`, `allkeys-lru`, …
@@ -44,7 +44,7 @@ impl Options {
     pub fn replica_of(self, master: &Redis) -> Self {
         let this = self.set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()));
         match &master.options.password {
-            Some(password) => this.set("masterauth", password),
+            Some(password) => this.set("masterauth", quoted(password)),
             None => this,
         }
     }
@@ -175,17 +175,24 @@ impl Redis {
 }
 
 fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
-    let mut program = Program::new("redis-server", "redis-server")
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-        .args(["--daemonize", "no", "--save", "", "--dir", "."])
-        // A replica would wait 5 s for others to join it.
-        .args(["--repl-diskless-sync-delay", "0"]);
+    let mut settings = format!("bind 127.0.0.1\nport {port}\ndaemonize no\nsave \"\"\n");
+    // A replica would wait 5 s for others to join it.
+    settings.push_str("repl-diskless-sync-delay 0\n");
     for (name, value) in &options.settings {
-        program = program.arg(format!("--{name}")).arg(value);
+        settings.push_str(&format!("{name} {value}\n"));
     }
+    let file = folder.join("redis.conf");
+    std::fs::write(&file, settings)
+        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    let program = Program::new("redis-server", "redis-server").arg("redis.conf");
     let mut process = program.start(folder)?;
     process.wait_until_ready(|| answers(port))?;
     Ok(process)
+}
+
+/// A text as one argument of a line of `redis.conf`.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Asks in the plainest way: any server that has loaded its data answers `PONG`, or wants a

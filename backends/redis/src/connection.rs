@@ -128,10 +128,10 @@ impl Link {
             self.tell_broken(&live.alive);
             return Err(effect.timed_out(limit));
         };
-        if let Err(cause) = &answer {
-            if cause.is_unrecoverable_error() || errors::wants_another_server(cause) {
-                self.tell_broken(&live.alive);
-            }
+        if let Err(cause) = &answer
+            && (cause.is_unrecoverable_error() || errors::wants_another_server(cause))
+        {
+            self.tell_broken(&live.alive);
         }
         Ok(answer)
     }

@@ -69,14 +69,14 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
 /// The lock's error for one of the redis client, for a request that was sent.
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        return error(kind, message).with_source(cause);
+        return error(kind, message).with_source(cause.to_string());
     }
     let message = if cause.is_io_error() {
         "the connection broke before the answer came"
     } else {
         "the server could not carry out the request"
     };
-    effect.unanswered(message).with_source(cause)
+    effect.unanswered(message).with_source(cause.to_string())
 }
 
 /// What the server refused by, and what to do about it.
@@ -87,8 +87,15 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     }
     let code = cause.code()?;
     find(code).or_else(|| {
-        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
         let detail = cause.detail().filter(|_| code == "ERR")?;
+        // Missing permissions of what a script does have no code of their own from 7.0 on.
+        if ["The user executing the script can't", "ACL failure in script"]
+            .iter()
+            .any(|denial| detail.contains(denial))
+        {
+            return find("NOPERM");
+        }
+        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
         detail.split([' ', '-', ':']).find_map(find)
     })
 }

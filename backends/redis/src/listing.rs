@@ -33,10 +33,10 @@ pub(crate) async fn page(redis: &Redis, prefix: &str, from: Option<Cursor>) -> R
     for some in names.chunks(INSPECTED_AT_ONCE) {
         for found in redis.inspect_all(some).await? {
             // What was released meanwhile isn't held, and what isn't ours isn't a lock to us.
-            if let Found::Lock(inspection) = found {
-                if inspection.holders.iter().any(|holder| holder.token.is_some()) {
-                    page.names.push(inspection);
-                }
+            if let Found::Lock(inspection) = found
+                && inspection.holders.iter().any(|holder| holder.token.is_some())
+            {
+                page.names.push(inspection);
             }
         }
     }

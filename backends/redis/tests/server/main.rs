@@ -1,4 +1,10 @@
 //! The Redis backend against real servers: what is Redis's own, beside the conformance suite.
 
+mod connecting;
+mod doctor;
+mod faults;
+mod interop;
 mod kit;
 mod locking;
+mod operator;
+mod waking;

@@ -1,0 +1,235 @@
+//! Bad URLs, wrong passwords, the wrong kind of server: a clear error each, and no secret in it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Error, ErrorKind, Settle};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
+
+use crate::kit::{claim, grant, name};
+
+const SECRET: &str = "hush-hush";
+
+/// The error, whose text is checked for the secret by whoever gets it.
+async fn refused(url: &str) -> Error {
+    let error = Redis::connect(url).await.unwrap_err();
+    let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    for text in texts {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+    error
+}
+
+#[tokio::test]
+async fn malformed_urls_are_refused_with_what_is_wrong() {
+    for (url, says) in [
+        (String::new(), "no Redis URL"),
+        ("127.0.0.1:6379".to_owned(), "no Redis URL"),
+        (format!("http://u:{SECRET}@localhost/"), "no Redis URL"),
+        (format!("redis://u:{SECRET}@localhost:port/"), "no Redis URL"),
+        (format!("redis://u:{SECRET}@localhost:99999/"), "no Redis URL"),
+        (format!("redis://u:{SECRET}@localhost/zero"), "invalid database number"),
+        (format!("redis://:{SECRET}@/0"), ""),
+        (format!("redis://localhost/?passwort={SECRET}"), "passwort"),
+        ("redis://localhost/?prefix=%0A".to_owned(), "control characters"),
+        (format!("rediss://u:{SECRET}@localhost/"), "TLS"),
+    ] {
+        let error = refused(&url).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
+        assert!(error.to_string().contains(says), "{url}: {error}");
+    }
+    let error = Config::new("redis://localhost/")
+        .unwrap()
+        .response_timeout(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let shown = format!("{:?}", Config::new(&format!("redis://u:{SECRET}@localhost/")).unwrap());
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_says_so() {
+    let port = testbed::port::free();
+    let error = refused(&format!("redis://u:{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("refuses connections"), "{error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+    let error = refused("redis://no-such-host.invalid/").await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_and_checked() {
+    let server = testbed::Redis::options().password(SECRET).start().unwrap();
+    let port = server.port();
+    let error = refused(&format!("redis://127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("wants a password"), "{error}");
+    let error = refused(&format!("redis://:not-{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+
+    let redis = Redis::connect(&server.url()).await.unwrap();
+    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
+    grant(&redis, &claim("a")).await;
+}
+
+#[tokio::test]
+async fn a_user_without_a_permission_is_told_which() {
+    let server = testbed::Redis::start().unwrap();
+    let port = server.port();
+    let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
+    let password = format!(">{SECRET}");
+    // A server's own default: no channels.
+    let make = |name: &str, rules: &[&str]| {
+        let command = [&["ACL", "SETUSER", name, "on", &password], rules].concat();
+        server.command::<()>(&command).unwrap();
+    };
+    make("deaf", &["~*", "+@all", "resetchannels"]);
+    let error = refused(&user("deaf")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("lockwright:*"), "{error}");
+
+    // It may do all but describe its hold: nothing must be held when the grant is refused.
+    make("halfway", &["~*", "&lockwright:*", "+@all", "-hset"]);
+    let redis = Redis::connect(&user("halfway")).await.unwrap();
+    let error = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+
+    // What the documentation says is enough.
+    make("enough", &["~orders/*", "~lockwright:*", "&lockwright:*", "-@all"]);
+    let allowed = [
+        "+eval",
+        "+evalsha",
+        "+subscribe",
+        "+publish",
+        "+info",
+        "+config|get",
+        "+time",
+        "+scan",
+        "+get",
+        "+mget",
+        "+set",
+        "+del",
+        "+exists",
+        "+type",
+        "+pttl",
+        "+pexpire",
+        "+hget",
+        "+hset",
+        "+hmget",
+        "+hello",
+    ];
+    make("enough", &allowed);
+    let redis = Redis::connect(&user("enough")).await.unwrap();
+    let ours = claim("orders/42");
+    grant(&redis, &ours).await;
+    assert_eq!(redis.inspect(&name("orders/42")).await.unwrap().holders.len(), 1);
+    assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
+    redis.release(&ours, Settle::Unanswered).await.unwrap();
+    assert_eq!(redis.try_acquire(&claim("x")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn what_is_not_a_redis_is_not_taken_for_one() {
+    for (greeting, kind) in [
+        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrorKind::InvalidConfig),
+        // It hangs up, or says nothing at all.
+        (None, ErrorKind::Unavailable),
+        (Some(""), ErrorKind::Unavailable),
+    ] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stranger = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let Some(greeting) = greeting else { return };
+            let _ = socket.read(&mut [0; 64]);
+            let _ = socket.write_all(greeting.as_bytes());
+            // Until the other side hangs up.
+            while matches!(socket.read(&mut [0; 64]), Ok(read) if read > 0) {}
+        });
+        let error = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/"))
+            .unwrap()
+            .connect_timeout(Duration::from_millis(300))
+            .connect()
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), kind, "{greeting:?}: {error}");
+        assert!(!format!("{error:?}").contains(SECRET), "{error:?}");
+        stranger.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replica_and_a_cluster_node_are_refused() {
+    let master = testbed::Redis::start().unwrap();
+    let replica = testbed::Redis::options().replica_of(&master).start().unwrap();
+    let error = refused(&replica.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{}", master.port())), "{error}");
+
+    let node = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
+    let error = refused(&node.url()).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("Cluster"), "{error}");
+}
+
+#[tokio::test]
+async fn databases_and_prefixes_come_from_the_url() {
+    let server = testbed::Redis::start().unwrap();
+    let url = format!("{}3?prefix=shop:", server.url());
+    let redis = Redis::connect(&url).await.unwrap();
+    let claim = claim("a");
+    grant(&redis, &claim).await;
+    let keyspace: String = server.command(&["INFO", "keyspace"]).unwrap();
+    assert!(keyspace.contains("db3:keys=3"), "{keyspace}");
+    let mut connection = server.connection().unwrap();
+    redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
+    let value: String = redis::cmd("GET").arg("shop:a").query(&mut connection).unwrap();
+    assert_eq!(value, claim.token.to_string());
+    // The same name elsewhere is another lock.
+    grant(&Redis::connect(&server.url()).await.unwrap(), &self::claim("a")).await;
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error_and_no_panic() {
+    let connecting = Redis::connect("redis://127.0.0.1/");
+    let mut connecting = std::pin::pin!(connecting);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match connecting.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Err(error)) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains("tokio runtime"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_connection_lives_in_the_runtime_that_made_it() {
+    let server = testbed::Redis::start().unwrap();
+    let first = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let redis = first.block_on(Redis::connect(&server.url())).unwrap();
+    let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    second.block_on(grant(&redis, &claim("a")));
+    drop(first);
+    let error = second.block_on(async {
+        crate::kit::eventually(|| async {
+            let error = redis.try_acquire(&claim("b")).await.unwrap_err();
+            (error.kind() == ErrorKind::Unavailable).then_some(error)
+        })
+        .await
+    });
+    assert!(error.to_string().contains("runtime"), "{error}");
+}

@@ -1,0 +1,268 @@
+//! Lost answers, frozen servers, cut connections, restarts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, DistributedLock, Ended, ErrorKind, Fault, Renew, Renewal, Settle, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+
+use crate::kit::{busy, claim, eventually, grant, server_and_client};
+
+const QUICK: Duration = Duration::from_millis(200);
+
+/// A client behind a proxy, with a short time-out.
+async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
+    let server = testbed::Redis::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let redis = Config::new(&server.url_through(proxy.port()))
+        .unwrap()
+        .response_timeout(QUICK)
+        .connect_timeout(QUICK)
+        .connect()
+        .await
+        .unwrap();
+    (server, proxy, redis)
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
+    let (server, proxy, redis) = behind_proxy().await;
+    let claim = claim("a");
+    // The server knows the scripts, so that the lost answer is that of the attempt itself.
+    let before = self::claim("before");
+    grant(&redis, &before).await;
+    redis.release(&before, Settle::Answered).await.unwrap();
+    proxy.set(Traffic::SwallowAnswers);
+    let lost = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), claim.token.to_string());
+    let fence: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+    proxy.set(Traffic::Forward);
+    let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
+    let Attempt::Granted(granted) = granted else { panic!("{granted:?}") };
+    assert_eq!(granted.fence.get(), fence, "the first fence");
+    let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+    assert_eq!(stored, fence, "and no second one");
+
+    proxy.set(Traffic::SwallowAnswers);
+    let lost = redis.release(&claim, Settle::Answered).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    proxy.set(Traffic::Forward);
+    let again = eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
+    assert_eq!(again, Ended::NotHeld);
+}
+
+#[tokio::test]
+async fn a_lost_question_is_indeterminate_and_a_lost_look_is_not() {
+    let (server, proxy, redis) = behind_proxy().await;
+    proxy.set(Traffic::SwallowAll);
+    let claim = claim("a");
+    let lost = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    let started = Instant::now();
+    let lost = redis.inspect(&claim.name).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Unavailable, "looking changes nothing: {lost}");
+    assert!(started.elapsed() < 4 * QUICK, "{:?}", started.elapsed());
+    assert_eq!(server.command::<i64>(&["DBSIZE"]).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_connection_is_replaced_after_a_time_out() {
+    let (_server, proxy, redis) = behind_proxy().await;
+    let claim = claim("a");
+    assert_eq!(proxy.accepted(), 1);
+    proxy.set(Traffic::SwallowAll);
+    redis.try_acquire(&claim).await.unwrap_err();
+    // The old connection is lost for good, but nothing closes it: only replacing it helps.
+    proxy.set(Traffic::Forward);
+    // By itself, without anybody asking.
+    eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
+    let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
+    assert!(matches!(granted, Attempt::Granted(_)));
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_unavailable_and_comes_back() {
+    let (server, proxy, redis) = behind_proxy().await;
+    let claim = claim("a");
+    grant(&redis, &claim).await;
+    proxy.cut();
+    // The first may still find the connection as it breaks.
+    let refused = eventually(|| async {
+        let error = redis.try_acquire(&claim).await.unwrap_err();
+        (error.kind() == ErrorKind::Unavailable).then_some(error)
+    })
+    .await;
+    assert!(refused.to_string().contains("refuses connections"), "{refused}");
+    proxy.mend();
+    let renewals =
+        eventually(|| async { redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.ok() })
+            .await;
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    drop(server);
+}
+
+#[tokio::test]
+async fn many_callers_share_one_attempt_to_connect() {
+    let (_server, proxy, redis) = behind_proxy().await;
+    let redis = Arc::new(redis);
+    proxy.set(Traffic::SwallowAll);
+    redis.try_acquire(&claim("a")).await.unwrap_err();
+    let started = Instant::now();
+    let calls: Vec<_> = (0..50)
+        .map(|i| {
+            let redis = Arc::clone(&redis);
+            tokio::spawn(async move { redis.try_acquire(&claim(&format!("lock {i}"))).await })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert!(started.elapsed() < 5 * QUICK, "not one after the other: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_late_duplicate_from_a_frozen_server_is_defeated_by_the_tombstone() {
+    let server = testbed::Redis::start().unwrap();
+    let redis = Config::new(&server.url())
+        .unwrap()
+        .response_timeout(QUICK)
+        .connect_timeout(QUICK)
+        .connect()
+        .await
+        .unwrap();
+    let claim = claim("a");
+    server.freeze();
+    let lost = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Indeterminate);
+    server.thaw();
+    // The acquire may run before this release or, as it came on another connection, after it.
+    eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
+    let looked = eventually(|| async {
+        let calls: String = server.command(&["INFO", "commandstats"]).unwrap();
+        // The late acquire and the release, whichever way round, have both run.
+        calls
+            .lines()
+            .filter(|line| {
+                line.starts_with("cmdstat_eval:") || line.starts_with("cmdstat_evalsha:")
+            })
+            .filter_map(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u32>().ok())
+            .sum::<u32>()
+            .ge(&3)
+            .then_some(())
+    });
+    looked.await;
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
+    // A duplicate that is certainly late.
+    let late = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Indeterminate);
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_a_server_that_logs_every_write_granted() {
+    let mut server = testbed::Redis::options().append_only("always").start().unwrap();
+    let redis = Redis::connect(&server.url()).await.unwrap();
+    assert!(redis.profile().survives.contains(Fault::ServerRestart));
+    let claim = claim("a");
+    let granted = grant(&redis, &claim).await;
+    server.kill();
+    server.restart(true).unwrap();
+    let rival = self::claim("a");
+    let busy = eventually(|| async { redis.try_acquire(&rival).await.ok() }).await;
+    assert!(matches!(busy, Attempt::Busy(_)), "{busy:?}");
+    let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    redis.release(&claim, Settle::Answered).await.unwrap();
+    assert!(grant(&redis, &rival).await.fence > granted.fence);
+}
+
+#[tokio::test]
+async fn fences_grow_also_when_the_data_are_lost() {
+    let (mut server, redis) = server_and_client().await;
+    assert!(!redis.profile().survives.contains(Fault::ServerRestart), "nothing is logged");
+    let granted = grant(&redis, &claim("a")).await;
+    server.restart(false).unwrap();
+    let after = eventually(|| async { redis.try_acquire(&claim("a")).await.ok() }).await;
+    let Attempt::Granted(after) = after else { panic!("the data are lost: {after:?}") };
+    assert!(after.fence > granted.fence, "the clock went on");
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_unavailable() {
+    let (server, redis) = server_and_client().await;
+    let master = testbed::Redis::start().unwrap();
+    let port = master.port().to_string();
+    server.command::<()>(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    let refused = eventually(|| async {
+        let error = redis.try_acquire(&claim("a")).await.unwrap_err();
+        error.to_string().contains("replica").then_some(error)
+    })
+    .await;
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    server.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    grant(&redis, &claim("a")).await;
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_and_grants_nothing() {
+    let (server, redis) = server_and_client().await;
+    let held = claim("held");
+    grant(&redis, &held).await;
+    server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().contains("memory"), "{refused}");
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    assert_eq!(
+        redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap(),
+        [Renewal::RENEWED],
+        "what is held can still be renewed"
+    );
+    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
+    let (server, redis) = server_and_client().await;
+    for i in 0..50 {
+        let claim = claim("a");
+        {
+            let mut acquire = std::pin::pin!(redis.acquire(&claim, Wait::No));
+            // Polled so far, and not further: sent or not, nobody reads the answer.
+            for _ in 0..i % 5 {
+                let once = std::future::poll_fn(|cx| {
+                    std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
+                });
+                if once.await {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        redis.release(&claim, Settle::Unanswered).await.unwrap();
+        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "round {i}");
+        // Whatever was sent before was answered before: one connection keeps the order.
+        let next = self::claim("a");
+        grant(&redis, &next).await;
+        redis.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_server_answers_within_the_time_out() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim("a");
+    server.freeze();
+    let started = Instant::now();
+    let lost = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Indeterminate);
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    server.thaw();
+    eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
+    busy(&redis, &self::claim("a"), Wait::No).await;
+}

@@ -1,0 +1,154 @@
+//! Beside redis-py: its own lock, in a process of its own, on the same keys.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Ended, Reason, Renew, Renewal, Settle, Wait,
+};
+
+use crate::kit::{busy, claim, claim_for, eventually, grant, server_and_client};
+
+const VERSION: &str = "8.1.0";
+
+/// redis-py of the pinned version, fetched once and kept beside the build.
+fn library() -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("redis-py-{VERSION}"));
+    if !place.is_dir() {
+        let fetched = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let output = Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+            .args(["--target", fetched.path().to_str().unwrap()])
+            .arg(format!("redis=={VERSION}"))
+            .output()
+            .expect("python3 runs; on Debian it is in the package python3");
+        assert!(
+            output.status.success(),
+            "pip can't install redis-py (on Debian pip is in the package python3-pip): {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // In one step, so that nobody finds half of it. Somebody else's is as good as this one.
+        let renamed = std::fs::rename(fetched.path(), &place);
+        assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
+    }
+    place
+}
+
+struct RedisPy {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl RedisPy {
+    fn start(port: u16) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/interop/redis_py.py");
+        let mut process = Command::new("python3")
+            .args([script, &port.to_string()])
+            .env("PYTHONPATH", library())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            commands: process.stdin.take(),
+            answers: BufReader::new(process.stdout.take().unwrap()),
+            process,
+        }
+    }
+
+    fn send(&mut self, command: &str) {
+        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
+    }
+
+    fn answer(&mut self) -> String {
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        self.send(command);
+        self.answer()
+    }
+}
+
+impl Drop for RedisPy {
+    fn drop(&mut self) {
+        // The end of its input is the end of it.
+        drop(self.commands.take());
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_held_by_redis_py_keeps_us_out_until_it_is_released() {
+    let (server, redis) = server_and_client().await;
+    let mut python = RedisPy::start(server.port());
+    assert_eq!(python.ask("try orders/42 30"), "yes");
+    let ours = claim("orders/42");
+    let busy = busy(&redis, &ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, None, "it isn't one of ours");
+    assert!(holder.remaining.unwrap() > Duration::from_secs(20));
+
+    assert_eq!(redis.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    let renewal = redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(python.ask("extend orders/42 30"), "extended", "it still has it");
+    assert_eq!(python.ask("release orders/42"), "released");
+    grant(&redis, &claim("orders/42")).await;
+}
+
+#[tokio::test]
+async fn a_lock_held_by_us_keeps_redis_py_out_until_it_is_released() {
+    let (server, redis) = server_and_client().await;
+    let mut python = RedisPy::start(server.port());
+    let ours = claim("orders/42");
+    grant(&redis, &ours).await;
+    assert_eq!(python.ask("try orders/42 30"), "no");
+    let renewal = redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::RENEWED]);
+    assert_eq!(python.ask("try orders/42 30"), "no");
+
+    python.send("wait orders/42 30 20");
+    assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(python.answer(), "yes", "it waits by polling");
+    assert_eq!(python.ask("release orders/42"), "released");
+}
+
+#[tokio::test]
+async fn neither_ends_what_the_other_took_over_after_an_expiry() {
+    let (server, redis) = server_and_client().await;
+    let mut python = RedisPy::start(server.port());
+
+    // Its lock runs out and we get it: it must not release ours.
+    assert_eq!(python.ask("try a 0.1"), "yes");
+    let ours = claim("a");
+    let granted = eventually(|| async {
+        match redis.try_acquire(&ours).await.unwrap() {
+            Attempt::Granted(granted) => Some(granted),
+            Attempt::Busy(_) => None,
+        }
+    })
+    .await;
+    assert_eq!(python.ask("extend a 30"), "not ours");
+    assert_eq!(python.ask("release a"), "not ours");
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
+    assert_eq!(grant(&redis, &ours).await.fence, granted.fence);
+    assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+
+    // Ours runs out and it gets it: we must not release its.
+    let ours = claim_for("b", Duration::from_millis(100));
+    grant(&redis, &ours).await;
+    assert_eq!(python.ask("wait b 30 20"), "yes");
+    let theirs: String = server.command(&["GET", "b"]).unwrap();
+    let renewal = redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(redis.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(server.command::<String>(&["GET", "b"]).unwrap(), theirs);
+    assert_eq!(python.ask("release b"), "released");
+}

@@ -1,0 +1,226 @@
+//! What an operator sees and does.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Event, Reason, Renew, Renewal,
+    Seen, Settle, Token,
+};
+use lockwright_redis::{Config, Redis};
+
+use crate::kit::{claim, claim_for, events, grant, name, next, server_and_client};
+
+const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
+
+async fn list(redis: &Redis, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut from = None;
+    loop {
+        let page = redis.list(prefix, from).await.unwrap();
+        names.extend(page.names.into_iter().map(|found| String::from(found.name)));
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return names,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
+    let (server, redis) = server_and_client().await;
+    let mut events = events(&redis);
+    let mut holder = claim("a");
+    holder.fences = 5;
+    let granted = grant(&redis, &holder).await;
+    let seen = Seen::Token(holder.token);
+    let broken =
+        redis.break_lock(&holder.name, seen, BreakHow::RunOut, "anna", "stuck").await.unwrap();
+    let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
+    assert!(left > Duration::from_secs(25), "{left:?}");
+
+    assert_eq!(next(&mut events).await, Event::AtRisk(holder.token), "its holder is told");
+    let renewal = Renew { claim: &holder, fences: 0 };
+    assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
+    let again = grant(&redis, &holder).await;
+    assert_eq!(again.fence, granted.fence);
+    assert!(again.valid.unwrap() <= left, "a repeat doesn't arm it again: {again:?}");
+    assert!(matches!(redis.try_acquire(&claim("a")).await.unwrap(), Attempt::Busy(_)));
+
+    let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
+    assert_eq!(seen.token, Some(holder.token));
+    assert_eq!(seen.broken.as_deref(), Some("by anna: stuck"));
+    assert_eq!(list(&redis, "").await, ["a"]);
+
+    // It runs out by itself.
+    server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
+    server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "1"]).unwrap();
+    let after = crate::kit::eventually(|| async {
+        match redis.try_acquire(&claim("a")).await.unwrap() {
+            Attempt::Granted(granted) => Some(granted),
+            Attempt::Busy(_) => None,
+        }
+    })
+    .await;
+    assert!(after.fence.get() > granted.fence.get() + 4, "past the reserved block");
+}
+
+#[tokio::test]
+async fn a_broken_hold_can_still_be_released_by_its_holder() {
+    let (_server, redis) = server_and_client().await;
+    let holder = claim("a");
+    grant(&redis, &holder).await;
+    let seen = Seen::Token(holder.token);
+    redis.break_lock(&holder.name, seen, BreakHow::RunOut, "anna", "stuck").await.unwrap();
+    assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::Released);
+    let next = claim("a");
+    grant(&redis, &next).await;
+    let seen = redis.inspect(&next.name).await.unwrap().holders.remove(0);
+    assert_eq!(seen.broken, None, "the next holder is not broken");
+}
+
+#[tokio::test]
+async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
+    let (_server, redis) = server_and_client().await;
+    let mut events = events(&redis);
+    let mut holder = claim("a");
+    holder.fences = 3;
+    let granted = grant(&redis, &holder).await;
+    let seen = Seen::Token(holder.token);
+    let broken =
+        redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
+    assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(25)), "{broken:?}");
+    assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
+    assert_eq!(next(&mut events).await, Event::Wake(name("a")));
+
+    let successor = claim("a");
+    let after = grant(&redis, &successor).await;
+    assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
+    // The holder learns it although somebody else holds by now.
+    let renewal = Renew { claim: &holder, fences: 0 };
+    assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
+    assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    let late = redis.try_acquire(&holder).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Indeterminate);
+    // What was seen before isn't broken now.
+    let broken = redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await;
+    assert_eq!(broken.unwrap(), Broken::NotHeld);
+    let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
+    assert_eq!(seen.token, Some(successor.token));
+}
+
+#[tokio::test]
+async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
+    let (server, redis) = server_and_client().await;
+    // A counter far ahead of the clock, so that only counting can move it.
+    let ahead = 3_000_000_000_000_000_u64;
+    server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
+    let mut holder = claim("a");
+    holder.fences = 10;
+    assert_eq!(grant(&redis, &holder).await.fence.get(), ahead + 1);
+    redis.break_lock(&holder.name, Seen::Any, BreakHow::Now, "anna", "stuck").await.unwrap();
+    let fence = redis.inspect(&holder.name).await.unwrap().fence.unwrap();
+    assert_eq!(fence.get(), ahead + 11);
+}
+
+#[tokio::test]
+async fn whoever_holds_can_be_broken_without_naming_a_token() {
+    let (server, redis) = server_and_client().await;
+    let name = name("a");
+    for how in [BreakHow::Now, BreakHow::RunOut] {
+        let free = redis.break_lock(&name, Seen::Any, how, "anna", "stuck").await.unwrap();
+        assert_eq!(free, Broken::NotHeld);
+    }
+    let ours = claim("a");
+    grant(&redis, &ours).await;
+    let broken = redis.break_lock(&name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await;
+    assert!(matches!(broken.unwrap(), Broken::RunsOut(_)));
+    let broken = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await;
+    assert!(matches!(broken.unwrap(), Broken::Freed(_)));
+
+    // Somebody else's: it renews itself, so it can only be freed.
+    server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
+    let seen = Seen::Token(Token::random());
+    let broken = redis.break_lock(&name, seen, BreakHow::Now, "anna", "stuck").await;
+    assert_eq!(broken.unwrap(), Broken::NotHeld);
+    let refused = redis.break_lock(&name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    let broken = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await.unwrap();
+    assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(15)), "{broken:?}");
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+
+    server.command::<()>(&["HSET", "a", "no", "lock"]).unwrap();
+    let refused = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_free_name_is_free() {
+    let (_server, redis) = server_and_client().await;
+    let found = redis.inspect(&name("never locked")).await.unwrap();
+    assert!(found.holders.is_empty());
+    assert_eq!(found.fence, None);
+    let claim = claim("a");
+    let granted = grant(&redis, &claim).await;
+    redis.release(&claim, Settle::Answered).await.unwrap();
+    let found = redis.inspect(&claim.name).await.unwrap();
+    assert!(found.holders.is_empty());
+    assert_eq!(found.fence, Some(granted.fence), "its fence is remembered");
+}
+
+#[tokio::test]
+async fn a_listing_has_what_is_held_and_nothing_else() {
+    let (server, redis) = server_and_client().await;
+    for held in ["orders/1", "orders/2", "orders/{2}", "or}ders", "other"] {
+        grant(&redis, &claim(held)).await;
+    }
+    let released = claim("orders/3");
+    grant(&redis, &released).await;
+    redis.release(&released, Settle::Unanswered).await.unwrap();
+    // Somebody else's, and what is left of a hold whose key somebody deleted.
+    server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
+    server.command::<()>(&["DEL", "other"]).unwrap();
+    server.command::<()>(&["SET", "lockwright:{x}:hold", "no hash"]).unwrap();
+    server.command::<()>(&["DEL", "lockwright:{x}:hold"]).unwrap();
+
+    assert_eq!(list(&redis, "").await, ["orders/1", "orders/2", "orders/{2}", "or}ders"]);
+    assert_eq!(list(&redis, "orders/").await, ["orders/1", "orders/2", "orders/{2}"]);
+    assert!(list(&redis, "nothing").await.is_empty());
+
+    let elsewhere =
+        Config::new(&server.url()).unwrap().key_prefix("shop:").connect().await.unwrap();
+    assert!(list(&elsewhere, "").await.is_empty(), "another prefix is another world");
+    grant(&elsewhere, &claim("mine")).await;
+    assert_eq!(list(&elsewhere, "").await, ["mine"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_all_the_time_is_listed_exactly_once_whatever_changes_around_it() {
+    let (_server, redis) = server_and_client().await;
+    let redis = std::sync::Arc::new(redis);
+    let mut steady = BTreeSet::new();
+    for i in 0..5_500 {
+        let held = format!("steady {i}");
+        grant(&redis, &claim(&held)).await;
+        steady.insert(held);
+    }
+    // Growth makes the server rehash in the middle of a walk, which is when it repeats itself.
+    let churning = std::sync::Arc::clone(&redis);
+    let churn = tokio::spawn(async move {
+        for i in 0.. {
+            let passing = claim_for(&format!("passing {i}"), Duration::from_secs(5));
+            grant(&churning, &passing).await;
+            if i % 3 == 0 {
+                churning.release(&passing, Settle::Answered).await.unwrap();
+            }
+        }
+    });
+    for _ in 0..3 {
+        let listed = list(&redis, "steady ").await;
+        assert_eq!(listed.len(), steady.len(), "more than a page, and none twice");
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), steady);
+    }
+    assert!(!churn.is_finished());
+    churn.abort();
+}

@@ -1,0 +1,122 @@
+//! Who is woken, and who isn't disturbed.
+
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, DistributedLock, Event, Settle, Wait};
+use lockwright_redis::{Config, Redis};
+
+use crate::kit::{busy, claim, events, eventually, grant, name, next, server_and_client};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+#[tokio::test]
+async fn a_release_wakes_those_who_wait_and_nobody_else() {
+    let (server, holder) = server_and_client().await;
+    let waiter = Redis::connect(&server.url()).await.unwrap();
+    let elsewhere =
+        Config::new(&server.url()).unwrap().key_prefix("shop:").connect().await.unwrap();
+    let mut woken = events(&waiter);
+    let mut undisturbed = events(&elsewhere);
+
+    let quiet = claim("nobody waits");
+    grant(&holder, &quiet).await;
+    // Who only tries doesn't wait.
+    busy(&waiter, &claim("nobody waits"), Wait::No).await;
+    let wanted = claim("orders/42");
+    grant(&holder, &wanted).await;
+    busy(&waiter, &claim("orders/42"), WAIT).await;
+
+    holder.release(&quiet, Settle::Answered).await.unwrap();
+    holder.release(&wanted, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut woken).await, Event::Wake(name("orders/42")), "the only one");
+    // The next holder's release is another matter: everybody has asked again by then, or not.
+    let next_claim = claim("orders/42");
+    grant(&holder, &next_claim).await;
+    holder.release(&next_claim, Settle::Answered).await.unwrap();
+    assert!(woken.try_recv().is_err());
+    assert!(undisturbed.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_release_of_what_was_not_held_wakes_nobody() {
+    let (_server, redis) = server_and_client().await;
+    let mut woken = events(&redis);
+    let holder = claim("a");
+    grant(&redis, &holder).await;
+    busy(&redis, &claim("a"), WAIT).await;
+    for settle in [Settle::Answered, Settle::Unanswered] {
+        redis.release(&claim("a"), settle).await.unwrap();
+    }
+    redis.release(&holder, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut woken).await, Event::Wake(name("a")));
+    assert!(woken.try_recv().is_err(), "once, by the release that counted");
+}
+
+#[tokio::test]
+async fn there_is_one_connection_for_everything() {
+    let (server, redis) = server_and_client().await;
+    let count = || {
+        let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
+        let all: String = server.command(&["CLIENT", "LIST"]).unwrap();
+        // The one that asks is not counted.
+        (clients.lines().count(), all.lines().count() - 1)
+    };
+    for i in 0..50 {
+        grant(&redis, &claim(&format!("lock {i}"))).await;
+        busy(&redis, &claim(&format!("lock {i}")), WAIT).await;
+    }
+    eventually(|| async { (count() == (1, 1)).then_some(()) }).await;
+    drop(redis);
+    eventually(|| async { (count() == (0, 0)).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
+    let mut server = lockwright_testbed::Redis::options().append_only("always").start().unwrap();
+    let holder = Redis::connect(&server.url()).await.unwrap();
+    let waiter = Redis::connect(&server.url()).await.unwrap();
+    let mut woken = events(&waiter);
+    for waited_for in ["a", "b"] {
+        grant(&holder, &claim(waited_for)).await;
+        busy(&waiter, &claim(waited_for), WAIT).await;
+    }
+    let held = claim("c");
+    grant(&holder, &held).await;
+    server.restart(true).unwrap();
+    // Nobody asks anything: the connection comes back by itself.
+    let mut names = [next(&mut woken).await, next(&mut woken).await];
+    names.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
+
+    // And it is subscribed again.
+    busy(&waiter, &claim("c"), WAIT).await;
+    // The holder's own connection may still be the old one when it is first asked.
+    eventually(|| async { holder.release(&held, Settle::Answered).await.ok() }).await;
+    assert_eq!(next(&mut woken).await, Event::Wake(name("c")));
+}
+
+#[tokio::test]
+async fn a_client_that_has_gone_is_forgotten() {
+    let (server, redis) = server_and_client().await;
+    let gone = events(&redis);
+    let mut stays = events(&redis);
+    drop(gone);
+    for _ in 0..2 {
+        let channel = "lockwright:released:0:";
+        let receivers: i64 = server.command(&["PUBLISH", channel, "a"]).unwrap();
+        assert_eq!(receivers, 1);
+        assert_eq!(next(&mut stays).await, Event::Wake(name("a")));
+    }
+    // What isn't a message of ours is nobody's business.
+    for (channel, text) in [
+        ("lockwright:released:0:", ""),
+        ("lockwright:broken:0:", "doctor"),
+        ("lockwright:broken:0:", "now nothing"),
+    ] {
+        server.command::<i64>(&["PUBLISH", channel, text]).unwrap();
+    }
+    server.command::<i64>(&["PUBLISH", "lockwright:released:0:", "b"]).unwrap();
+    assert_eq!(next(&mut stays).await, Event::Wake(name("b")));
+    tokio::time::sleep(Duration::ZERO).await;
+    assert!(stays.try_recv().is_err());
+}

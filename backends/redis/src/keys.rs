@@ -19,7 +19,7 @@
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if no `}` in it would end the tag too early: `a` → `lockwright:{a}:fence`;
 //! - else the smallest number that hashes to the slot of the key: `a}b` →
-//!   `lockwright:{10386}:fence:a}b`, say.
+//!   `lockwright:{20658}:fence:a}b`.
 //!
 //! Where the tag isn't the key, the key follows in full, so that no two locks share a companion.
 //! Lock names under `lockwright:{` are refused: nobody can lock somebody else's companion.
@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn the_lock_is_exactly_the_name() {
+        assert_eq!(keys("a}b").fence, "lockwright:{20658}:fence:a}b");
         assert_eq!(keys("orders/42").lock, "orders/42");
         assert_eq!(keys("orders/42").fence, "lockwright:{orders/42}:fence");
         let name = LockName::new("42").unwrap();

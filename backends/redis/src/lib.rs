@@ -28,6 +28,16 @@
 //! - A replica takes over without the last writes, and so with the same lock free again: no
 //!   failover is survived. `doctor` looks for what makes that worse.
 //!
+//! # Permissions
+//!
+//! A user of its own needs the keys of the locks, what is under `lockwright:*`, and these commands:
+//!
+//! ```text
+//! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* &lockwright:* -@all
+//!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
+//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget
+//! ```
+//!
 //! # Map
 //!
 //! | file | subject |

@@ -202,6 +202,20 @@ async fn databases_and_prefixes_come_from_the_url() {
     grant(&Redis::connect(&server.url()).await.unwrap(), &self::claim("a")).await;
 }
 
+#[tokio::test]
+async fn a_unix_socket_will_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let socket = socket.to_str().unwrap();
+    let server = testbed::Redis::options().set("unixsocket", socket).start().unwrap();
+    let redis = Redis::connect(&format!("redis+unix://{socket}?db=2")).await.unwrap();
+    grant(&redis, &claim("a")).await;
+    let keyspace: String = server.command(&["INFO", "keyspace"]).unwrap();
+    assert!(keyspace.contains("db2:"), "{keyspace}");
+    let error = refused(&format!("redis+unix://{socket}.not")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
 #[test]
 fn without_a_runtime_there_is_an_error_and_no_panic() {
     let connecting = Redis::connect("redis://127.0.0.1/");

@@ -1,4 +1,56 @@
-//! The `lockwright` command.
+//! The `lockwright` command: runs a command while it holds a distributed lock, and shows, breaks
+//! and examines locks. See `docs/src/cli.md`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the lockwright command needs Linux: the deadline is kept with its child subreapers, death \
+     signals and /proc. The library runs elsewhere too."
+);
+
+mod args;
+mod connect;
+mod duration;
+mod exit;
+mod operator;
+mod process;
+mod run;
+mod voice;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let _ = args.next();
+    // Before anything else: the two processes below `run` are small and plain.
+    match std::env::args_os().nth(1) {
+        Some(first) if first == process::SUPERVISE => {
+            let _ = args.next();
+            return process::supervisor::main(args);
+        }
+        Some(first) if first == process::BECOME => {
+            let _ = args.next();
+            return process::stub::main(args);
+        }
+        _ => {}
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+                _ => exit::USAGE,
+            });
+        }
+    };
+    match &cli.command {
+        Command::Run(run) => run::run(&cli.place, run),
+        command => operator::run(&cli.place, command),
+    }
+}

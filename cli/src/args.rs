@@ -1,0 +1,177 @@
+//! The command line, as clap sees it.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+
+use crate::{duration, exit};
+
+/// Locks that reach over machines, from the shell.
+#[derive(Debug, Parser)]
+#[command(name = "lockwright", version, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the locks are, and how to talk.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Where the locks are kept: sqlite:PATH, redis://HOST/, ...
+    ///
+    /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
+    /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. A URL with a
+    /// password belongs into the environment: everybody on this machine sees arguments.
+    #[arg(long, global = true, env = "LOCKWRIGHT_URL", hide_env_values = true, value_name = "URL")]
+    pub url: Option<String>,
+
+    /// Put before every name: one server for several projects
+    #[arg(
+        long,
+        global = true,
+        env = "LOCKWRIGHT_NAMESPACE",
+        value_name = "PREFIX",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub namespace: String,
+
+    /// Who you are, for those who look at the lock: a job, a service
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Write JSON: events on standard error for `run`, the answer on standard output for the rest
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock
+    ///
+    /// Takes the lock NAME, runs CMD, releases the lock and exits with CMD's exit code. While CMD
+    /// runs, the lock is renewed. If the hold is lost (the server gone for too long, an operator,
+    /// this process stopped), CMD and everything it started is ended before anybody else can hold
+    /// the lock: TERM, then KILL.
+    #[command(after_help = exit::TABLE)]
+    Run(Box<Run>),
+
+    /// List the locks that are held
+    List {
+        /// Only names that begin with this
+        #[arg(default_value = "", hide_default_value = true)]
+        prefix: String,
+    },
+
+    /// Show who holds a lock
+    Show {
+        /// The lock's name
+        name: String,
+    },
+
+    /// Release a lock that somebody else holds, by force
+    ///
+    /// The hold can't be renewed any more and is free when it runs out, so that nobody else holds
+    /// it beside its holder. --now frees it at once, which may let two work at a time.
+    Break(Break),
+
+    /// Look at the server for what makes its locks less safe than they seem
+    ///
+    /// Exit code 1 when an error was found.
+    Doctor,
+
+    /// Run the conformance suite against a server
+    ///
+    /// It locks names of its own and leaves nothing but their fences behind.
+    Conformance(Conformance),
+}
+
+/// What `run` takes; flock(1)'s options mean the same here.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["shell", "command"]))]
+pub(crate) struct Run {
+    /// The lock's name
+    pub name: String,
+
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+
+    /// Run this through sh instead of CMD
+    #[arg(short = 'c', long = "command", value_name = "COMMAND", conflicts_with = "command")]
+    pub shell: Option<OsString>,
+
+    /// Fail when the lock is held, instead of waiting (exit code 1, or -E)
+    #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "timeout")]
+    pub nonblock: bool,
+
+    /// Wait at most this long: seconds, or 500ms, 2m (exit code 1, or -E)
+    #[arg(
+        short = 'w',
+        long,
+        visible_alias = "wait",
+        value_name = "SECONDS",
+        value_parser = duration::any
+    )]
+    pub timeout: Option<Duration>,
+
+    /// A shared lock: several may hold it, but no exclusive one beside them
+    #[arg(short = 's', long, conflicts_with = "exclusive")]
+    pub shared: bool,
+
+    /// An exclusive lock (the default)
+    #[arg(short = 'x', long, visible_short_alias = 'e')]
+    pub exclusive: bool,
+
+    /// The exit code when the lock is held
+    #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = exit::HELD)]
+    pub conflict_exit_code: u8,
+
+    /// How long the server keeps the lock when this machine dies: 30s, 500ms, 1m
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::ttl)]
+    pub ttl: Duration,
+
+    /// Don't renew: CMD is ended when the TTL runs out
+    #[arg(long)]
+    pub fixed: bool,
+
+    /// End CMD when it has held the lock for this long
+    #[arg(long, value_name = "TIME", value_parser = duration::some)]
+    pub max_hold: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Break {
+    /// The lock's name
+    pub name: String,
+
+    /// Don't ask
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+
+    /// Free it at once, though its holder may go on working beside the next one
+    #[arg(long)]
+    pub now: bool,
+
+    /// Why; its holder and those who look at it see this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
+
+    /// The hold to break, as `show` tells it. Default: the one that holds now
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// Only cases whose name contains this
+    #[arg(value_name = "FILTER")]
+    pub filter: Option<String>,
+
+    /// Only list the cases
+    #[arg(long)]
+    pub list: bool,
+}

@@ -1,0 +1,78 @@
+//! Where the locks are: the URL that was given, or a file of the user's own.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use lockwright::Locks;
+
+use crate::args::Place;
+use crate::exit::{self, Failure};
+
+/// Connects to where `place` says that the locks are.
+pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
+    let url = match place.url.as_deref() {
+        Some(url) if !url.is_empty() => url.to_owned(),
+        _ => default_url()?,
+    };
+    let backend = lockwright::backend(&url).await?;
+    let mut builder = Locks::builder(backend).namespace(&place.namespace);
+    if let Some(label) = &place.label {
+        builder = builder.label(label);
+    }
+    Ok(builder.build()?)
+}
+
+/// A SQLite file in the user's state folder, which is made if it isn't there.
+fn default_url() -> Result<String, Failure> {
+    let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    // Whoever can write to it can take and break every lock in it.
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+        Failure::os(
+            &format!("cannot make {} for the locks; set --url to another place", folder.display()),
+            error,
+        )
+    })?;
+    file.to_str().map(|file| format!("sqlite:{file}")).ok_or_else(|| {
+        Failure::new(
+            exit::CONFIG,
+            "invalid_config",
+            format!("{} is not UTF-8; set --url to another place", file.display()),
+        )
+    })
+}
+
+fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Failure> {
+    // The specification of these folders says that a relative path is to be ignored.
+    let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = absolute(state)
+        .or_else(|| absolute(home).map(|home| home.join(".local/state")))
+        .ok_or_else(|| {
+            Failure::new(
+                exit::CONFIG,
+                "invalid_config",
+                "neither XDG_STATE_HOME nor HOME is set, so there is no place for the locks; set \
+                 --url or LOCKWRIGHT_URL, to sqlite:/var/lib/locks.db for example",
+            )
+        })?;
+    Ok(state.join("lockwright/locks.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_in_the_state_folder() {
+        let file = |state: Option<&str>, home: Option<&str>| {
+            default_file(state.map(Into::into), home.map(Into::into)).ok()
+        };
+        let expected = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(file(Some("/s"), Some("/h")), expected("/s/lockwright/locks.db"));
+        assert_eq!(file(None, Some("/h")), expected("/h/.local/state/lockwright/locks.db"));
+        assert_eq!(file(Some("s"), Some("/h")), expected("/h/.local/state/lockwright/locks.db"));
+        assert_eq!(file(Some(""), None), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Exit codes, and the one way to complain.
+//!
+//! Where a code must be ours it is one of `sysexits.h`, as flock(1) has it; they lie outside what
+//! shells use (126 and up) and what programs commonly do (1, 2).
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use lockwright::{Error, ErrorKind, Step};
+
+/// The lock is held by somebody else; `-E` changes it.
+pub(crate) const HELD: u8 = 1;
+/// The command line can't be right.
+pub(crate) const USAGE: u8 = 64;
+/// The name is locked in another way, or what stands there isn't ours.
+pub(crate) const CONFLICT: u8 = 65;
+/// The server can't be reached, or doesn't answer.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The supervisor process was killed, or something happened that shouldn't.
+pub(crate) const SUPERVISOR: u8 = 70;
+/// The operating system refuses a process or a file.
+pub(crate) const OS: u8 = 71;
+/// The hold was lost, and CMD was ended for that.
+pub(crate) const LOST: u8 = 75;
+/// The server refuses: password, permission.
+pub(crate) const DENIED: u8 = 77;
+/// The URL or the build can't be right.
+pub(crate) const CONFIG: u8 = 78;
+/// CMD can't be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// CMD doesn't exist.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The table in `--help`.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  CMD's own, and 128+N when signal N ended it; otherwise
+    1  the lock is held by somebody else (-n), or was until -w ran out; -E sets another code
+   64  the command line can't be right: options, name, TTL
+   65  the name is locked in another mode, or by something that isn't a Lockwright lock
+   69  the server can't be reached, or doesn't answer
+   70  the supervisor process was killed; CMD was ended with it
+   71  the operating system refuses a process or a file
+   75  the hold was lost, so CMD was ended before its deadline (or had just ended by itself)
+   77  the server refuses: password, permission
+   78  the URL can't be right, or this build lacks the backend
+  126  CMD can't be executed
+  127  CMD doesn't exist";
+
+/// What ends the program before its work is done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub code: u8,
+    pub kind: &'static str,
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { code, kind, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, "invalid_input", message)
+    }
+
+    pub(crate) fn os(what: &str, error: impl Display) -> Self {
+        Self::new(OS, "os", format!("{what}: {error}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (code, kind) = match error.kind() {
+            ErrorKind::TimedOut(Step::Answer) => (UNAVAILABLE, "timed_out"),
+            ErrorKind::TimedOut(_) => (HELD, "timed_out"),
+            ErrorKind::Unavailable => (UNAVAILABLE, "unavailable"),
+            ErrorKind::Indeterminate => (UNAVAILABLE, "indeterminate"),
+            ErrorKind::Lost(_) => (LOST, "lost"),
+            ErrorKind::Conflict => (CONFLICT, "conflict"),
+            ErrorKind::Unsupported => (CONFIG, "unsupported"),
+            ErrorKind::InvalidInput => (USAGE, "invalid_input"),
+            ErrorKind::InvalidConfig => (CONFIG, "invalid_config"),
+            ErrorKind::Denied => (DENIED, "denied"),
+            ErrorKind::Closed => (SUPERVISOR, "closed"),
+            _ => (SUPERVISOR, "error"),
+        };
+        Self::new(code, kind, chain(&error))
+    }
+}
+
+/// The error and what it was caused by, in one line. A cause that the text above it quotes already
+/// isn't said twice.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let line = error.to_string();
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Says `message` on standard error, if anybody can still read that, and answers `code`.
+pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
+    let _ = writeln!(io::stderr(), "lockwright: {message}");
+    ExitCode::from(code)
+}
+
+/// For the hidden subcommands, when a person tries them.
+pub(crate) fn internal_use_only() -> ExitCode {
+    complain(USAGE, "this is how lockwright calls itself; use `lockwright run NAME -- CMD`")
+}

@@ -1,0 +1,113 @@
+//! `break`: an operator's forced release.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use lockwright::{BreakHow, Broken, Inspection, LockName, Locks, Seen, Token};
+use serde_json::json;
+
+use super::show::describe;
+use super::{print, print_json};
+use crate::args::Break;
+use crate::duration;
+use crate::exit::{self, Failure};
+
+/// Says what can't be right before anything is connected.
+pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
+    LockName::new(&what.name)?;
+    token(what)?;
+    if !what.yes && (json || !io::stdin().is_terminal()) {
+        return Err(Failure::usage(
+            "nobody is here to be asked whether to break the lock; say --yes",
+        ));
+    }
+    Ok(())
+}
+
+fn token(what: &Break) -> Result<Option<Token>, Failure> {
+    let parse = |token: &String| {
+        token.parse().map_err(|error| Failure::usage(format!("--token {token:?}: {error}")))
+    };
+    what.token.as_ref().map(parse).transpose()
+}
+
+/// Breaks the hold that is seen now, or the one that was named.
+pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Result<u8, Failure> {
+    let seen = locks.inspect(&what.name).await?;
+    if !json {
+        print(&describe(&seen))?;
+    }
+    let target = match token(what)? {
+        Some(token) => Some(Seen::Token(token)),
+        None => the_one_holder(&seen)?,
+    };
+    let broken = match target {
+        None => Broken::NotHeld,
+        Some(_) if !what.yes && !confirmed(what)? => {
+            return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
+        }
+        Some(target) => {
+            let how = if what.now { BreakHow::Now } else { BreakHow::RunOut };
+            locks.break_lock(&what.name, target, how, &what.reason).await?
+        }
+    };
+    let code = if broken == Broken::NotHeld { exit::HELD } else { 0 };
+    if json {
+        let (outcome, within) = match broken {
+            Broken::NotHeld => ("not_held", None),
+            Broken::RunsOut(left) => ("runs_out", Some(left)),
+            Broken::Freed(left) => ("freed", Some(left)),
+        };
+        print_json(&json!({
+            "name": what.name,
+            "outcome": outcome,
+            "within_ms": within.map(|left| left.as_millis() as u64),
+            "seen": seen,
+        }))?;
+    } else {
+        print(&sentence(broken))?;
+    }
+    Ok(code)
+}
+
+/// The hold to break when none was named; `None` when the name is free.
+fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
+    match seen.holders.as_slice() {
+        [] => Ok(None),
+        // A holder of another kind has no token of ours; whoever holds then is the one.
+        [holder] => Ok(Some(holder.token.map_or(Seen::Any, Seen::Token))),
+        several => Err(Failure::usage(format!(
+            "{} hold it; say which one by --token, as `lockwright show` tells them",
+            several.len()
+        ))),
+    }
+}
+
+fn confirmed(what: &Break) -> Result<bool, Failure> {
+    let question = if what.now {
+        "Free it at once? Its holder may go on working beside the next one. [y/N] "
+    } else {
+        "Break it? It can't be renewed any more and is free when it runs out. [y/N] "
+    };
+    let mut answer = String::new();
+    write!(io::stderr(), "{question}")
+        .and_then(|()| io::stderr().flush())
+        .and_then(|()| io::stdin().lock().read_line(&mut answer))
+        .map_err(|error| Failure::os("cannot ask", error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn sentence(broken: Broken) -> String {
+    match broken {
+        Broken::NotHeld => "not held: nothing was changed\n".to_owned(),
+        Broken::RunsOut(left) => format!(
+            "broken: it can't be renewed any more and is free in {}\n",
+            duration::show(left)
+        ),
+        Broken::Freed(left) if left.is_zero() => "freed\n".to_owned(),
+        Broken::Freed(left) => format!(
+            "freed: its holder may go on believing that it holds for up to {}; writes that carry \
+             their fence are told apart\n",
+            duration::show(left)
+        ),
+    }
+}

@@ -1,0 +1,41 @@
+//! `doctor`: what makes the locks of a server less safe than they seem.
+
+use lockwright::{Finding, Locks, Severity};
+use serde_json::json;
+
+use super::{print, print_json};
+use crate::exit::Failure;
+
+/// The exit code when an error was found.
+const ERROR_FOUND: u8 = 1;
+
+/// Prints what was found, the worst first.
+pub(super) async fn doctor(locks: &Locks, json: bool) -> Result<u8, Failure> {
+    let mut findings = locks.doctor().await?;
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    if json {
+        print_json(&json!({ "profile": locks.profile(), "findings": findings }))?;
+    } else {
+        print(&report(locks.profile().backend, &findings))?;
+    }
+    let worst = findings.first().map(|finding| finding.severity);
+    Ok(if worst == Some(Severity::Error) { ERROR_FOUND } else { 0 })
+}
+
+fn report(backend: &str, findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return format!("{backend}: nothing found\n");
+    }
+    let mut text = String::new();
+    for Finding { severity, code, what, why, fix } in findings {
+        text.push_str(&format!("{severity}: {what} [{code}]\n  why: {why}\n  fix: {fix}\n"));
+    }
+    let count = |wanted| findings.iter().filter(|finding| finding.severity == wanted).count();
+    text.push_str(&format!(
+        "{backend}: {} errors, {} warnings, {} notes\n",
+        count(Severity::Error),
+        count(Severity::Warning),
+        count(Severity::Note)
+    ));
+    text
+}

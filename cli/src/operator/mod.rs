@@ -1,0 +1,63 @@
+//! What an operator asks for: `list`, `show`, `break`, `doctor`, `conformance`.
+
+mod break_lock;
+mod conformance;
+mod doctor;
+mod show;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::args::{Command, Place};
+use crate::connect::connect;
+use crate::exit::Failure;
+use crate::voice::Voice;
+
+/// Runs the command and answers the exit code.
+pub(crate) fn run(place: &Place, command: &Command) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Voice::new(place.json).fail(&Failure::os("cannot start", error)),
+    };
+    let result = runtime.block_on(answer(place, command));
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => Voice::new(place.json).fail(&failure),
+    }
+}
+
+async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
+    match command {
+        Command::List { prefix } => show::list(&connect(place).await?, prefix, place.json).await,
+        Command::Show { name } => {
+            lockwright::LockName::new(name)?;
+            show::show(&connect(place).await?, name, place.json).await
+        }
+        Command::Break(what) => {
+            break_lock::check(what, place.json)?;
+            break_lock::break_lock(&connect(place).await?, what, place.json).await
+        }
+        Command::Doctor => doctor::doctor(&connect(place).await?, place.json).await,
+        Command::Conformance(what) => conformance::conformance(place, what).await,
+        Command::Run(_) => unreachable!("`run` has a runtime of its own"),
+    }
+}
+
+/// Writes the answer to standard output. A reader that has gone, as `head` does, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    use std::io::{self, Write};
+
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::os("cannot write the answer", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::os("cannot write the answer as JSON", error))?;
+    print(&(text + "\n"))
+}

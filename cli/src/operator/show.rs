@@ -1,0 +1,89 @@
+//! `list` and `show`.
+
+use std::time::Duration;
+
+use lockwright::{Holder, Inspection, Locks};
+
+use super::table::table;
+use super::{print, print_json};
+use crate::duration;
+use crate::exit::Failure;
+use crate::run::who;
+
+/// The held names that begin with `prefix`.
+pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
+    let names = locks.list(prefix).await?;
+    if json {
+        print_json(&names)?;
+        return Ok(0);
+    }
+    let rows: Vec<_> = names.iter().flat_map(rows).collect();
+    print(&table(["NAME", "MODE", "HELD BY", "FENCE", "LEFT", "WAITING"], &rows))?;
+    Ok(0)
+}
+
+fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
+    seen.holders.iter().map(|holder| {
+        [
+            seen.name.to_string(),
+            holder.mode.to_string(),
+            who(holder),
+            holder.fence.map_or_else(String::new, |fence| fence.to_string()),
+            left(holder),
+            seen.waiters.map_or_else(String::new, |waiters| waiters.to_string()),
+        ]
+    })
+}
+
+/// Who holds `name`.
+pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
+    let seen = locks.inspect(name).await?;
+    if json {
+        print_json(&seen)?;
+    } else {
+        print(&describe(&seen))?;
+    }
+    Ok(0)
+}
+
+/// A name and its holders, a line for each fact.
+pub(super) fn describe(seen: &Inspection) -> String {
+    let mut text = match seen.holders.len() {
+        0 => format!("{}: free\n", seen.name),
+        1 => format!("{}: held\n", seen.name),
+        n => format!("{}: held by {n}\n", seen.name),
+    };
+    let mut fact = |what: &str, is: String| text.push_str(&format!("  {what:<12}{is}\n"));
+    for holder in &seen.holders {
+        fact("by", format!("{} ({})", who(holder), holder.mode));
+        if let Some(fence) = holder.fence {
+            fact("fence", fence.to_string());
+        }
+        fact("left", left(holder));
+        if let Some(token) = holder.token {
+            fact("token", token.to_string());
+        }
+        if let Some(broken) = &holder.broken {
+            fact("broken", broken.clone());
+        }
+    }
+    if let Some(fence) = seen.fence.filter(|_| seen.holders.is_empty()) {
+        fact("last fence", fence.to_string());
+    }
+    if let Some(waiters) = seen.waiters {
+        fact("waiting", waiters.to_string());
+    }
+    text
+}
+
+fn left(holder: &Holder) -> String {
+    match (holder.remaining, &holder.broken) {
+        (None, _) => "without limit".to_owned(),
+        (Some(left), Some(_)) => format!("{}, broken", shown(left)),
+        (Some(left), None) => shown(left),
+    }
+}
+
+fn shown(left: Duration) -> String {
+    duration::show(left)
+}

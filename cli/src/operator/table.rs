@@ -1,0 +1,37 @@
+//! Columns of text.
+
+/// Rows under a heading, each column as wide as its widest cell.
+pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = heading.map(|cell| cell.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: [&str; N]| {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        line
+    };
+    let mut text = line(heading);
+    for row in rows {
+        text.push_str(&line(row.each_ref().map(String::as_str)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let rows = [["orders/Zürich".to_owned(), "1".to_owned()], ["a".to_owned(), String::new()]];
+        assert_eq!(table(["NAME", "FENCE"], &rows), "NAME           FENCE\norders/Zürich  1\na\n");
+    }
+}

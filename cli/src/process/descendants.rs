@@ -1,0 +1,141 @@
+//! Finding the descendants of a process in `/proc`, and signalling them without ever hitting
+//! another process that came to have the same number.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A process, told apart from a later one of the same number by when it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub pid: Pid,
+    started: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    process: Process,
+    parent: i32,
+    ended: bool,
+}
+
+/// The living descendants of `root`, nearest first, without those in `except` and below them.
+///
+/// It is a look at something that moves: who forks meanwhile may be missing. So whoever wants
+/// them all gone looks until none is left, and asks the kernel by `wait`, not by this.
+pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
+    let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+        else {
+            continue;
+        };
+        // A process that ended meanwhile has no file any more: nothing to do with it.
+        if let Some(entry) = look_at(pid) {
+            children.entry(entry.parent).or_default().push(entry);
+        }
+    }
+    let mut found = Vec::new();
+    let mut parents = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        for entry in children.remove(&parent).unwrap_or_default() {
+            if except.contains(&entry.process) {
+                continue;
+            }
+            parents.push(entry.process.pid.as_raw_nonzero().get());
+            if !entry.ended {
+                found.push(entry.process);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn look_at(pid: Pid) -> Option<Entry> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The command's name stands in parentheses and may hold anything, parentheses too.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let fields: Vec<&str> =
+        std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
+    Some(Entry {
+        process: Process { pid, started: fields.get(19)?.parse().ok()? },
+        parent: fields.get(1)?.parse().ok()?,
+        ended: matches!(*fields.first()?, "Z" | "X"),
+    })
+}
+
+/// Sends `signal` to each of them. Answers how many refused it, because they belong to somebody
+/// else; those that are gone don't count.
+pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
+    let mut refused = 0;
+    for process in processes {
+        if send(*process, signal) == Err(Errno::PERM) {
+            refused += 1;
+        }
+    }
+    refused
+}
+
+fn send(process: Process, signal: Signal) -> Result<(), Errno> {
+    // The handle first, then the look: so the look is at the process that the handle names.
+    let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
+    match look_at(process.pid) {
+        Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn pid_of(child: &std::process::Child) -> Pid {
+        Pid::from_child(child)
+    }
+
+    #[test]
+    fn finds_and_ends_the_whole_tree_and_nothing_else() {
+        let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut tree = Command::new("sh")
+            .args(["-c", "sleep 60 & setsid sleep 60 & echo up; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = tree.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+
+        let root = pid_of(&tree);
+        let found = of(root, &[]).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(of(root, &found[..1]).unwrap(), found[1..]);
+
+        assert_eq!(signal(&found, Signal::KILL), 0);
+        assert!(tree.wait().unwrap().success(), "the shell waited for both");
+        assert!(of(root, &[]).unwrap().is_empty());
+
+        let stranger = Process { pid: pid_of(&bystander), started: 1 };
+        signal(&[stranger], Signal::KILL);
+        assert!(bystander.try_wait().unwrap().is_none(), "started at another time: not the one");
+        bystander.kill().unwrap();
+        bystander.wait().unwrap();
+    }
+
+    #[test]
+    fn a_name_full_of_parentheses_is_no_riddle() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join(") R 1 (");
+        fs::copy("/bin/sleep", &odd).unwrap();
+        let mut child = Command::new(&odd).arg("60").spawn().unwrap();
+        let us = rustix::process::getpid();
+        assert!(of(us, &[]).unwrap().iter().any(|found| found.pid == pid_of(&child)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! The processes below `lockwright run`, and how they end.
+//!
+//! ```text
+//! L  lockwright run      holds the lock, tells S each confirmed deadline
+//! └─ S  the supervisor   keeps the deadline, ends CMD and all that descends from it
+//!    └─ CMD              its own process group; killed by the kernel when S dies
+//!       └─ ...           orphans come to S, or to L when S is gone
+//! ```
+//!
+//! S is a plain synchronous program of one thread: what keeps a deadline should have as little as
+//! possible that can go wrong, and the kernel's death signal is bound to the thread that made the
+//! child.
+
+pub(crate) mod descendants;
+pub(crate) mod foreground;
+pub(crate) mod stub;
+pub(crate) mod supervisor;
+pub(crate) mod wire;
+
+use rustix::process::WaitStatus;
+
+/// The subcommand that makes this program the supervisor. Not for people.
+pub(crate) const SUPERVISE: &str = "__supervise";
+
+/// The subcommand that makes this program become CMD. Not for people.
+pub(crate) const BECOME: &str = "__become";
+
+/// This program, also after its file was replaced or deleted.
+pub(crate) const SELF: &str = "/proc/self/exe";
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// With this code.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// How, if it did end.
+    pub(crate) fn of(status: WaitStatus) -> Option<Self> {
+        let code = status.exit_status().map(|code| Self::Code(code as u8));
+        code.or_else(|| status.terminating_signal().map(Self::Signal))
+    }
+
+    /// The exit code by which a shell would tell it.
+    pub(crate) fn shell_code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128_u8.saturating_add(signal as u8),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The moment between the supervisor's fork and CMD: a process that arranges to die with the
+//! supervisor, and then becomes CMD. It is a program of its own because what is done between a
+//! fork and an exec needs unsafe code otherwise.
+
+use std::env::ArgsOs;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use nix::sys::signal::SigSet;
+use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
+
+use super::foreground::Terminal;
+use crate::exit;
+
+/// What stands for "nobody hands us the foreground".
+pub(crate) const NOBODY: &str = "-";
+
+/// Becomes the command in `args`: the supervisor's process id, the process group that hands over
+/// the foreground or [`NOBODY`], the command and its arguments.
+pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
+    let mut number = || {
+        let text = args.next().and_then(|text| text.into_string().ok())?;
+        Some(text.parse().ok().and_then(Pid::from_raw))
+    };
+    let (Some(Some(supervisor)), Some(hands_over), Some(command)) =
+        (number(), number(), args.next())
+    else {
+        return exit::internal_use_only();
+    };
+
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        // Without it nothing would end CMD if the supervisor were killed.
+        return exit::complain(
+            exit::OS,
+            format_args!("the kernel refuses the death signal: {error}"),
+        );
+    }
+    if getppid() != Some(supervisor) {
+        // It died before the death signal was arranged, so nobody keeps the deadline.
+        return ExitCode::from(exit::SUPERVISOR);
+    }
+    if let Some(group) = hands_over {
+        Terminal::open().hand_over(group, getpgrp());
+    }
+    // The supervisor blocks every signal; CMD begins with none blocked.
+    let _ = SigSet::all().thread_unblock();
+
+    let error = Command::new(&command).args(args).exec();
+    not_executed(&command, &error)
+}
+
+fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::NOT_EXECUTABLE,
+    };
+    let exists = std::path::Path::new(command).exists();
+    let hint = if error.kind() == io::ErrorKind::NotFound && exists {
+        " (the file exists: the interpreter in its first line, or its loader, does not)"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        io::stderr(),
+        "lockwright: cannot run {}: {error}{hint}",
+        command.to_string_lossy()
+    );
+    ExitCode::from(code)
+}

@@ -1,0 +1,337 @@
+//! The supervisor: starts CMD, keeps the deadline, and ends CMD and all that descends from it.
+//!
+//! It ends everything when the hold was lost, when no fresh deadline came in time (whoever tells
+//! them is stopped, or cut off from its server), when whoever tells them is gone, and when CMD
+//! itself is gone and left processes behind. It itself ends when the kernel says that nothing that
+//! descends from it is left, and never before.
+
+use std::env::ArgsOs;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use lockwright::{BootInstant, Clock};
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, getppid, kill_process_group,
+    set_child_subreaper, wait,
+};
+use rustix::termios::isatty;
+
+use super::foreground::Terminal;
+use super::wire::{self, FRAME, Order, Report, Term};
+use super::{BECOME, Exit, SELF, descendants, stub};
+use crate::exit;
+
+/// How long processes that CMD left behind have to end by themselves: the last `tee` of a
+/// pipeline, say.
+const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long processes have between TERM and KILL when no deadline is near.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Timers stop while the machine sleeps, so the clock is read at least this often.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// How often is looked whether the terminal is ours, while CMD waits for it.
+const LOOK_AT_TERMINAL: Duration = Duration::from_millis(100);
+
+/// How soon is looked again for what escaped a KILL by forking, at first and at most.
+const AGAIN: Duration = Duration::from_millis(2);
+const AGAIN_LIMIT: Duration = Duration::from_millis(100);
+
+/// Runs the command in `args` until it and its descendants are gone.
+pub(crate) fn main(args: ArgsOs) -> ExitCode {
+    // From here on only SIGKILL and SIGSTOP reach this process.
+    let _ = SigSet::all().thread_block();
+    let socket = rustix::stdio::stdin();
+    let command: Vec<OsString> = args.collect();
+    let (term, stdin) = match wire::receive_start(socket) {
+        Ok(Some(start)) if !command.is_empty() => start,
+        _ => return exit::internal_use_only(),
+    };
+    match Supervisor::start(socket, term, stdin, &command) {
+        Ok(supervisor) => supervisor.run(),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            let _ = wire::post(socket, &Report::NotStarted(errno).encode());
+            ExitCode::from(exit::OS)
+        }
+    }
+}
+
+/// When the descendants are to be ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    term_at: Option<BootInstant>,
+    termed: bool,
+    kill_at: Option<BootInstant>,
+    lost: bool,
+}
+
+impl End {
+    /// Ends them then, or earlier where that was wanted before.
+    fn by(&mut self, term_at: BootInstant, kill_at: BootInstant) {
+        self.term_at = Some(self.term_at.map_or(term_at, |earlier| earlier.min(term_at)));
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
+    }
+}
+
+struct Supervisor {
+    /// `None` once the other side is gone.
+    socket: Option<BorrowedFd<'static>>,
+    signals: SignalFd,
+    clock: Clock,
+    terminal: Terminal,
+    /// The process group of `lockwright run`, which has the foreground when we don't.
+    theirs: Pid,
+    command: Pid,
+    /// How CMD ended, when it has.
+    exit: Option<Exit>,
+    term: Term,
+    end: End,
+    out_of_reach: u32,
+    /// Whether CMD was stopped because it wants the terminal while that isn't ours to give.
+    waits_for_terminal: bool,
+    again: Duration,
+}
+
+impl Supervisor {
+    fn start(
+        socket: BorrowedFd<'static>,
+        term: Term,
+        stdin: OwnedFd,
+        command: &[OsString],
+    ) -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        // What `ps` and `pgrep` show, instead of "exe".
+        let _ = rustix::thread::set_name(c"lockwright-sup");
+        let mut wanted = SigSet::empty();
+        wanted.add(nix::sys::signal::Signal::SIGCHLD);
+        let signals =
+            SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+
+        let theirs = getpgid(getppid())?;
+        let terminal = Terminal::open();
+        let hands_over = if isatty(&stdin) && terminal.is_with(theirs) {
+            theirs.as_raw_nonzero().to_string()
+        } else {
+            stub::NOBODY.to_owned()
+        };
+        let child = Command::new(SELF)
+            .arg0("lockwright")
+            .arg(BECOME)
+            .arg(getpid().as_raw_nonzero().to_string())
+            .arg(hands_over)
+            .args(command)
+            .process_group(0)
+            .stdin(stdin)
+            .spawn()?;
+        let command = Pid::from_child(&child);
+        let _ = wire::post(socket, &Report::Started(child.id()).encode());
+        Ok(Self {
+            socket: Some(socket),
+            signals,
+            clock: Clock::boot(),
+            terminal,
+            theirs,
+            command,
+            exit: None,
+            term,
+            end: End::default(),
+            out_of_reach: 0,
+            waits_for_terminal: false,
+            again: AGAIN,
+        })
+    }
+
+    fn run(mut self) -> ExitCode {
+        loop {
+            self.hear();
+            if self.reap() {
+                break;
+            }
+            self.give_terminal();
+            // After the news and as the last thing before the sleep: whoever was stopped and is
+            // continued must act on the clock as it is now.
+            let now = self.clock.now();
+            self.decide(now);
+            let next = self.act(now);
+            self.sleep(next);
+        }
+        if self.socket.is_some() {
+            self.terminal.take_back(self.theirs);
+        }
+        let exit = self.exit.unwrap_or(Exit::Signal(Signal::KILL.as_raw()));
+        self.report(Report::Done { exit, lost: self.end.lost });
+        ExitCode::SUCCESS
+    }
+
+    /// Reads all orders that have come.
+    fn hear(&mut self) {
+        while let Some(socket) = self.socket {
+            let mut bytes = [0; FRAME];
+            let order = match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((FRAME, _)) => Order::decode(&bytes),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => continue,
+                _ => None,
+            };
+            match order {
+                Some(Order::Confirmed(term)) => self.term = term,
+                Some(Order::Forward(signal)) => self.forward(signal),
+                Some(Order::Lost) => {
+                    let now = self.clock.now();
+                    let patience = self.term.kill_at().saturating_since(self.term.lost_at);
+                    self.end.lost = true;
+                    self.end.by(now, (now + patience).min(self.term.kill_at()));
+                }
+                // The end of the file, or nonsense: nobody keeps the hold any more.
+                None => {
+                    let now = self.clock.now();
+                    self.socket = None;
+                    self.end.lost = true;
+                    self.end.by(now, now + GRACE);
+                }
+            }
+        }
+    }
+
+    fn forward(&self, signal: i32) {
+        let Some(signal) = Signal::from_named_raw(signal) else { return };
+        if self.exit.is_some() {
+            // The group may be gone and its number somebody else's.
+            return;
+        }
+        if signal == Signal::CONT {
+            self.terminal.hand_over(self.theirs, self.command);
+        }
+        let _ = kill_process_group(self.command, signal);
+    }
+
+    /// Collects ended and stopped children. True when nothing that descends from us is left: each
+    /// descendant hangs by a chain of parents that ends at a child of ours.
+    fn reap(&mut self) -> bool {
+        while matches!(self.signals.read_signal(), Ok(Some(_))) {}
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid == self.command => self.command_changed(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn command_changed(&mut self, status: WaitStatus) {
+        if let Some(exit) = Exit::of(status) {
+            self.exit = Some(exit);
+            self.waits_for_terminal = false;
+            return;
+        }
+        match status.stopping_signal().and_then(Signal::from_named_raw) {
+            // Others wait for the lock, and the shell waits for `lockwright run`, which goes on.
+            Some(Signal::TSTP) => {
+                let _ = kill_process_group(self.command, Signal::CONT);
+                self.report(Report::NotSuspended);
+            }
+            Some(Signal::TTIN | Signal::TTOU) => self.waits_for_terminal = true,
+            _ => {}
+        }
+    }
+
+    /// Continues a CMD that wants the terminal, as soon as the user has brought us to the
+    /// foreground. A shell's `fg` tells nobody about that who isn't stopped, so one has to look.
+    fn give_terminal(&mut self) {
+        if self.waits_for_terminal
+            && (self.terminal.hand_over(self.theirs, self.command)
+                || self.terminal.is_with(self.command))
+        {
+            self.waits_for_terminal = false;
+            let _ = kill_process_group(self.command, Signal::CONT);
+        }
+    }
+
+    /// Sets the instants at which the descendants are ended.
+    fn decide(&mut self, now: BootInstant) {
+        if now >= self.term.lost_at {
+            self.end.lost = true;
+            self.end.by(self.term.lost_at, self.term.kill_at());
+        }
+        if let Some(kill_at) = self.end.kill_at {
+            self.end.kill_at = Some(kill_at.min(self.term.kill_at()));
+        }
+        if self.exit.is_some() && self.end.term_at.is_none() {
+            let term_at = now + LEFTOVERS_PATIENCE;
+            self.end.by(term_at, term_at + GRACE);
+        }
+    }
+
+    /// Does what is due and answers when the next thing is.
+    fn act(&mut self, now: BootInstant) -> BootInstant {
+        let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
+        if is_due(self.end.kill_at) {
+            self.signal_all(Signal::KILL);
+            let next = now + self.again;
+            self.again = (self.again * 2).min(AGAIN_LIMIT);
+            return next;
+        }
+        if is_due(self.end.term_at) && !self.end.termed {
+            self.end.termed = true;
+            if self.exit.is_some() && !self.end.lost {
+                self.report(Report::Leftovers);
+            }
+            self.signal_all(Signal::TERM);
+            // What is stopped must go on to hear it.
+            self.signal_all(Signal::CONT);
+        }
+        let slice = if self.waits_for_terminal { LOOK_AT_TERMINAL } else { SLICE };
+        let term_at = self.end.term_at.filter(|_| !self.end.termed);
+        [term_at, self.end.kill_at, Some(self.term.lost_at).filter(|at| *at > now)]
+            .into_iter()
+            .flatten()
+            .fold(now + slice, BootInstant::min)
+    }
+
+    fn signal_all(&mut self, signal: Signal) {
+        let refused = match descendants::of(getpid(), &[]) {
+            Ok(found) => descendants::signal(&found, signal),
+            Err(_) => {
+                // No `/proc` to be read: at least the group.
+                if self.exit.is_none() {
+                    let _ = kill_process_group(self.command, signal);
+                }
+                0
+            }
+        };
+        if refused > self.out_of_reach {
+            self.out_of_reach = refused;
+            self.report(Report::OutOfReach(refused));
+        }
+    }
+
+    /// Sleeps until `instant`, until an order comes, or until a child changes.
+    fn sleep(&self, instant: BootInstant) {
+        let left = instant.saturating_since(self.clock.now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()) as _,
+        };
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+        fds.extend(self.socket.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn report(&self, report: Report) {
+        if let Some(socket) = self.socket {
+            let _ = wire::post(socket, &report.encode());
+        }
+    }
+}

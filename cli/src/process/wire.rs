@@ -1,0 +1,218 @@
+//! What `lockwright run` and its supervisor tell each other: frames of 17 bytes on a socket pair.
+//! One that is lost or late never makes a deadline later.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lockwright::BootInstant;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+};
+
+use super::Exit;
+
+/// One frame: a tag and two numbers.
+pub(crate) const FRAME: usize = 17;
+
+/// Until when the hold is confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// When CMD is to be ended, if nothing newer has come.
+    pub lost_at: BootInstant,
+    /// When nothing of it may be left.
+    pub deadline: BootInstant,
+}
+
+impl Term {
+    /// When patience ends: half of the margin after the hold was given up.
+    pub(crate) fn kill_at(self) -> BootInstant {
+        self.lost_at + self.deadline.saturating_since(self.lost_at) / 2
+    }
+}
+
+/// To the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The hold is confirmed until then. The first one starts CMD and carries its standard input.
+    Confirmed(Term),
+    /// Send this signal to CMD's process group.
+    Forward(i32),
+    /// The hold is lost: end CMD.
+    Lost,
+}
+
+/// From the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// CMD runs, as this process.
+    Started(u32),
+    /// CMD could not be started, for this reason of the operating system.
+    NotStarted(i32),
+    /// Somebody wanted CMD suspended; it was continued.
+    NotSuspended,
+    /// CMD ended by itself and left processes behind, which are being ended.
+    Leftovers,
+    /// So many processes could not be signalled: they belong to another user.
+    OutOfReach(u32),
+    /// CMD and everything that descended from it is gone.
+    Done {
+        /// How CMD ended.
+        exit: Exit,
+        /// Whether it was ended because the hold was lost.
+        lost: bool,
+    },
+}
+
+fn frame(tag: u8, a: u64, b: u64) -> [u8; FRAME] {
+    let mut bytes = [0; FRAME];
+    bytes[0] = tag;
+    bytes[1..9].copy_from_slice(&a.to_le_bytes());
+    bytes[9..].copy_from_slice(&b.to_le_bytes());
+    bytes
+}
+
+fn parts(bytes: &[u8; FRAME]) -> (u8, u64, u64) {
+    let number = |range: std::ops::Range<usize>| {
+        bytes[range].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
+    };
+    (bytes[0], number(1..9), number(9..FRAME))
+}
+
+impl Order {
+    pub(crate) fn encode(self) -> [u8; FRAME] {
+        match self {
+            Self::Confirmed(Term { lost_at, deadline }) => {
+                frame(b'C', lost_at.as_nanos(), deadline.as_nanos())
+            }
+            Self::Forward(signal) => frame(b'F', signal as u64, 0),
+            Self::Lost => frame(b'L', 0, 0),
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8; FRAME]) -> Option<Self> {
+        Some(match parts(bytes) {
+            (b'C', lost_at, deadline) => Self::Confirmed(Term {
+                lost_at: BootInstant::from_nanos(lost_at),
+                deadline: BootInstant::from_nanos(deadline),
+            }),
+            (b'F', signal, _) => Self::Forward(i32::try_from(signal).ok()?),
+            (b'L', ..) => Self::Lost,
+            _ => return None,
+        })
+    }
+}
+
+impl Report {
+    pub(crate) fn encode(self) -> [u8; FRAME] {
+        match self {
+            Self::Started(pid) => frame(b'P', u64::from(pid), 0),
+            Self::NotStarted(errno) => frame(b'N', errno as u64, 0),
+            Self::NotSuspended => frame(b'T', 0, 0),
+            Self::Leftovers => frame(b'O', 0, 0),
+            Self::OutOfReach(count) => frame(b'R', u64::from(count), 0),
+            Self::Done { exit: Exit::Code(code), lost } => frame(b'E', code.into(), lost.into()),
+            Self::Done { exit: Exit::Signal(signal), lost } => {
+                frame(b'K', signal as u64, lost.into())
+            }
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8; FRAME]) -> Option<Self> {
+        Some(match parts(bytes) {
+            (b'P', pid, _) => Self::Started(u32::try_from(pid).ok()?),
+            (b'N', errno, _) => Self::NotStarted(i32::try_from(errno).ok()?),
+            (b'T', ..) => Self::NotSuspended,
+            (b'O', ..) => Self::Leftovers,
+            (b'R', count, _) => Self::OutOfReach(u32::try_from(count).ok()?),
+            (b'E', code, lost) => {
+                Self::Done { exit: Exit::Code(u8::try_from(code).ok()?), lost: lost != 0 }
+            }
+            (b'K', signal, lost) => {
+                Self::Done { exit: Exit::Signal(i32::try_from(signal).ok()?), lost: lost != 0 }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Sends a frame without ever blocking: whoever waits for a reader can't keep a deadline. The
+/// socket's buffer holds thousands of frames, so that only a peer that reads nothing loses any.
+pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
+    send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Sends the first order together with the standard input that CMD is to have.
+pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -> io::Result<()> {
+    let bytes = Order::Confirmed(term).encode();
+    let fds = [stdin];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(
+        socket,
+        &[io::IoSlice::new(&bytes)],
+        &mut ancillary,
+        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// Waits for the first order. `None` when there is no such thing to be had.
+pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, OwnedFd)>> {
+    let mut bytes = [0; FRAME];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(
+        socket,
+        &mut [io::IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let stdin = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(match (message.bytes == FRAME).then(|| Order::decode(&bytes)).flatten() {
+        Some(Order::Confirmed(term)) => stdin.map(|stdin| (term, stdin)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_what_is_read() {
+        let term = Term {
+            lost_at: BootInstant::from_nanos(u64::MAX - 1),
+            deadline: BootInstant::from_nanos(u64::MAX),
+        };
+        for order in [Order::Confirmed(term), Order::Forward(15), Order::Lost] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        for report in [
+            Report::Started(4_000_000),
+            Report::NotStarted(2),
+            Report::NotSuspended,
+            Report::Leftovers,
+            Report::OutOfReach(3),
+            Report::Done { exit: Exit::Code(255), lost: false },
+            Report::Done { exit: Exit::Signal(9), lost: true },
+        ] {
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        assert_eq!(Order::decode(&[0; FRAME]), None);
+        assert_eq!(Report::decode(&[0; FRAME]), None);
+    }
+
+    #[test]
+    fn patience_is_half_the_margin() {
+        let at = BootInstant::from_nanos;
+        assert_eq!(Term { lost_at: at(100), deadline: at(200) }.kill_at(), at(150));
+        assert_eq!(Term { lost_at: at(200), deadline: at(200) }.kill_at(), at(200));
+    }
+}

@@ -1,0 +1,55 @@
+//! The command that is run.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::args::Run;
+use crate::exit::{self, Failure};
+use crate::process::{SELF, SUPERVISE};
+
+/// A command that seems to exist.
+#[derive(Debug)]
+pub(crate) struct Resolved(Vec<OsString>);
+
+/// The command of `run`, or why it can't be.
+///
+/// Looks whether it exists, so that nobody waits an hour for a lock to be told of a typing error.
+/// The truth comes later, when it is executed.
+pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
+    if let Some(shell) = &run.shell {
+        return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));
+    }
+    let Some(program) = run.command.first() else {
+        return Err(Failure::usage("no command given; write it after `--`"));
+    };
+    if !exists(program) {
+        return Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!("{}: no such command; the lock was not taken", program.to_string_lossy()),
+        ));
+    }
+    Ok(Resolved(run.command.clone()))
+}
+
+fn exists(program: &OsStr) -> bool {
+    if program.as_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    match std::env::var_os("PATH") {
+        Some(path) => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
+        // Then the system has a default of its own.
+        None => true,
+    }
+}
+
+impl Resolved {
+    /// The supervisor of this command, with these variables in its and the command's environment.
+    pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
+        let mut supervisor = Command::new(SELF);
+        supervisor.arg(SUPERVISE).args(&self.0).envs(vars);
+        supervisor
+    }
+}

@@ -1,0 +1,301 @@
+//! The time while the lock is held: the supervisor runs CMD, and is told until when it may.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use lockwright::{BootInstant, Clock, Guard, HoldState};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+use super::signals::Signals;
+use crate::exit::{self, Failure};
+use crate::process::Exit;
+use crate::process::descendants::{self, Process};
+use crate::process::wire::{self, FRAME, Order, Report, Term};
+use crate::voice::Voice;
+
+/// How the command ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// By itself, and nothing of it is left.
+    Ended(Exit),
+    /// It was ended, or may not have been protected to its end.
+    Lost(Failure),
+}
+
+/// Runs `supervisor` until its command and everything that descends from it is gone.
+pub(crate) async fn hold(
+    voice: Voice,
+    guard: &Guard,
+    supervisor: Command,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
+    let cannot = |error| Failure::os("cannot start the supervisor process", error);
+    let children = Children::adopt();
+    // Before the first child exists, so that no end is missed.
+    let mut child_changed = signal(SignalKind::child()).map_err(cannot)?;
+    signals.refuse_suspension().map_err(cannot)?;
+    let (socket, pid) = start(guard, supervisor).map_err(cannot)?;
+    let held = Held { voice, guard, socket, supervisor: pid, children };
+
+    let mut hold = guard.signal();
+    let mut give_up_at = None;
+    loop {
+        tokio::select! {
+            report = held.report() => match report {
+                Some(report) => if let Some(outcome) = held.hear(report)? {
+                    held.see_supervisor_off().await;
+                    return Ok(outcome);
+                },
+                None => return Ok(held.without_supervisor().await),
+            },
+            state = hold.changed(), if give_up_at.is_none() => match state {
+                HoldState::Held => held.confirm(),
+                HoldState::AtRisk => held.tell_risk(),
+                _ => {
+                    held.order(Order::Lost);
+                    give_up_at = Some(held.give_up_at());
+                }
+            },
+            signal = signals.next() => held.forward(signal),
+            _ = child_changed.recv() => held.keep_supervisor_going(),
+            () = sleep_until(give_up_at) => {
+                // It had half of what was left. It must be stopped, or starved.
+                held.children.end_all().await;
+                return Ok(held.lost(None));
+            }
+        }
+    }
+}
+
+async fn sleep_until(instant: Option<BootInstant>) {
+    Clock::boot().sleep_until(instant.unwrap_or(BootInstant::FAR_FUTURE)).await;
+}
+
+fn term(guard: &Guard) -> Term {
+    Term { lost_at: guard.lost_at(), deadline: guard.deadline() }
+}
+
+fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::UnixStream, Pid)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // In a group of its own it doesn't get what is typed at the terminal.
+    let child =
+        supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
+    // The command and its copy of their end is gone with this: else a supervisor's death would
+    // never show as the end of the file.
+    drop(supervisor);
+    wire::post_start(&ours, term(guard), rustix::stdio::stdin())?;
+    ours.set_nonblocking(true)?;
+    Ok((tokio::net::UnixStream::from_std(ours)?, Pid::from_child(&child)))
+}
+
+struct Held<'a> {
+    voice: Voice,
+    guard: &'a Guard,
+    socket: tokio::net::UnixStream,
+    supervisor: Pid,
+    children: Children,
+}
+
+impl Held<'_> {
+    /// The next report; `None` when the supervisor is gone. May be dropped and called again.
+    async fn report(&self) -> Option<Report> {
+        loop {
+            self.socket.readable().await.ok()?;
+            let mut bytes = [0; FRAME];
+            match self.socket.try_read(&mut bytes) {
+                Ok(FRAME) => return Report::decode(&bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// An order that can't be sent is one to a supervisor that is gone, which shows elsewhere, or
+    /// that reads nothing, which then ends everything by the last deadline it knows.
+    fn order(&self, order: Order) {
+        let _ = wire::post(&self.socket, &order.encode());
+    }
+
+    fn confirm(&self) {
+        let term = term(self.guard);
+        self.order(Order::Confirmed(term));
+        self.voice.event(
+            "renewed",
+            json!({ "name": self.guard.name(), "deadline_ns": term.deadline.as_nanos() }),
+        );
+    }
+
+    fn hear(&self, report: Report) -> Result<Option<Outcome>, Failure> {
+        let name = self.guard.name();
+        match report {
+            Report::Started(pid) => self.voice.event("started", json!({ "pid": pid })),
+            Report::NotStarted(errno) => {
+                let error = io::Error::from_raw_os_error(errno);
+                return Err(Failure::os("cannot start the command", error));
+            }
+            Report::NotSuspended => self.refuse_suspension(),
+            Report::Leftovers => self.voice.tell(
+                "leftovers",
+                json!({ "name": name }),
+                "the command ended and left processes behind; they are ended before the lock is \
+                 released",
+            ),
+            Report::OutOfReach(count) => self.voice.tell(
+                "out_of_reach",
+                json!({ "name": name, "count": count }),
+                &format!(
+                    "{count} of the command's processes belong to another user and can't be \
+                     ended; the lock is kept for as long as they run, or until it is lost"
+                ),
+            ),
+            Report::Done { exit, lost: false } => {
+                self.voice.event("ended", exit_fields(exit));
+                return Ok(Some(Outcome::Ended(exit)));
+            }
+            Report::Done { exit, lost: true } => return Ok(Some(self.lost(Some(exit)))),
+        }
+        Ok(None)
+    }
+
+    fn forward(&self, signal: Signal) {
+        if signal == Signal::TSTP {
+            self.refuse_suspension();
+        } else {
+            self.order(Order::Forward(signal.as_raw()));
+        }
+    }
+
+    fn refuse_suspension(&self) {
+        self.voice.tell(
+            "not_suspended",
+            json!({ "name": self.guard.name() }),
+            "not suspended, as others wait for the lock; Ctrl-C ends the command",
+        );
+    }
+
+    fn tell_risk(&self) {
+        self.voice.tell(
+            "at_risk",
+            json!({ "name": self.guard.name(), "left_ms": super::millis(self.guard.remaining()) }),
+            &format!(
+                "the lock {:?} could not be renewed yet; the command is ended in {} if that goes on",
+                self.guard.name(),
+                crate::duration::show(self.guard.remaining())
+            ),
+        );
+    }
+
+    /// When the supervisor should long have ended everything: halfway between its KILL and the
+    /// deadline, or the same after a loss that came early.
+    fn give_up_at(&self) -> BootInstant {
+        let term = term(self.guard);
+        let kill_at = term.kill_at();
+        let patience = term.deadline.saturating_since(kill_at);
+        let after_order = Clock::boot().now() + patience * 3 / 2;
+        (kill_at + patience / 2).min(after_order)
+    }
+
+    fn lost(&self, exit: Option<Exit>) -> Outcome {
+        let name = self.guard.name();
+        let reason = self.guard.check().err().and_then(|error| error.lost_reason());
+        let because = match reason {
+            Some(reason) => reason.to_string(),
+            // The supervisor saw it first: this process was stopped or starved.
+            None => "it was not renewed within its TTL".to_owned(),
+        };
+        if let Some(exit) = exit {
+            self.voice.event("ended", exit_fields(exit));
+        }
+        let message = format!(
+            "lost the lock {name:?} (fence {}): {because}; the command was ended",
+            self.guard.fence()
+        );
+        Outcome::Lost(Failure::new(exit::LOST, "lost", message))
+    }
+
+    /// Somebody killed the supervisor. The kernel killed CMD with it, and the rest is ours now.
+    async fn without_supervisor(&self) -> Outcome {
+        self.children.end_all().await;
+        let message = "the supervisor process was killed, so the command was ended with it";
+        Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
+    }
+
+    /// Reaps a supervisor that is done, so that nothing is left of it where nobody else would, as
+    /// in a container.
+    async fn see_supervisor_off(&self) {
+        let limit = Clock::boot().now() + LAST_STEP;
+        while Clock::boot().now() < limit {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, _))) if pid == self.supervisor => return,
+                Ok(Some(_)) => {}
+                Ok(None) => sleep(Duration::from_millis(1)).await,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reaps what has ended, and continues a supervisor that somebody stopped.
+    fn keep_supervisor_going(&self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid == self.supervisor && status.stopped() {
+                let _ = kill_process(pid, Signal::CONT);
+            }
+        }
+    }
+}
+
+/// How long a supervisor that has said its last word gets to end. It has nothing left to do.
+const LAST_STEP: Duration = Duration::from_secs(1);
+
+fn exit_fields(exit: Exit) -> serde_json::Value {
+    match exit {
+        Exit::Code(code) => json!({ "code": code }),
+        Exit::Signal(signal) => json!({ "signal": signal }),
+    }
+}
+
+/// The processes that descend from this one.
+struct Children {
+    /// Those that were there before, because a shell with jobs became us by `exec`.
+    before: Vec<Process>,
+}
+
+impl Children {
+    /// Makes this process the parent of every orphan among its descendants.
+    fn adopt() -> Self {
+        let before = descendants::of(getpid(), &[]).unwrap_or_default();
+        if before.is_empty() {
+            // Otherwise orphans of those would come to us, and couldn't be told from ours.
+            let _ = set_child_subreaper(Some(getpid()));
+        }
+        Self { before }
+    }
+
+    /// Kills them all, and returns when none is left.
+    async fn end_all(&self) {
+        let mut again = Duration::from_millis(2);
+        loop {
+            let found = descendants::of(getpid(), &self.before).unwrap_or_default();
+            descendants::signal(&found, Signal::KILL);
+            let none_left = loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            if none_left || (found.is_empty() && !self.before.is_empty()) {
+                return;
+            }
+            sleep(again).await;
+            again = (again * 2).min(Duration::from_millis(100));
+        }
+    }
+}

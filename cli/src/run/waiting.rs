@@ -1,0 +1,126 @@
+//! Waiting for the lock, and showing who holds it meanwhile.
+
+use std::time::{Duration, Instant};
+
+use lockwright::{Guard, Holder, Inspection, Locks, Result};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::duration;
+use crate::process::foreground::Terminal;
+use crate::voice::Voice;
+
+/// A wait that is over sooner isn't worth a line.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
+/// How often it looks again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Drives `acquire`, and says who holds `name` for as long as it takes.
+pub(crate) async fn show_meanwhile(
+    voice: Voice,
+    locks: &Locks,
+    name: &str,
+    acquire: impl Future<Output = Result<Guard>>,
+) -> Result<Guard> {
+    if voice.has_status_line() {
+        let line = StatusLine { voice, terminal: Terminal::open() };
+        tokio::select! {
+            result = acquire => result,
+            never = line.keep(locks, name) => match never {},
+        }
+    } else if voice.is_json() {
+        tokio::select! {
+            result = acquire => result,
+            never = report_holders(voice, locks, name) => match never {},
+        }
+    } else {
+        acquire.await
+    }
+}
+
+/// Clears itself, whatever ends the wait.
+struct StatusLine {
+    voice: Voice,
+    terminal: Terminal,
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.show("");
+    }
+}
+
+impl StatusLine {
+    async fn keep(&self, locks: &Locks, name: &str) -> std::convert::Infallible {
+        let since = Instant::now();
+        sleep(FIRST_LOOK).await;
+        loop {
+            let line = match locks.inspect(name).await {
+                Ok(seen) => sentence(&seen, since.elapsed()),
+                Err(error) => format!("waiting for {name:?}; {error}"),
+            };
+            self.show(&self.fit(&line));
+            sleep(LOOK).await;
+        }
+    }
+
+    /// In the background the terminal belongs to somebody else's lines.
+    fn show(&self, text: &str) {
+        if self.terminal.is_with(rustix::process::getpgrp()) {
+            self.voice.status_line(text);
+        }
+    }
+
+    /// A line that wraps can't be cleared.
+    fn fit(&self, line: &str) -> String {
+        let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
+            .map_or(0, |size| usize::from(size.ws_col));
+        // A terminal that doesn't know its size says zero.
+        let columns = if columns == 0 { 80 } else { columns };
+        line.chars().take(columns - 1).collect()
+    }
+}
+
+fn sentence(seen: &Inspection, waited: Duration) -> String {
+    let name = seen.name.as_str();
+    let waited = match waited.as_secs() {
+        seconds @ 0..=9 => format!("{seconds} s"),
+        _ => duration::show(waited),
+    };
+    let Some(holder) = seen.holders.first() else {
+        return format!("waiting for {name:?}: just now it is free ({waited})");
+    };
+    let others = match seen.holders.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    // It is renewed for as long as its holder lives, so this isn't how long the wait will be.
+    let left = holder
+        .remaining
+        .map_or_else(String::new, |left| format!(" for {} yet or longer", duration::show(left)));
+    format!("waiting for {name:?}: held by {}{others}{left} ({waited})", who(holder))
+}
+
+/// Who holds, in a few words.
+pub(crate) fn who(holder: &Holder) -> String {
+    match (&holder.identity, &holder.token) {
+        (Some(identity), _) => identity.to_string(),
+        (None, Some(_)) => "somebody without a name".to_owned(),
+        (None, None) => "a client of another kind".to_owned(),
+    }
+}
+
+async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert::Infallible {
+    let mut told = None;
+    loop {
+        if let Ok(seen) = locks.inspect(name).await {
+            let tokens: Vec<_> = seen.holders.iter().map(|holder| holder.token).collect();
+            if !tokens.is_empty() && told.as_ref() != Some(&tokens) {
+                voice.event("waiting", json!({ "name": name, "holders": seen.holders }));
+                told = Some(tokens);
+            }
+        }
+        sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,196 @@
+//! What can't work says so: what, why, and what to do; never a panic, never a secret.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::{Finished, Sandbox, program};
+
+fn fails<const N: usize>(sandbox: &Sandbox, args: [&str; N], code: i32, says: &str) -> Finished {
+    let finished = sandbox.output(args);
+    let stderr = finished.stderr();
+    assert_eq!(finished.code(), code, "{args:?}: {stderr}");
+    assert!(stderr.contains(says), "{args:?}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    assert_eq!(finished.stdout(), "");
+    finished
+}
+
+#[test]
+fn bad_names() {
+    let sandbox = Sandbox::new();
+    let long = "x".repeat(513);
+    for (name, says) in [("", "empty"), ("a\nb", "U+000A"), (" a", "space"), (long.as_str(), "512")]
+    {
+        fails(&sandbox, ["run", name, "--", "true"], 64, says);
+        fails(&sandbox, ["show", name], 64, says);
+        fails(&sandbox, ["break", "--yes", name], 64, says);
+    }
+}
+
+#[test]
+fn bad_times() {
+    let sandbox = Sandbox::new();
+    for (ttl, says) in
+        [("0", "zero"), ("0s", "zero"), ("31d", "30 days"), ("-1", ""), ("soon", "30s"), ("", "")]
+    {
+        fails(&sandbox, ["run", "--ttl", ttl, "a", "--", "true"], 64, says);
+    }
+    fails(&sandbox, ["run", "--ttl", "1ms", "a", "--", "true"], 64, "");
+    fails(&sandbox, ["run", "-w", "soon", "a", "--", "true"], 64, "30s");
+    fails(&sandbox, ["run", "--max-hold", "0", "a", "--", "true"], 64, "");
+}
+
+#[test]
+fn no_command() {
+    let sandbox = Sandbox::new();
+    fails(&sandbox, ["run", "a"], 64, "CMD");
+    fails(&sandbox, ["run", "a", "--"], 64, "CMD");
+    fails(&sandbox, ["run"], 64, "NAME");
+    fails(&sandbox, [], 64, "Usage");
+    fails(&sandbox, ["walk", "a"], 64, "walk");
+}
+
+#[test]
+fn a_command_that_does_not_exist() {
+    let sandbox = Sandbox::new();
+    fails(&sandbox, ["run", "a", "--", "no-such-command"], 127, "no-such-command: no such command");
+    fails(&sandbox, ["run", "a", "--", "/no/such/command"], 127, "/no/such/command");
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn a_command_that_is_no_program() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("file");
+    fs::write(&file, "text").unwrap();
+    let path = file.to_str().unwrap();
+    fails(&sandbox, ["run", "a", "--", path], 126, "Permission denied");
+
+    fs::write(&file, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    fails(&sandbox, ["run", "a", "--", path], 127, "interpreter");
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn bad_urls_and_no_secret_in_what_is_said_of_them() {
+    let secret = "hush-hush";
+    for (url, code) in [
+        ("nonsense", 78),
+        ("", 0),
+        ("gopher://me:hush-hush@host/", 78),
+        ("redis://me:hush-hush@host:port/", 78),
+        ("redis://me:hush-hush@127.0.0.1:1/", 69),
+        ("redis://127.0.0.1:1/?password=hush-hush", 78),
+        ("postgres://me:hush-hush@host/db", 78),
+    ] {
+        let sandbox = Sandbox::at(url);
+        // An empty one is none: the default is used, here in a home of its own.
+        let mut command = sandbox.lockwright(["run", "-w", "1", "a", "--", "true"]);
+        command.env("HOME", sandbox.path("home")).env_remove("XDG_STATE_HOME");
+        let finished = Finished(command.output().unwrap());
+        let stderr = finished.stderr();
+        assert_eq!(finished.code(), code, "{url}: {stderr}");
+        assert!(!stderr.contains(secret), "{stderr}");
+        assert!(code == 0 || stderr.starts_with("lockwright: "), "{stderr}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_connections() {
+    let sandbox = Sandbox::at("redis://127.0.0.1:1/");
+    for args in [["run", "-n", "a", "true"], ["run", "-w1", "a", "true"]] {
+        fails(&sandbox, args, 69, "127.0.0.1:1");
+    }
+    for command in ["list", "doctor"] {
+        fails(&sandbox, [command], 69, "127.0.0.1:1");
+    }
+}
+
+#[test]
+fn a_database_file_that_is_none() {
+    let sandbox = Sandbox::new();
+    fs::write(
+        sandbox.path("locks.db"),
+        "this is a text, and long enough for one to see it".repeat(50),
+    )
+    .unwrap();
+    for args in [["run", "-n", "a", "true"], ["run", "-w1", "a", "true"]] {
+        let stderr = fails(&sandbox, args, 78, "locks.db").stderr();
+        assert!(stderr.contains("not a"), "{stderr}");
+    }
+}
+
+#[test]
+fn the_default_is_a_file_of_ones_own() {
+    let sandbox = Sandbox::new();
+    let run = |state: Option<&str>| {
+        let mut command = sandbox.command(program());
+        command.args(["run", "a", "--", "true"]).env_remove("LOCKWRIGHT_URL");
+        command.env("HOME", sandbox.path("home")).env_remove("XDG_STATE_HOME");
+        if let Some(folder) = state {
+            command.env("XDG_STATE_HOME", sandbox.path(folder));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    run(None);
+    run(Some("state"));
+    for folder in ["home/.local/state/lockwright", "state/lockwright"] {
+        let folder = sandbox.path(folder);
+        assert!(folder.join("locks.db").exists());
+        assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn without_a_home_it_says_what_to_set() {
+    let sandbox = Sandbox::new();
+    let output = sandbox
+        .command(program())
+        .args(["list"])
+        .env_remove("LOCKWRIGHT_URL")
+        .env_remove("HOME")
+        .env_remove("XDG_STATE_HOME")
+        .output()
+        .unwrap();
+    let finished = Finished(output);
+    assert_eq!(finished.code(), 78);
+    assert!(finished.stderr().contains("--url"), "{}", finished.stderr());
+}
+
+#[test]
+fn errors_are_json_where_that_is_wanted() {
+    let sandbox = Sandbox::new();
+    let stderr = sandbox.output(["run", "--json", "a", "--", "no-such-command"]).stderr();
+    let event: serde_json::Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!((&event["event"], &event["exit_code"]), (&"error".into(), &127.into()));
+}
+
+#[test]
+fn the_help_has_the_exit_codes_and_no_secret() {
+    let sandbox = Sandbox::at("redis://me:hush-hush@host/");
+    let help = sandbox.output(["run", "--help"]);
+    assert_eq!(help.code(), 0);
+    for needed in ["Exit codes", "75", "-n", "--ttl", "LOCKWRIGHT_URL"] {
+        assert!(help.stdout().contains(needed), "{}", help.stdout());
+    }
+    assert!(!help.stdout().contains("hush"), "{}", help.stdout());
+}
+
+#[test]
+fn the_hidden_subcommands_are_not_for_people() {
+    let sandbox = Sandbox::new();
+    for args in [["__supervise", "true"], ["__become", "true"]] {
+        fails(&sandbox, args, 64, "lockwright run NAME");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let sandbox = Sandbox::new();
+    let script = "\"$0\" run a -- sh -c 'sleep 0.3; exit 3' 2>&1 --json | true; \"$0\" list | true";
+    let status = sandbox.command("sh").args(["-c", script, program()]).status().unwrap();
+    assert!(status.success());
+    sandbox.wait_until_empty();
+}

@@ -1,0 +1,125 @@
+//! flock(1)'s options.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::Sandbox;
+
+const UNTIL_DONE: [&str; 5] = ["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"];
+
+fn held(sandbox: &Sandbox) -> crate::harness::Running {
+    let held = sandbox.start(&UNTIL_DONE);
+    held.wait_for_event("started");
+    held
+}
+
+#[test]
+fn nonblock_exits_with_1_at_once() {
+    let sandbox = Sandbox::new();
+    let _held = held(&sandbox);
+    for flag in ["-n", "--nonblock", "--nb"] {
+        let start = Instant::now();
+        let finished = sandbox.output(["run", flag, "a", "--", "sh", "-c", "echo ran"]);
+        assert_eq!((finished.code(), finished.stdout().as_str()), (1, ""));
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(sandbox.output(["run", "-w", "0", "a", "--", "true"]).code(), 1);
+}
+
+#[test]
+fn a_timeout_exits_with_1_when_it_has_passed() {
+    let sandbox = Sandbox::new();
+    let _held = held(&sandbox);
+    for (flag, limit) in [("-w", "0.5"), ("--timeout", "500ms"), ("--wait", ".5")] {
+        let start = Instant::now();
+        let finished = sandbox.output(["run", flag, limit, "a", "--", "sh", "-c", "echo ran"]);
+        assert_eq!((finished.code(), finished.stdout().as_str()), (1, ""), "{}", finished.stderr());
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[test]
+fn a_timeout_that_is_long_enough_gets_the_lock() {
+    let sandbox = Sandbox::new();
+    let held = held(&sandbox);
+    let waiter = sandbox.start(&["-w", "20", "a", "--", "echo", "ran"]);
+    waiter.wait_for_event("waiting");
+    std::fs::write(sandbox.path("done"), "").unwrap();
+    let (status, out) = waiter.finish();
+    assert_eq!((status.code(), out.as_str()), (Some(0), "ran\n"));
+    assert_eq!(held.code(), 0);
+}
+
+#[test]
+fn the_conflict_exit_code_can_be_another() {
+    let sandbox = Sandbox::new();
+    let _held = held(&sandbox);
+    assert_eq!(sandbox.output(["run", "-n", "-E", "42", "a", "--", "true"]).code(), 42);
+    let waited = ["run", "-w", "0.1", "--conflict-exit-code", "0", "a", "--", "false"];
+    assert_eq!(sandbox.output(waited).code(), 0);
+    let bad = sandbox.output(["run", "-n", "-E", "256", "a", "--", "true"]);
+    assert_eq!(bad.code(), 64, "{}", bad.stderr());
+}
+
+#[test]
+fn shared_locks_go_together_and_exclude_exclusive_ones() {
+    let sandbox = Sandbox::new();
+    if sandbox.output(["doctor", "--json"]).json()["profile"]["modes"]["shared"] == false {
+        let refused = sandbox.output(["run", "-s", "a", "--", "true"]);
+        assert_eq!(refused.code(), 78);
+        assert!(refused.stderr().contains("shared"), "{}", refused.stderr());
+        return;
+    }
+    let reader =
+        sandbox.start(&["-s", "a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    reader.wait_for_event("started");
+    let second = sandbox.output(["run", "--shared", "-n", "a", "--", "true"]);
+    assert_eq!(second.code(), 0, "{}", second.stderr());
+    for exclusive in ["-x", "-e", "--exclusive"] {
+        assert_eq!(sandbox.output(["run", exclusive, "-n", "a", "--", "true"]).code(), 1);
+    }
+    std::fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(reader.code(), 0);
+    assert_eq!(sandbox.output(["run", "-x", "-n", "a", "--", "true"]).code(), 0);
+}
+
+#[test]
+fn a_command_can_be_a_line_for_the_shell() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.output(["run", "a", "-c", "echo \"$LOCKWRIGHT_NAME\" && exit 5"]);
+    assert_eq!((finished.code(), finished.stdout().as_str()), (5, "a\n"));
+    assert_eq!(sandbox.output(["run", "a", "-c", "true", "--", "false"]).code(), 64);
+}
+
+#[test]
+fn options_of_the_command_are_the_commands() {
+    let sandbox = Sandbox::new();
+    for separator in [&["--"][..], &[]] {
+        let mut args = vec!["run", "a"];
+        args.extend(separator);
+        args.extend(["echo", "-n", "--json", "--", "-w"]);
+        let output = sandbox.command(crate::harness::program()).args(args).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -- -w");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    }
+}
+
+#[test]
+fn a_fixed_hold_ends_the_command_when_its_ttl_has_run_out() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--fixed", "--ttl", "700ms", "a", "--", "sleep", "60"]);
+    held.wait_for_event("ended");
+    assert!(held.events().iter().all(|event| event["event"] != "renewed"));
+    assert_eq!(held.code(), 75);
+    sandbox.wait_until_empty();
+}
+
+#[test]
+fn a_hold_can_have_a_longest_time() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--max-hold", "1s", "--ttl", "600ms", "a", "--", "sleep", "60"]);
+    let error = held.wait_for_event("error");
+    assert!(error["message"].as_str().unwrap().contains("longest time"), "{error}");
+    assert_eq!(held.code(), 75);
+    sandbox.assert_free("a");
+}

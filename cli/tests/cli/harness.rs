@@ -1,0 +1,310 @@
+//! What the tests share: a place of its own for each, processes that never outlive it, and waiting
+//! for the thing itself.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// For whatever should be done soon: far more than it takes, also on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// The variable by which the processes of one test are found, also the stray ones.
+const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
+
+/// A folder, a database in it, and everything that runs with it.
+pub(crate) struct Sandbox {
+    folder: tempfile::TempDir,
+    url: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+        Self { folder, url }
+    }
+
+    /// With locks somewhere else.
+    pub(crate) fn at(url: &str) -> Self {
+        let mut sandbox = Self::new();
+        sandbox.url = url.to_owned();
+        sandbox
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Any program, in this sandbox.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env(MARK, self.folder.path())
+            .env("LOCKWRIGHT_URL", &self.url)
+            .env("DIR", self.folder.path())
+            .env_remove("LOCKWRIGHT_NAMESPACE")
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn lockwright<const N: usize>(&self, args: [&str; N]) -> Command {
+        let mut command = self.command(program());
+        command.args(args);
+        command
+    }
+
+    /// `lockwright` to its end.
+    pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
+        Finished(self.lockwright(args).output().unwrap())
+    }
+
+    /// `lockwright run --json ARGS`, with its events in a file.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        let number = fs::read_dir(self.folder.path()).unwrap().count();
+        let events = self.path(&format!("events-{number}"));
+        let child = self
+            .command(program())
+            .args(["run", "--json"])
+            .args(args)
+            .stderr(fs::File::create(&events).unwrap())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Running { child, events }
+    }
+
+    /// The processes of this sandbox that are alive: `lockwright`, supervisors, commands and all.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mark = format!("{MARK}={}", self.folder.path().display());
+        fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|pid: &i32| {
+                // A zombie's is empty, and that of a process which has gone can't be read.
+                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+                    environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn wait_until_empty(&self) {
+        wait_until("every process is gone", || self.processes().is_empty());
+    }
+
+    /// Takes the lock without waiting: nobody holds it any more.
+    pub(crate) fn assert_free(&self, name: &str) {
+        let finished = self.output(["run", "-n", name, "--", "true"]);
+        assert_eq!(finished.code(), 0, "{}", finished.stderr());
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            signal(pid, Signal::KILL);
+        }
+    }
+}
+
+/// The program under test.
+pub(crate) fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_lockwright")
+}
+
+/// The output of something that has ended.
+pub(crate) struct Finished(pub Output);
+
+impl Finished {
+    pub(crate) fn code(&self) -> i32 {
+        self.0.status.code().unwrap_or_else(|| panic!("{:?}", self.0))
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.0.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.stdout(), self.stderr()))
+    }
+}
+
+/// A `lockwright run --json` in the background.
+pub(crate) struct Running {
+    pub child: Child,
+    events: PathBuf,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub(crate) fn signal(&self, wanted: Signal) {
+        signal(self.pid(), wanted);
+    }
+
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.events).unwrap();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        // What CMD writes to standard error stands among them.
+        whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    pub(crate) fn event(&self, name: &str) -> Option<Value> {
+        self.events().into_iter().rfind(|event| event["event"] == name)
+    }
+
+    pub(crate) fn wait_for_event(&self, name: &str) -> Value {
+        wait_for(&format!("event {name:?} among {:?}", self.events), || self.event(name))
+    }
+
+    /// The latest deadline that its hold had, in seconds of the boot clock.
+    pub(crate) fn deadline(&self) -> f64 {
+        let deadlines = self.events().into_iter().filter_map(|event| event["deadline_ns"].as_u64());
+        deadlines.max().expect("it held the lock") as f64 / 1e9
+    }
+
+    pub(crate) fn supervisor(&self) -> i32 {
+        wait_for("the supervisor", || {
+            children(self.pid()).into_iter().find(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|name| name.trim() == "lockwright-sup")
+            })
+        })
+    }
+
+    pub(crate) fn finish(mut self) -> (ExitStatus, String) {
+        let status = wait_for("its end", || self.child.try_wait().unwrap());
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        (status, out)
+    }
+
+    pub(crate) fn code(self) -> i32 {
+        let events = self.events.clone();
+        let (status, _) = self.finish();
+        status.code().unwrap_or_else(|| panic!("{status}: {}", fs::read_to_string(events).unwrap()))
+    }
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or_else(
+        |_| Vec::new(),
+        |tasks| {
+            tasks
+                .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
+                .flat_map(|list| {
+                    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>()
+                })
+                .collect()
+        },
+    )
+}
+
+/// Sends a signal; a process that has gone already is none to complain about.
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// Seconds of the boot clock.
+pub(crate) fn uptime() -> f64 {
+    lockwright::Clock::boot().now().as_nanos() as f64 / 1e9
+}
+
+/// Waits for something to come about.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
+
+/// Who wrote when: each line of it is a time of the boot clock, a fence, and a name.
+pub(crate) struct Log(PathBuf);
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub time: f64,
+    pub fence: u64,
+    pub who: String,
+}
+
+impl Log {
+    pub(crate) fn new(sandbox: &Sandbox) -> Self {
+        Self(sandbox.path("log"))
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole
+            .lines()
+            .map(|line| {
+                let mut parts = line.split(' ');
+                let mut next = || parts.next().unwrap_or_else(|| panic!("{line:?}"));
+                Entry {
+                    time: next().parse().unwrap(),
+                    fence: next().parse().unwrap(),
+                    who: next().to_owned(),
+                }
+            })
+            .collect()
+    }
+
+    /// Waits until everybody named has written since now.
+    pub(crate) fn wait_for_all(&self, names: &[&str]) {
+        let before = self.entries().len();
+        for name in names {
+            wait_until(&format!("{name} writes to {}", Path::new(&self.0).display()), || {
+                self.entries()[before..].iter().any(|entry| entry.who == *name)
+            });
+        }
+    }
+}
+
+/// Writes a shell script that writes to the log every 20 ms, whatever signal it gets, and returns
+/// its path. Its argument is the name to write.
+pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
+    let path = sandbox.path("stubborn.sh");
+    let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\
+                  while :; do\n\
+                  read -r now idle </proc/uptime\n\
+                  echo \"$now $LOCKWRIGHT_FENCE $1\" >>\"$DIR/log\"\n\
+                  sleep 0.02\n\
+                  done\n";
+    fs::write(&path, script).unwrap();
+    path
+}
+
+/// A command with a child, a grandchild in a session of its own and an orphan in another, none of
+/// which heeds any signal but KILL.
+pub(crate) fn family(sandbox: &Sandbox) -> String {
+    let stubborn = stubborn(sandbox).display().to_string();
+    format!(
+        "sh {stubborn} child & setsid sh {stubborn} grandchild & \
+         (setsid sh {stubborn} orphan &) & exec sh {stubborn} command"
+    )
+}
+
+pub(crate) const FAMILY: [&str; 4] = ["command", "child", "grandchild", "orphan"];

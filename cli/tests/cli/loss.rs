@@ -1,0 +1,342 @@
+//! The promise: when the hold is lost, the command and all its descendants are gone by the
+//! deadline, and never run beside the next holder, whoever was killed or stopped.
+//!
+//! Each test writes a log of who ran when, on the boot clock that all processes share, and reads
+//! from it that the times of two holders never overlap.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use lockwright_testbed::redis::Redis;
+use rustix::process::Signal;
+
+use crate::harness::{
+    Entry, FAMILY, Log, Running, Sandbox, children, family, signal, uptime, wait_for, wait_until,
+};
+
+const TTL: &str = "2s";
+
+/// A family that holds the lock, and a waiter for it.
+struct Scene {
+    sandbox: Sandbox,
+    log: Log,
+    holder: Running,
+    next: Running,
+}
+
+impl Scene {
+    fn begin() -> Self {
+        Self::begin_in(Sandbox::new())
+    }
+
+    fn begin_in(sandbox: Sandbox) -> Self {
+        let log = Log::new(&sandbox);
+        let family = family(&sandbox);
+        let holder = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family]);
+        log.wait_for_all(&FAMILY);
+        // Long enough that hold and deadline come from a renewal.
+        holder.wait_for_event("renewed");
+        let script = "i=0; while [ $i -lt 20 ]; do read -r now idle </proc/uptime; \
+                      echo \"$now $LOCKWRIGHT_FENCE next\" >>\"$DIR/log\"; sleep 0.02; \
+                      i=$((i + 1)); done";
+        let next = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", script]);
+        next.wait_for_event("waiting");
+        Self { sandbox, log, holder, next }
+    }
+
+    /// Waits for the next holder to be done, and reads the log.
+    fn finish(self) -> Told {
+        let fence_of_next = self.next.wait_for_event("granted")["fence"].as_u64().unwrap();
+        assert_eq!(self.next.code(), 0);
+        self.sandbox.wait_until_empty();
+        let deadline = self.holder.deadline();
+        let entries = self.log.entries();
+        let (next, first): (Vec<_>, Vec<_>) =
+            entries.iter().cloned().partition(|entry| entry.fence == fence_of_next);
+        let story = Told { deadline, first, next };
+        story.assert_apart(&entries);
+        story
+    }
+}
+
+/// What the log tells.
+struct Told {
+    deadline: f64,
+    first: Vec<Entry>,
+    next: Vec<Entry>,
+}
+
+impl Told {
+    fn assert_apart(&self, entries: &[Entry]) {
+        assert_eq!(self.next.len(), 20);
+        for who in FAMILY {
+            assert!(self.first.iter().any(|entry| entry.who == who), "{who} wrote nothing");
+        }
+        let changes = entries.windows(2).filter(|pair| pair[0].fence != pair[1].fence).count();
+        assert_eq!(changes, 1, "the lines of two holders are mixed: {entries:?}");
+        assert!(self.first[0].fence < self.next[0].fence);
+        let last = self.last();
+        assert!(last < self.next[0].time, "{last} and {}", self.next[0].time);
+    }
+
+    fn last(&self) -> f64 {
+        self.first.iter().map(|entry| entry.time).fold(0.0, f64::max)
+    }
+
+    /// Nobody wrote after the deadline, nor was anybody ended long before it.
+    fn assert_ended_by_deadline(&self) {
+        let before = self.deadline - self.last();
+        assert!(before > 0.0, "written {} s after the deadline", -before);
+        assert!(before < 1.0, "ended {before} s before the deadline");
+    }
+}
+
+#[test]
+fn a_killed_run_takes_its_command_along() {
+    let scene = Scene::begin();
+    let killed_at = uptime();
+    scene.holder.signal(Signal::KILL);
+    let story = scene.finish();
+    let before = story.deadline - story.last();
+    assert!(before > 0.0, "written {} s after the deadline", -before);
+    assert!(story.next[0].time >= killed_at);
+}
+
+#[test]
+fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
+    let sandbox = Sandbox::new();
+    let held =
+        sandbox.start(&["--ttl", "60s", "a", "--", "sh", "-c", "setsid sleep 60 & sleep 60"]);
+    held.wait_for_event("started");
+    wait_until("the grandchild", || sandbox.processes().len() >= 5);
+    let killed_at = uptime();
+    held.signal(Signal::KILL);
+    // The run itself stays a zombie, which isn't counted.
+    sandbox.wait_until_empty();
+    assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
+}
+
+#[test]
+fn a_stopped_run_does_not_keep_its_command_beyond_the_deadline() {
+    let scene = Scene::begin();
+    scene.holder.signal(Signal::STOP);
+    let granted = scene.next.wait_for_event("granted");
+    assert!(scene.holder.event("error").is_none(), "it is stopped: {granted}");
+    scene.holder.signal(Signal::CONT);
+    let error = scene.holder.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75);
+    scene.finish().assert_ended_by_deadline();
+}
+
+#[test]
+fn a_stopped_run_is_told_what_became_of_its_command() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--ttl", "1s", "a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    held.signal(Signal::STOP);
+    wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
+    held.signal(Signal::CONT);
+    let (error, exit) = (held.wait_for_event("error"), held.wait_for_event("ended"));
+    assert!(error["message"].as_str().unwrap().contains("not renewed"), "{error}");
+    assert_eq!(exit["signal"], 15, "it had its chance to end by itself");
+    assert_eq!(held.code(), 75);
+}
+
+#[test]
+fn a_command_ends_with_its_killed_supervisor() {
+    let scene = Scene::begin();
+    let killed_at = uptime();
+    signal(scene.holder.supervisor(), Signal::KILL);
+    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 70);
+    let story = scene.finish();
+    assert!(story.last() < killed_at + 1.0, "ended {} s later", story.last() - killed_at);
+    assert!(
+        story.next[0].time < story.deadline,
+        "the lock was released at once, as nothing was left"
+    );
+}
+
+#[test]
+fn a_stopped_supervisor_is_continued() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&[
+        "--ttl",
+        "1s",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        "while [ ! -e done ]; do sleep 0.02; done",
+    ]);
+    held.wait_for_event("started");
+    signal(held.supervisor(), Signal::STOP);
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 0);
+}
+
+#[test]
+fn the_command_dies_when_run_and_supervisor_are_killed_together() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&[
+        "a",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ >pid; trap '' TERM; while :; do sleep 0.02; done",
+    ]);
+    let command = wait_for("the command", || {
+        fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
+    });
+    let supervisor = held.supervisor();
+    // Stopped first, so that the supervisor can't do anything between the two.
+    held.signal(Signal::STOP);
+    signal(supervisor, Signal::STOP);
+    held.signal(Signal::KILL);
+    signal(supervisor, Signal::KILL);
+    wait_until("the command is dead", || !sandbox.processes().contains(&command));
+    sandbox.wait_until_empty();
+}
+
+#[test]
+fn everything_stopped_and_continued_is_ended_at_once() {
+    let scene = Scene::begin();
+    let supervisor = scene.holder.supervisor();
+    let mut family = Vec::new();
+    let mut parents = vec![supervisor];
+    while let Some(parent) = parents.pop() {
+        let found = children(parent);
+        parents.extend(&found);
+        family.extend(found);
+    }
+    scene.holder.signal(Signal::STOP);
+    signal(supervisor, Signal::STOP);
+    for pid in &family {
+        signal(*pid, Signal::STOP);
+    }
+    // The next one works while the first is stopped, with a higher fence.
+    let fence = scene.next.wait_for_event("granted")["fence"].as_u64().unwrap();
+    scene.next.wait_for_event("ended");
+    let continued_at = uptime();
+    signal(supervisor, Signal::CONT);
+    scene.holder.signal(Signal::CONT);
+    for pid in &family {
+        signal(*pid, Signal::CONT);
+    }
+    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 75);
+    assert_eq!(scene.holder.code(), 75);
+    scene.sandbox.wait_until_empty();
+    for entry in scene.log.entries() {
+        if entry.fence != fence && entry.time > continued_at {
+            // What it writes in the moment until it is ended carries an old fence.
+            assert!(entry.time < continued_at + 1.0, "not ended at once: {entry:?}");
+            assert!(entry.fence < fence);
+        }
+    }
+}
+
+#[test]
+fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
+    let scene = Scene::begin();
+    let broken = scene.sandbox.output(["break", "--yes", "--reason", "test", "a"]);
+    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    let error = scene.holder.wait_for_event("error");
+    assert!(error["message"].as_str().unwrap().contains("operator"), "{error}");
+    assert_eq!(error["exit_code"], 75);
+    scene.finish();
+}
+
+/// A database that is locked by somebody else answers as little as a server that is stopped.
+#[test]
+fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
+    let scene = Scene::begin();
+    let mut locking = scene
+        .sandbox
+        .command("sqlite3")
+        .arg("locks.db")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut statements = locking.stdin.take().unwrap();
+    statements.write_all(b".timeout 10000\nBEGIN EXCLUSIVE;\nSELECT 'locked';\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(locking.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    assert_eq!(answer, "locked\n");
+
+    scene.holder.wait_for_event("at_risk");
+    let error = scene.holder.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75, "{error}");
+    assert!(scene.next.event("granted").is_none());
+    drop(statements);
+    assert!(locking.wait().unwrap().success());
+    scene.finish().assert_ended_by_deadline();
+}
+
+#[test]
+fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
+    let redis = Redis::start().unwrap();
+    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
+    redis.freeze();
+    let error = scene.holder.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75, "{error}");
+    redis.thaw();
+    scene.finish().assert_ended_by_deadline();
+}
+
+#[test]
+fn a_redis_that_is_gone_ends_the_command_by_the_deadline() {
+    let mut redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let log = Log::new(&sandbox);
+    let held = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family(&sandbox)]);
+    log.wait_for_all(&FAMILY);
+    redis.kill();
+    let error = held.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75, "{error}");
+    let deadline = held.deadline();
+    assert_eq!(held.code(), 75);
+    assert_eq!(sandbox.processes(), [0; 0]);
+    let last = log.entries().last().unwrap().time;
+    assert!(last < deadline, "{last} and {deadline}");
+}
+
+#[test]
+fn a_killed_run_on_redis_takes_its_command_along() {
+    let redis = Redis::start().unwrap();
+    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
+    scene.holder.signal(Signal::KILL);
+    let story = scene.finish();
+    assert!(story.last() < story.deadline);
+}
+
+#[test]
+fn a_stopped_run_on_redis_does_not_keep_its_command_beyond_the_deadline() {
+    let redis = Redis::start().unwrap();
+    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
+    scene.holder.signal(Signal::STOP);
+    scene.next.wait_for_event("granted");
+    scene.holder.signal(Signal::CONT);
+    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 75);
+    scene.finish().assert_ended_by_deadline();
+}
+
+#[test]
+fn a_command_that_forks_all_the_time_is_ended_too() {
+    let sandbox = Sandbox::new();
+    let script = "trap '' TERM; hop() { (setsid sh hop.sh &) ; }; hop";
+    fs::write(
+        sandbox.path("hop.sh"),
+        "trap '' TERM\nread -r now idle </proc/uptime\n\
+         echo \"$now $LOCKWRIGHT_FENCE hop\" >>\"$DIR/log\"\nsleep 0.01\n(setsid sh hop.sh &)\n",
+    )
+    .unwrap();
+    let log = Log::new(&sandbox);
+    let held =
+        sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &format!("{script}; sleep 60")]);
+    log.wait_for_all(&["hop"]);
+    held.signal(Signal::STOP);
+    wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
+    let last = log.entries().last().unwrap().time;
+    assert!(last < held.deadline(), "{last} and {}", held.deadline());
+}

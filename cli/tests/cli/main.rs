@@ -1,0 +1,11 @@
+//! `lockwright` as its users meet it: real processes, real signals, a real terminal.
+#![forbid(unsafe_code)]
+
+mod errors;
+mod flags;
+mod harness;
+mod loss;
+mod operator;
+mod run;
+mod signals;
+mod terminal;

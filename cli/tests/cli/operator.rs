@@ -1,0 +1,144 @@
+//! `list`, `show`, `break`, `doctor`.
+
+use crate::harness::{Running, Sandbox};
+
+fn hold(sandbox: &Sandbox, name: &str) -> Running {
+    let held = sandbox.start(&["--ttl", "30s", name, "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    held
+}
+
+#[test]
+fn a_free_name_is_free() {
+    let sandbox = Sandbox::new();
+    let shown = sandbox.output(["show", "a"]);
+    assert_eq!((shown.code(), shown.stdout().as_str()), (0, "a: free\n"), "{}", shown.stderr());
+    assert_eq!(sandbox.output(["show", "--json", "a"]).json()["holders"], serde_json::json!([]));
+    assert_eq!(sandbox.output(["list", "--json"]).json(), serde_json::json!([]));
+}
+
+#[test]
+fn a_holder_is_shown_with_all_that_is_known() {
+    let sandbox = Sandbox::new();
+    let held = hold(&sandbox, "orders/1");
+    let shown = sandbox.output(["show", "orders/1"]).stdout();
+    for needed in ["orders/1: held", &format!(":{}", held.pid()), "exclusive", "fence", "token"] {
+        assert!(shown.contains(needed), "{shown}");
+    }
+    let json = sandbox.output(["show", "--json", "orders/1"]).json();
+    assert_eq!(json["holders"][0]["identity"]["pid"], held.pid());
+    assert_eq!(json["holders"][0]["fence"], held.event("granted").unwrap()["fence"]);
+}
+
+#[test]
+fn a_list_has_the_held_names_of_a_prefix() {
+    let sandbox = Sandbox::new();
+    let _held = ["orders/1", "orders/2", "stock"].map(|name| hold(&sandbox, name));
+    let names = |prefix| {
+        let list = sandbox.output(["list", "--json", prefix]).json();
+        let mut names: Vec<String> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|seen| seen["name"].as_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(""), ["orders/1", "orders/2", "stock"]);
+    assert_eq!(names("orders/"), ["orders/1", "orders/2"]);
+    assert_eq!(names("x"), [""; 0]);
+    let table = sandbox.output(["list"]).stdout();
+    assert!(table.starts_with("NAME"), "{table}");
+    assert_eq!(table.lines().count(), 4);
+}
+
+#[test]
+fn a_namespace_is_a_world_of_its_own() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--namespace", "shop/", "a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    sandbox.assert_free("a");
+    assert_eq!(sandbox.output(["run", "-n", "shop/a", "--", "true"]).code(), 1);
+    let list = sandbox.output(["list", "--json", "--namespace", "shop/"]).json();
+    assert_eq!(list[0]["name"], "a");
+}
+
+#[test]
+fn nothing_is_broken_without_a_yes() {
+    let sandbox = Sandbox::new();
+    let _held = hold(&sandbox, "a");
+    let refused = sandbox.output(["break", "a"]);
+    assert_eq!(refused.code(), 64);
+    assert!(refused.stderr().contains("--yes"), "{}", refused.stderr());
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+}
+
+#[test]
+fn a_free_name_can_not_be_broken() {
+    let sandbox = Sandbox::new();
+    let broken = sandbox.output(["break", "--yes", "--json", "a"]);
+    assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
+}
+
+#[test]
+fn a_break_keeps_others_out_until_the_hold_runs_out() {
+    let sandbox = Sandbox::new();
+    let held = hold(&sandbox, "a");
+    let broken = sandbox.output(["break", "--yes", "--json", "--reason", "test", "a"]);
+    assert_eq!((broken.code(), &broken.json()["outcome"]), (0, &"runs_out".into()));
+    assert!(broken.json()["within_ms"].as_u64().unwrap() > 1_000);
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+    let shown = sandbox.output(["show", "a"]).stdout();
+    assert!(shown.contains("test"), "who and why is shown: {shown}");
+    drop(held);
+}
+
+#[test]
+fn a_break_now_frees_at_once_and_says_what_that_may_cost() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--ttl", "3s", "a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    let broken = sandbox.output(["break", "--yes", "--now", "a"]);
+    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    assert!(broken.stdout().contains("may go on believing"), "{}", broken.stdout());
+    sandbox.assert_free("a");
+    let error = held.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75, "{error}");
+    assert_eq!(held.code(), 75);
+}
+
+#[test]
+fn only_the_hold_that_was_named_is_broken() {
+    let sandbox = Sandbox::new();
+    let _held = hold(&sandbox, "a");
+    let other = "00112233445566778899aabbccddeeff";
+    let broken = sandbox.output(["break", "--yes", "--json", "--token", other, "a"]);
+    assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
+    let bad = sandbox.output(["break", "--yes", "--token", "x", "a"]);
+    assert_eq!(bad.code(), 64, "{}", bad.stderr());
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+}
+
+#[test]
+fn the_doctor_finds_no_error_in_a_fresh_database() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.output(["doctor", "--json"]);
+    assert_eq!(finished.code(), 0, "{}{}", finished.stdout(), finished.stderr());
+    assert_eq!(finished.json()["profile"]["backend"], "sqlite");
+    assert_eq!(sandbox.output(["doctor"]).code(), 0);
+}
+
+#[test]
+fn the_doctor_fails_on_an_error() {
+    let sandbox = Sandbox::new();
+    sandbox.output(["run", "a", "--", "true"]);
+    let mode = sandbox.command("sqlite3").args(["locks.db", "PRAGMA journal_mode=DELETE"]).output();
+    assert!(mode.unwrap().status.success());
+    let finished = sandbox.output(["doctor", "--json"]);
+    let findings = finished.json()["findings"].clone();
+    let found = findings.as_array().unwrap().iter().any(|finding| finding["severity"] != "note");
+    let errors = findings.as_array().unwrap().iter().any(|finding| finding["severity"] == "error");
+    assert_eq!(finished.code(), i32::from(errors), "{findings}");
+    assert!(found || findings.as_array().unwrap().is_empty(), "{findings}");
+}

@@ -1,0 +1,178 @@
+//! The plain case: the command runs, and its lock is released.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::harness::{Sandbox, children, signal, wait_until};
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let sandbox = Sandbox::new();
+    for code in [0, 1, 7, 64, 255] {
+        let script = format!("exit {code}");
+        assert_eq!(sandbox.output(["run", "a", "--", "sh", "-c", &script]).code(), code);
+    }
+    sandbox.wait_until_empty();
+}
+
+#[test]
+fn a_command_killed_by_a_signal_exits_with_128_and_its_number() {
+    let sandbox = Sandbox::new();
+    for (name, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
+        let script = format!("ulimit -c 0; kill -{name} $$");
+        assert_eq!(sandbox.output(["run", "a", "--", "sh", "-c", &script]).code(), code);
+    }
+}
+
+#[test]
+fn the_command_knows_the_name_the_fence_and_the_owner() {
+    let sandbox = Sandbox::new();
+    let script = "echo \"$LOCKWRIGHT_NAME|$LOCKWRIGHT_FENCE|$LOCKWRIGHT_OWNER\"; \
+                  \"$0\" show --json \"$LOCKWRIGHT_NAME\"";
+    let program = crate::harness::program();
+    let finished =
+        sandbox.output(["run", "--label", "nightly", "my job", "--", "sh", "-c", script, program]);
+    let out = finished.stdout();
+    let (first, shown) = out.split_once('\n').unwrap();
+    let shown: serde_json::Value = serde_json::from_str(shown).unwrap();
+    let holder = &shown["holders"][0];
+    let owner = format!(
+        "nightly@{}:{}",
+        holder["identity"]["host"].as_str().unwrap(),
+        holder["identity"]["pid"]
+    );
+    assert_eq!(first, format!("my job|{}|{owner}", holder["fence"]));
+
+    let again = sandbox.output(["run", "my job", "--", "sh", "-c", "echo $LOCKWRIGHT_FENCE"]);
+    let again: u64 = again.stdout().trim().parse().unwrap();
+    assert!(again > holder["fence"].as_u64().unwrap());
+}
+
+#[test]
+fn standard_input_and_output_are_the_commands() {
+    let sandbox = Sandbox::new();
+    let mut child = sandbox
+        .lockwright(["run", "a", "--", "sh", "-c", "cat; echo err >&2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"through\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"through\n"[..], &b"err\n"[..]));
+}
+
+#[test]
+fn the_position_in_a_file_on_standard_input_is_shared() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("lines"), "1\n2\n3\n").unwrap();
+    let script = "{ \"$0\" run a -- sh -c 'read x; echo got $x'; read y; echo then $y; } <lines";
+    let output =
+        sandbox.command("sh").args(["-c", script, crate::harness::program()]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "got 1\nthen 2\n");
+}
+
+#[test]
+fn the_lock_is_held_while_the_command_runs_and_free_afterwards() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    held.wait_for_event("started");
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+    assert_eq!(sandbox.output(["run", "-n", "b", "--", "true"]).code(), 0, "another name");
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 0);
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn it_is_renewed_for_as_long_as_the_command_runs() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--ttl", "600ms", "a", "--", "sleep", "2"]);
+    held.wait_for_event("started");
+    wait_until("three renewals", || {
+        held.events().iter().filter(|event| event["event"] == "renewed").count() >= 3
+    });
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+    assert_eq!(held.code(), 0);
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_before_the_lock_is_released() {
+    let sandbox = Sandbox::new();
+    let script = "setsid sleep 60 & (sleep 60 &) ; trap '' TERM; sleep 60 & exit 3";
+    let held = sandbox.start(&["a", "--", "sh", "-c", script]);
+    held.wait_for_event("leftovers");
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1, "it is still held");
+    assert_eq!(held.code(), 3);
+    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn what_ends_by_itself_soon_after_the_command_is_left_to_do_so() {
+    let sandbox = Sandbox::new();
+    let script = "(sleep 0.3; echo late) & echo early";
+    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);
+    assert_eq!((finished.stdout().as_str(), finished.code()), ("early\nlate\n", 0));
+    assert_eq!(finished.stderr(), "");
+}
+
+#[test]
+fn a_shell_that_becomes_lockwright_keeps_its_own_jobs() {
+    let sandbox = Sandbox::new();
+    let script = "sleep 60 & echo $! >job; exec \"$0\" run a -- true";
+    let status =
+        sandbox.command("sh").args(["-c", script, crate::harness::program()]).status().unwrap();
+    assert!(status.success());
+    let job = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
+    assert_eq!(sandbox.processes(), [job]);
+    signal(job, Signal::KILL);
+}
+
+#[test]
+fn nohup_reaches_the_command() {
+    let sandbox = Sandbox::new();
+    let script = "trap '' HUP; exec \"$0\" run a -- sh -c 'grep SigIgn /proc/self/status'";
+    let output =
+        sandbox.command("sh").args(["-c", script, crate::harness::program()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(mask(&text, "SigIgn") & 1, 1, "{text}");
+}
+
+#[test]
+fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
+    let sandbox = Sandbox::new();
+    // What the tests themselves were started with, but for SIGPIPE, which Rust's programs ignore.
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = mask(&ours, "SigIgn") & !(1 << (Signal::PIPE.as_raw() - 1));
+    let script = "cat /proc/self/status";
+    let theirs = sandbox.output(["run", "a", "--", "sh", "-c", script]).stdout();
+    assert_eq!((mask(&theirs, "SigBlk"), mask(&theirs, "SigIgn")), (0, ignored), "{theirs}");
+}
+
+fn mask(status: &str, which: &str) -> u64 {
+    let line = status.lines().find(|line| line.starts_with(which)).unwrap();
+    let all = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
+    // Without those above 31: glibc's posix_spawn has children ignore its internal ones.
+    all & 0x7fff_ffff
+}
+
+#[test]
+fn the_supervisor_hears_no_signal_that_could_end_it() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    held.wait_for_event("started");
+    let supervisor = held.supervisor();
+    for deadly in
+        [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::ALARM]
+    {
+        signal(supervisor, deadly);
+    }
+    assert!(!children(supervisor).is_empty());
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 0);
+}

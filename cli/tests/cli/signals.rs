@@ -1,0 +1,93 @@
+//! Signals that somebody sends to `lockwright run`.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::harness::{Sandbox, wait_for, wait_until};
+
+#[test]
+fn signals_go_to_the_command_and_the_lock_is_held_until_it_ends() {
+    let sandbox = Sandbox::new();
+    let script = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s >>got\" $s; done; \
+                  echo >ready; while [ ! -e done ]; do sleep 0.02; done; exit 9";
+    let held = sandbox.start(&["a", "--", "sh", "-c", script]);
+    wait_until("the traps", || sandbox.path("ready").exists());
+    let mut expected = String::new();
+    for (name, signal) in [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("QUIT", Signal::QUIT),
+        ("USR1", Signal::USR1),
+        ("USR2", Signal::USR2),
+    ] {
+        held.signal(signal);
+        expected += &format!("{name}\n");
+        wait_until(name, || {
+            fs::read_to_string(sandbox.path("got")).is_ok_and(|got| got == expected)
+        });
+    }
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1, "it is still held");
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 9);
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn a_command_that_dies_of_a_forwarded_signal_releases_the_lock() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    held.signal(Signal::TERM);
+    assert_eq!(held.code(), 143);
+    sandbox.assert_free("a");
+    sandbox.wait_until_empty();
+}
+
+#[test]
+fn the_whole_process_group_of_the_command_gets_them() {
+    let sandbox = Sandbox::new();
+    let script = "sh -c 'trap \"echo >inner; exit\" TERM; echo >ready; \
+                  while :; do sleep 0.02; done'; exit 4";
+    let held = sandbox.start(&["a", "--", "sh", "-c", &format!("trap : TERM; {script}")]);
+    wait_until("the trap", || sandbox.path("ready").exists());
+    held.signal(Signal::TERM);
+    assert_eq!(held.code(), 4);
+    assert!(sandbox.path("inner").exists());
+}
+
+#[test]
+fn a_wait_ends_by_a_signal_and_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    held.wait_for_event("started");
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let waiter = sandbox.start(&["a", "--", "echo", "ran"]);
+        waiter.wait_for_event("waiting");
+        waiter.signal(signal);
+        let (status, out) = waiter.finish();
+        assert_eq!((status.code(), out.as_str()), (Some(code), ""));
+    }
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 0);
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn a_request_to_suspend_is_refused() {
+    let sandbox = Sandbox::new();
+    let script = "echo $$ >pid; while [ ! -e done ]; do sleep 0.02; done";
+    let held = sandbox.start(&["a", "--", "sh", "-c", script]);
+    let command: i32 = wait_for("the command", || {
+        fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse().ok()
+    });
+    held.signal(Signal::TSTP);
+    held.wait_for_event("not_suspended");
+    crate::harness::signal(command, Signal::TSTP);
+    wait_until("two refusals", || {
+        held.events().iter().filter(|event| event["event"] == "not_suspended").count() == 2
+    });
+    fs::write(sandbox.path("done"), "").unwrap();
+    assert_eq!(held.code(), 0);
+}

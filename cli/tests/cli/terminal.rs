@@ -1,0 +1,228 @@
+//! On a terminal: who has the foreground, Ctrl-C, Ctrl-Z, and the status line.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::harness::{Sandbox, program, wait_for, wait_until};
+
+/// A terminal with a program that has it as its own.
+struct Terminal {
+    /// `None` when it has been closed.
+    master: Option<File>,
+    shown: Vec<u8>,
+    child: Child,
+}
+
+impl Terminal {
+    fn run(sandbox: &Sandbox, program: &str, args: &[&str]) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = || {
+            let path = std::ffi::OsStr::from_bytes(name.to_bytes());
+            // Without becoming the terminal of the test itself.
+            let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+            rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
+        };
+        let child = sandbox
+            .command("setsid")
+            .args(["--ctty", "--wait", program])
+            .args(args)
+            .env("TERM", "xterm")
+            .env("PS1", "prompt$ ")
+            .env("LW", crate::harness::program())
+            .stdin(Stdio::from(slave()))
+            .stdout(Stdio::from(slave()))
+            .stderr(Stdio::from(slave()))
+            .spawn()
+            .unwrap();
+        rustix::io::ioctl_fionbio(&master, true).unwrap();
+        Self { master: Some(File::from(master)), shown: Vec::new(), child }
+    }
+
+    /// A line for a shell that isn't interactive: what it runs is in its own process group.
+    fn script(sandbox: &Sandbox, script: &str) -> Self {
+        Self::run(sandbox, "sh", &["-c", script])
+    }
+
+    fn typed(&mut self, text: &str) {
+        self.master.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// All that it has shown up to now.
+    fn screen(&mut self) -> String {
+        let mut bytes = [0; 4096];
+        // An error is either that there is nothing new, or that nobody has the other side open.
+        while let Some(Ok(count @ 1..)) = self.master.as_ref().map(|mut tty| tty.read(&mut bytes)) {
+            self.shown.extend(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&self.shown).into_owned()
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        wait_until(&format!("{text:?} on the screen"), || self.screen().contains(text));
+    }
+
+    fn code(mut self) -> i32 {
+        let status = wait_for("the end of the session", || {
+            self.screen();
+            self.child.try_wait().unwrap()
+        });
+        status.code().unwrap_or_else(|| panic!("{status}: {}", self.screen()))
+    }
+
+    /// As when its window is closed.
+    fn hang_up(&mut self) {
+        self.master = None;
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the screen: {:?}", self.screen());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_command_reads_from_the_terminal_and_the_shell_does_afterwards() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::script(
+        &sandbox,
+        "$LW run a -- sh -c 'echo ready; read x; echo \"command: $x\"'; \
+         echo again; read y; echo \"shell: $y\"",
+    );
+    terminal.wait_for("ready");
+    terminal.typed("one\n");
+    terminal.wait_for("command: one");
+    terminal.wait_for("again");
+    terminal.typed("two\n");
+    terminal.wait_for("shell: two");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn a_command_that_opens_the_terminal_itself_gets_it() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::script(
+        &sandbox,
+        "echo x | $LW run a -- sh -c 'echo ready; read x </dev/tty; echo \"command: $x\"'; \
+         read y; echo \"shell: $y\"",
+    );
+    terminal.wait_for("ready");
+    terminal.typed("one\n");
+    terminal.wait_for("command: one");
+    terminal.typed("two\n");
+    terminal.wait_for("shell: two");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn ctrl_c_reaches_the_command_once() {
+    let sandbox = Sandbox::new();
+    for stdin in ["", "</dev/null"] {
+        let script = format!(
+            "trap : INT; $LW run a -- sh -c 'trap \"echo interrupted; exit 6\" INT; echo ready; \
+             while :; do sleep 0.02; done' {stdin}; echo \"code: $?\""
+        );
+        let mut terminal = Terminal::script(&sandbox, &script);
+        terminal.wait_for("ready");
+        terminal.typed("\x03");
+        terminal.wait_for("code: 6");
+        assert_eq!(terminal.screen().matches("interrupted").count(), 1, "{}", terminal.screen());
+        assert_eq!(terminal.code(), 0);
+        sandbox.assert_free("a");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_wait() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "true"]);
+    terminal.wait_for("waiting");
+    terminal.typed("\x03");
+    assert_eq!(terminal.code(), 130);
+}
+
+#[test]
+fn ctrl_z_suspends_nothing() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::script(
+        &sandbox,
+        "$LW run a -- sh -c 'echo ready; read x; echo \"command: $x\"'; echo \"code: $?\"",
+    );
+    terminal.wait_for("ready");
+    terminal.typed("\x1a");
+    terminal.wait_for("not suspended");
+    terminal.typed("one\n");
+    terminal.wait_for("command: one");
+    terminal.wait_for("code: 0");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::run(&sandbox, "bash", &["--norc", "--noprofile", "-i"]);
+    terminal.typed("$LW run a -- sh -c 'echo rea''dy; read x; echo \"command: $x\"' &\n");
+    terminal.wait_for("ready");
+    terminal.typed("echo still'' here\n");
+    terminal.wait_for("still here");
+    terminal.typed("fg\n");
+    wait_until("the command has the foreground", || {
+        // The shell tells what it brings there.
+        terminal.screen().matches("rea''dy").count() >= 2
+    });
+    terminal.typed("one\n");
+    terminal.wait_for("command: one");
+    terminal.typed("echo sh''ell\n");
+    terminal.wait_for("shell");
+    terminal.typed("exit\n");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn while_it_waits_it_shows_who_holds_and_for_how_long_yet() {
+    let sandbox = Sandbox::new();
+    let script = "while [ ! -e done ]; do sleep 0.02; done";
+    let held = sandbox.start(&["--label", "nightly", "a", "--", "sh", "-c", script]);
+    held.wait_for_event("started");
+    let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "echo", "ran"]);
+    terminal.wait_for("waiting for \"a\"");
+    terminal.wait_for("held by nightly@");
+    terminal.wait_for(" s yet or longer (1 s)");
+    std::fs::write(sandbox.path("done"), "").unwrap();
+    terminal.wait_for("ran");
+    assert!(terminal.screen().ends_with("\r\x1b[Kran\r\n"), "{:?}", terminal.screen());
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn a_wait_that_is_no_terminals_shows_nothing() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["a", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    assert_eq!(sandbox.output(["run", "-w", "1.5", "a", "--", "true"]).stderr(), "");
+}
+
+#[test]
+fn a_terminal_that_closes_ends_the_command() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "sleep", "60"]);
+    wait_until("the command", || sandbox.processes().len() == 3);
+    terminal.hang_up();
+    assert_eq!(terminal.code(), 129);
+    sandbox.wait_until_empty();
+    sandbox.assert_free("a");
+}

@@ -33,6 +33,14 @@ impl Suite {
         counts
     }
 
+    /// The tests that it has and didn't run, each with its reason if it gives one.
+    pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
+        self.lines.iter().map(|line| plain(line)).filter_map(|line| {
+            let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+            Some(format!("{}{reason}", test.trim()))
+        })
+    }
+
     /// What it printed, without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
@@ -150,6 +158,7 @@ mod tests {
 running 2 tests
 test a ... ok
 test b ... FAILED
+test c    ... ignored, for later
 
 test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 2 filtered out; finished in 1.25s
 
@@ -182,6 +191,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(suites[0].took, Duration::from_millis(1250));
         assert!(!suites[0].ok() && suites[1].ok());
         assert!(suites[0].complaints().all(|line| line != "test a ... ok"));
+        assert_eq!(suites[0].ignored().collect::<Vec<_>>(), ["c, for later"]);
         assert!(suites[0].complaints().any(|line| line == "test b ... FAILED"));
         assert_eq!(suites[1].counts.passed, 7);
     }

@@ -181,6 +181,7 @@ fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
         clear_progress();
         let counts = suite.counts();
         report.tests.add(counts);
+        report.left_out.extend(suite.ignored().map(|test| format!("{name}: {test}")));
         if suite.ok() {
             if counts.passed + counts.ignored > 0 {
                 let took = suite.took.as_secs_f64();

@@ -1,3 +1,229 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Futures dropped at each of their await points: nothing is left held, nothing is stuck.
+
+use std::sync::Arc;
+
+use lockwright_core::Locks;
+
+use crate::cancel::after_polls;
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, release};
+use crate::faults::{Faulty, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Cancellation,
+        an_acquire_can_be_dropped_anywhere,
+        [],
+        "nothing is left held, and the next one gets in, in this client and in another"
+    ),
+    case!(Cancellation, a_try_can_be_dropped_anywhere, [], "the same for a try"),
+    case!(
+        Cancellation,
+        a_waiting_acquire_can_be_dropped_anywhere,
+        [],
+        "the same while another one holds, and at the moment it lets go"
+    ),
+    case!(
+        Cancellation,
+        a_dropped_waiter_lets_the_next_one_in,
+        [],
+        "a local waiter behind the one that was dropped isn't forgotten"
+    ),
+    case!(Cancellation, a_release_can_be_dropped_anywhere, [], "it goes on in the background"),
+    case!(Cancellation, a_renewal_can_be_dropped_anywhere, [], "the hold goes on"),
+    case!(Cancellation, a_dropped_guard_is_released, [], "long before its TTL is over"),
+    case!(
+        Cancellation,
+        a_dropped_client_leaves_nothing,
+        [],
+        "guards and clients dropped together are released all the same"
+    ),
+];
+
+/// More polls than any request takes that doesn't wait.
+const MOST_POLLS: usize = 60;
+
+/// A client whose requests have await points also on a backend that answers at once.
+async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.yields(true);
+    Ok((locks, faulty))
+}
+
+/// The name is to be had, first in this client and then in another; and then nothing is held.
+async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
+    locks.mutex(name).wait_for(context.patience()).acquire().await?.release().await?;
+    let (backend, next) = (context.backend().await?, context.claim(name));
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
+    release(&*backend, &next).await?;
+    let held = context.held(&*backend).await?;
+    ensure!(held.is_empty(), "still held: {held:?}");
+    Ok(())
+}
+
+async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    for polls in 0..MOST_POLLS {
+        let (locks, _faulty) = yielding_client(&context).await?;
+        let done = after_polls(polls, locks.mutex("x").acquire()).await;
+        let done = done.map(|guard| guard.map(drop)).transpose()?;
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        locks.close().await;
+        if done.is_some() {
+            ensure!(polls > 1, "it showed nothing: there was no await point");
+            return Ok(());
+        }
+    }
+    Err(Failure::new("it was never done"))
+}
+
+async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    for polls in 0..MOST_POLLS {
+        let (locks, _faulty) = yielding_client(&context).await?;
+        let done = after_polls(polls, locks.mutex("x").try_acquire()).await;
+        let done = done.map(|guard| guard.map(drop)).transpose()?;
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        locks.close().await;
+        if done.is_some() {
+            return Ok(());
+        }
+    }
+    Err(Failure::new("it was never done"))
+}
+
+/// Says after how many polls it went wrong.
+#[track_caller]
+fn after(polls: usize, verdict: Verdict) -> Verdict {
+    verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
+}
+
+async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    let holding = context.client().await?;
+    for polls in 0..MOST_POLLS {
+        let (locks, faulty) = yielding_client(&context).await?;
+        let guard = holding.mutex("x").acquire().await?;
+        let waiting = after_polls(polls, locks.mutex("x").no_limit().acquire());
+        let letting_go = async {
+            // While it waits, or as soon as it has been dropped.
+            tokio::select! {
+                () = faulty.called(Op::Acquire, 2) => {}
+                () = context.clock.sleep(context.ttl / 20) => {}
+            }
+            guard.release().await
+        };
+        let (done, released) = tokio::join!(waiting, letting_go);
+        released?;
+        let done = done.map(|guard| guard.map(drop)).transpose()?;
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        locks.close().await;
+        if done.is_some() {
+            ensure!(polls > 2, "it showed nothing: it never waited");
+            return Ok(());
+        }
+    }
+    Err(Failure::new("it was never done"))
+}
+
+async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict {
+    for polls in 1..12 {
+        let (locks, _faulty) = yielding_client(&context).await?;
+        let holding = context.client().await?;
+        let guard = holding.mutex("x").acquire().await?;
+        // One goes to the server and is dropped there; the other stands behind it.
+        let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
+        let granted = after_polls(1, first.as_mut()).await;
+        ensure!(granted.is_none(), "it was granted beside the holder");
+        let second = tokio::spawn({
+            let locks = locks.clone();
+            let patience = context.patience();
+            async move { locks.mutex("x").wait_for(patience).acquire().await }
+        });
+        tokio::task::yield_now().await;
+        let dropping = tokio::time::timeout(context.ttl / 10, after_polls(polls, first));
+        let _ = dropping.await;
+        guard.release().await?;
+        after(polls, second.await?.map(drop).map_err(Failure::from))?;
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        locks.close().await;
+        holding.close().await;
+    }
+    Ok(())
+}
+
+async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    for polls in 0..MOST_POLLS {
+        let (locks, _faulty) = yielding_client(&context).await?;
+        let guard = locks.mutex("x").acquire().await?;
+        let done = after_polls(polls, guard.release()).await.transpose()?;
+        let begun = context.clock.now();
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        let took = context.clock.now().saturating_since(begun);
+        // Or else it just ran out.
+        ensure!(took < context.ttl * 4 / 5, "dropped after {polls} polls: it took {took:?}");
+        locks.close().await;
+        if done.is_some() {
+            ensure!(polls > 1, "it showed nothing: there was no await point");
+            return Ok(());
+        }
+    }
+    Err(Failure::new("it was never done"))
+}
+
+async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    for polls in 0..MOST_POLLS {
+        let (locks, _faulty) = yielding_client(&context).await?;
+        let guard = locks.mutex("x").acquire().await?;
+        let done = after_polls(polls, guard.renew()).await.transpose()?;
+        guard.check()?;
+        guard.release().await?;
+        after(polls, all_clear(&context, &locks, "x").await)?;
+        locks.close().await;
+        if done.is_some() {
+            // And one that was dropped is still kept.
+            let guard = locks_again(&context).await?;
+            let _ = after_polls(1, guard.renew()).await;
+            context.clock.sleep(context.ttl * 2).await;
+            guard.check()?;
+            guard.release().await?;
+            return Ok(());
+        }
+    }
+    Err(Failure::new("it was never done"))
+}
+
+async fn locks_again(context: &Context) -> Verdict<lockwright_core::Guard> {
+    let (locks, _faulty) = yielding_client(context).await?;
+    Ok(locks.mutex("x").acquire().await?)
+}
+
+async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    let dropped = context.clock.now();
+    drop(guard);
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    let bound = context.ttl * 4 / 5;
+    let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
+    let took = entry.sent.saturating_since(dropped);
+    ensure!(took < bound, "it took {took:?}");
+    release(&*backend, &next).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let one = locks.mutex("x").acquire().await?;
+    let two = locks.mutex("y").acquire().await?;
+    let dropped = context.clock.now();
+    drop((locks, one, two));
+    let backend = context.backend().await?;
+    for name in ["x", "y"] {
+        let next = context.claim(name);
+        let bound = context.ttl * 4 / 5;
+        let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
+        let took = entry.sent.saturating_since(dropped);
+        ensure!(took < bound, "it took {took:?}");
+        release(&*backend, &next).await?;
+    }
+    Ok(())
+}

@@ -1,3 +1,298 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! What isn't renewed ends: not before its time, and not much later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Claim, DistributedLock, HoldState, Reason, Upkeep};
+
+use crate::cancel::after_polls;
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, take};
+use crate::faults::{Fate, Faulty, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Expiry,
+        a_hold_is_free_after_its_ttl,
+        [],
+        "without a renewal the name is free one TTL later"
+    ),
+    case!(
+        Expiry,
+        a_hold_is_not_free_before_its_ttl,
+        [],
+        "the server's TTL is rounded up, never down"
+    ),
+    case!(
+        Expiry,
+        a_fixed_hold_ends_too,
+        [],
+        "a claim that nobody will renew ends as well, and not before"
+    ),
+    case!(Expiry, each_hold_has_its_own_ttl, [], "two TTLs on one connection are two"),
+    case!(
+        Expiry,
+        an_expired_hold_is_not_shown,
+        [],
+        "nobody has to ask for the name before it shows as free"
+    ),
+    case!(
+        Expiry,
+        a_client_that_dies_while_asking_leaves_an_expiry,
+        [],
+        "a request that is dropped half-way never leaves a hold without an end"
+    ),
+    case!(Expiry, the_shortest_ttl_works, [], "the shortest TTL of the profile is taken, and ends"),
+    case!(Expiry, the_longest_ttl_works, [], "so is the longest, and it can be released"),
+    case!(
+        Expiry,
+        a_deadline_is_reckoned_from_the_send,
+        [],
+        "a slow answer doesn't make the holder believe for longer than the server keeps it"
+    ),
+    case!(
+        Expiry,
+        a_grant_after_its_deadline_is_none,
+        [],
+        "an answer that comes after the hold has run out is not believed"
+    ),
+    case!(
+        Expiry,
+        a_fixed_guard_says_that_it_ended,
+        [],
+        "a guard that nobody renews is lost by its deadline, and says so"
+    ),
+];
+
+/// Polls with steps of `step`; must be granted by `until`, plus some noise.
+async fn free_by(
+    context: &Context,
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+    within: Duration,
+) -> Verdict<Duration> {
+    let begun = context.clock.now();
+    let entry = context.granted_within(backend, claim, within, context.ttl / 100).await?;
+    Ok(entry.answered.saturating_since(begun))
+}
+
+/// How late a name may become free: a unit of a second, and the noise.
+fn late(context: &Context) -> Duration {
+    Duration::from_secs(1) + context.ttl / 10 + context.moment()
+}
+
+async fn a_hold_is_free_after_its_ttl(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.backend().await?, context.backend().await?);
+    let (first, second) = (context.claim("x"), context.claim("x"));
+    take(&context, &*one, &first).await?;
+    free_by(&context, &*two, &second, context.ttl + late(&context)).await?;
+    release(&*two, &second).await
+}
+
+/// Fails if another is granted `name` while the holder of `claim`, granted from a request that was
+/// sent just now, may still believe.
+async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
+    let entry = take(context, backend, claim).await?;
+    let until = entry.sent + claim.ttl;
+    let mut next = claim.clone();
+    next.token = lockwright_core::Token::random();
+    // To its end in large steps, and over it in small ones.
+    context.clock.sleep_until(until - claim.ttl / 3).await;
+    refused(backend, &next).await?;
+    context.clock.sleep_until(until - Duration::from_millis(8)).await;
+    let end =
+        context.granted_within(backend, &next, late(context), Duration::from_millis(1)).await?;
+    ensure!(
+        end.answered >= until,
+        "with a TTL of {:?} it was free {:?} early",
+        claim.ttl,
+        until.saturating_since(end.answered)
+    );
+    release(backend, &next).await
+}
+
+async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    // Fractions of a millisecond, and of a second, which servers round.
+    let ttls = [
+        context.ttl + Duration::from_micros(900),
+        context.ttl + Duration::from_millis(499),
+        context.ttl + Duration::from_millis(1),
+    ];
+    for (number, ttl) in ttls.into_iter().enumerate() {
+        let mut claim = context.claim(&format!("x{number}"));
+        claim.ttl = ttl;
+        lasts(&context, &*backend, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_fixed_hold_ends_too(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let mut claim = context.claim("x");
+    claim.upkeep = Upkeep::Fixed;
+    lasts(&context, &*backend, &claim).await
+}
+
+async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (short, mut long) = (context.claim("short"), context.claim("long"));
+    long.ttl = context.ttl * 4;
+    let begun = take(&context, &*backend, &long).await?.sent;
+    take(&context, &*backend, &short).await?;
+    let next = context.claim("short");
+    free_by(&context, &*backend, &next, context.ttl + late(&context)).await?;
+    // On a very slow machine nothing is known about the other by now.
+    if context.clock.now() < begun + long.ttl {
+        refused(&*backend, &context.claim("long")).await?;
+    }
+    release(&*backend, &next).await?;
+    release(&*backend, &long).await
+}
+
+async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    let entry = take(&context, &*backend, &claim).await?;
+    ensure!(context.held(&*backend).await? == [claim.name.clone()], "it is held and not listed");
+    let give_up = entry.sent + context.ttl + late(&context);
+    loop {
+        let holders = backend.inspect(&claim.name).await?.holders;
+        let listed = context.held(&*backend).await?;
+        if holders.is_empty() && listed.is_empty() {
+            return Ok(());
+        }
+        ensure!(
+            context.clock.now() < give_up,
+            "after its TTL it is still shown: {holders:?}, {listed:?}"
+        );
+        context.clock.sleep(context.ttl / 50).await;
+    }
+}
+
+async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>) -> Verdict {
+    let watching = context.backend().await?;
+    for polls in 1..40 {
+        let backend = context.backend().await?;
+        let name = format!("x{polls}");
+        let claim = context.claim(&name);
+        let answer = after_polls(polls, backend.try_acquire(&claim)).await;
+        drop(backend);
+        let next = context.claim(&name);
+        let within = context.ttl + late(&context);
+        let entry = context.granted_within(&*watching, &next, within, context.ttl / 20).await;
+        if let Err(failure) = entry {
+            return Err(Failure::new(format!("dropped after {polls} polls, and {failure}")));
+        }
+        release(&*watching, &next).await?;
+        if answer.is_some() {
+            return Ok(());
+        }
+    }
+    Err(Failure::new("an acquire was not done after 40 polls"))
+}
+
+async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (mut claim, next) = (context.claim("x"), context.claim("x"));
+    claim.ttl = *context.profile.ttl.start();
+    take(&context, &*backend, &claim).await?;
+    free_by(&context, &*backend, &next, claim.ttl + late(&context)).await?;
+    release(&*backend, &next).await
+}
+
+async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let mut claim = context.claim("x");
+    claim.ttl = *context.profile.ttl.end();
+    take(&context, &*backend, &claim).await?;
+    refused(&*backend, &context.claim("x")).await?;
+    let inspection = backend.inspect(&claim.name).await?;
+    for holder in &inspection.holders {
+        let nearly = claim.ttl - Duration::from_secs(60).min(claim.ttl / 2);
+        let left = holder.remaining;
+        ensure!(
+            left.is_none_or(|left| left >= nearly),
+            "of {:?} only {left:?} are left",
+            claim.ttl
+        );
+    }
+    release(&*backend, &claim).await
+}
+
+/// A believer behind a slow answer, against another that takes the name as soon as it can.
+async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
+    let faulty = Faulty::new(context.backend().await?, context.clock.clone());
+    let believer = context.believer(Arc::new(faulty.clone()))?;
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(delay)]);
+    let (watching, next) = (context.backend().await?, context.claim("x"));
+    let racing = async {
+        // Once the first one has been asked for, as soon as it is free.
+        faulty.called(Op::Acquire, 1).await;
+        context.clock.sleep(context.ttl / 10).await;
+        let within = context.ttl + delay + late(context);
+        context.granted_within(&*watching, &next, within, Duration::from_millis(1)).await
+    };
+    let believing = async {
+        let belief = believer.try_acquire(&context.name("x"), true).await;
+        (belief, context.clock.now())
+    };
+    let ((belief, answered), entry) = tokio::join!(
+        async {
+            let (belief, answered) = believing.await;
+            // Watched until the other one is in for sure.
+            let mut last = None;
+            if let Ok(Some(belief)) = &belief {
+                while belief.believes() {
+                    last = Some(context.clock.now());
+                    context.clock.sleep(Duration::from_millis(1)).await;
+                    if context.clock.now() > answered + context.ttl * 4 {
+                        break;
+                    }
+                }
+            }
+            ((belief, last), answered)
+        },
+        racing
+    );
+    let (belief, last) = belief;
+    let entry = entry?;
+    if let Some(last) = last {
+        ensure!(
+            last <= entry.answered,
+            "it believed for {:?} after another one was granted",
+            last.saturating_since(entry.answered)
+        );
+    }
+    ensure!(
+        answered < entry.answered || last.is_none(),
+        "it began to believe when another one had been granted"
+    );
+    if let Ok(Some(belief)) = belief {
+        let _ = belief.release().await;
+    }
+    refused(&*watching, &context.claim("x")).await?;
+    release(&*watching, &next).await
+}
+
+async fn a_deadline_is_reckoned_from_the_send(context: Arc<Context>) -> Verdict {
+    slow_answer(&context, context.ttl / 2).await
+}
+
+async fn a_grant_after_its_deadline_is_none(context: Arc<Context>) -> Verdict {
+    slow_answer(&context, context.ttl * 3 / 2).await
+}
+
+async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").fixed().acquire().await?;
+    let deadline = guard.deadline();
+    let told = guard.signal().ended().await;
+    ensure!(told == HoldState::Lost(Reason::Expired), "it ended as {told:?}");
+    let now = context.clock.now();
+    ensure!(now <= deadline + context.moment(), "told {:?} late", now.saturating_since(deadline));
+    ensure!(guard.check().is_err(), "it is told to be lost and believed");
+    let _ = guard.release().await;
+    locks.close().await;
+    Ok(())
+}

@@ -1,3 +1,155 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Later holds have larger fences, for ever.
+
+use std::sync::Arc;
+
+use lockwright_core::{BreakHow, Fence, Seen};
+
+use crate::case::{Case, Verdict, case, ensure};
+use crate::context::{Context, release, take};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Fencing,
+        fences_grow_through_releases,
+        [Fences],
+        "each hold has a larger fence than the one before, on any connection"
+    ),
+    case!(
+        Fencing,
+        fences_grow_through_expiry,
+        [Fences],
+        "also when the one before wasn't released"
+    ),
+    case!(
+        Fencing,
+        fences_grow_when_others_are_busy,
+        [Fences],
+        "a name that was long idle doesn't begin anew"
+    ),
+    case!(
+        Fencing,
+        fences_are_comparable_everywhere,
+        [Fences],
+        "from 1 to 2^53 - 1, which a script language compares rightly"
+    ),
+    case!(
+        Fencing,
+        a_reserved_block_is_passed,
+        [Fences],
+        "the fences that a hold reserved are never given again"
+    ),
+    case!(Fencing, a_break_passes_the_block, [Fences, Breakable], "nor when the hold was broken"),
+    case!(
+        Fencing,
+        the_operator_sees_the_fence,
+        [Fences],
+        "inspect shows the fence that the holder was given"
+    ),
+    case!(Fencing, a_guard_has_the_servers_fence, [Fences], "and so does the client's guard"),
+];
+
+async fn fences_grow_through_releases(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.backend().await?, context.backend().await?);
+    let mut last = Fence::new(0);
+    for round in 0..20 {
+        let backend = if round % 3 == 0 { &*one } else { &*two };
+        let claim = context.claim("x");
+        let fence = take(&context, backend, &claim).await?.granted.fence;
+        ensure!(fence > last, "the fence {fence} came after {last}");
+        last = fence;
+        release(backend, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn fences_grow_through_expiry(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let mut last = take(&context, &*backend, &context.claim("x")).await?.granted.fence;
+    for _ in 0..2 {
+        let next = context.claim("x");
+        let entry =
+            context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+        let fence = entry.granted.fence;
+        ensure!(fence > last, "the fence {fence} came after {last}, which had expired");
+        last = fence;
+    }
+    Ok(())
+}
+
+async fn fences_grow_when_others_are_busy(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let idle = context.claim("idle");
+    let before = take(&context, &*backend, &idle).await?.granted.fence;
+    release(&*backend, &idle).await?;
+    for number in 0..150 {
+        let claim = context.claim(&format!("busy {}", number % 75));
+        take(&context, &*backend, &claim).await?;
+        release(&*backend, &claim).await?;
+    }
+    let again = context.claim("idle");
+    let other = context.backend().await?;
+    let after = take(&context, &*other, &again).await?.granted.fence;
+    ensure!(after > before, "the fence {after} came after {before}");
+    release(&*other, &again).await
+}
+
+async fn fences_are_comparable_everywhere(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    for name in ["x", "y"] {
+        let claim = context.claim(name);
+        let granted = take(&context, &*backend, &claim).await?.granted;
+        let fence = granted.fence;
+        ensure!(fence >= Fence::new(1) && fence <= Fence::MAX, "the fence {fence} is out of range");
+        ensure!(granted.fences >= 1, "a hold without a fence was granted");
+        release(&*backend, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_reserved_block_is_passed(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (mut many, next) = (context.claim("x"), context.claim("x"));
+    many.fences = 8;
+    let granted = take(&context, &*backend, &many).await?.granted;
+    ensure!(granted.fences >= 1, "a hold without a fence was granted");
+    release(&*backend, &many).await?;
+    let last = granted.fence.get() + u64::from(granted.fences) - 1;
+    let fence = take(&context, &*backend, &next).await?.granted.fence;
+    ensure!(fence.get() > last, "the fence {fence} is in a block that ends at {last}");
+    release(&*backend, &next).await
+}
+
+async fn a_break_passes_the_block(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (mut broken, next) = (context.claim("x"), context.claim("x"));
+    broken.fences = 8;
+    let granted = take(&context, &*backend, &broken).await?.granted;
+    let seen = Seen::Token(broken.token);
+    backend.break_lock(&broken.name, seen, BreakHow::Now, "the suite", "to see").await?;
+    let last = granted.fence.get() + u64::from(granted.fences) - 1;
+    let fence = take(&context, &*backend, &next).await?.granted.fence;
+    ensure!(fence.get() > last, "the fence {fence} is in a broken block that ends at {last}");
+    release(&*backend, &next).await
+}
+
+async fn the_operator_sees_the_fence(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    let fence = take(&context, &*backend, &claim).await?.granted.fence;
+    let inspection = backend.inspect(&claim.name).await?;
+    let shown = inspection.holders.first().and_then(|holder| holder.fence);
+    ensure!(shown == Some(fence), "the holder has {fence}, and {shown:?} is shown");
+    if let Some(highest) = inspection.fence {
+        ensure!(highest >= fence, "the highest is {highest}, below the holder's {fence}");
+    }
+    release(&*backend, &claim).await
+}
+
+async fn a_guard_has_the_servers_fence(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    let shown = locks.inspect("x").await?.holders.first().and_then(|holder| holder.fence);
+    ensure!(shown == Some(guard.fence()), "it has {}, and {shown:?} is shown", guard.fence());
+    guard.release().await?;
+    Ok(())
+}

@@ -54,6 +54,6 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_is_said() {
-        assert!(super::all().count() >= 18, "{}", super::all().count());
+        assert!(super::all().count() >= 60, "{}", super::all().count());
     }
 }

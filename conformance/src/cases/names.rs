@@ -1,3 +1,263 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Names and limits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, LockName, Profile};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, release, take};
+
+pub(super) const CASES: &[Case] = &[
+    case!(Names, a_prefix_is_another_name, [], "a, a/b, a/ and ab never block each other"),
+    case!(Names, case_matters, [], "names are compared byte by byte"),
+    case!(Names, spaces_and_accents_matter, [], "nothing is trimmed, folded or normalised"),
+    case!(
+        Names,
+        awkward_names_are_names,
+        [],
+        "braces, quotes, wildcards, dots and emoji mean nothing to the server"
+    ),
+    case!(
+        Names,
+        the_longest_name_is_a_name,
+        [],
+        "512 bytes, and those that differ in the last one differ"
+    ),
+    case!(Names, wildcards_in_a_prefix_mean_nothing, [], "a listing takes its prefix as it is"),
+    case!(
+        Names,
+        bad_names_are_refused,
+        [],
+        "empty, over-long, with control characters, or padded: refused with the rule"
+    ),
+    case!(Names, bad_ttls_are_refused, [], "zero and huge TTLs, with the range that works"),
+    case!(
+        Names,
+        a_missing_mode_is_refused,
+        [MissingMode],
+        "what the backend doesn't do is said to be unsupported"
+    ),
+    case!(Names, a_namespace_keeps_clients_apart, [], "and never shows in what its client answers"),
+    case!(
+        Names,
+        a_closed_client_refuses,
+        [],
+        "after close nothing new begins, and what is held goes on"
+    ),
+];
+
+/// All of these can be held at once, each is listed as it is, and each is released alone.
+async fn independent(context: &Context, names: &[&str]) -> Verdict {
+    let backend = context.backend().await?;
+    let mut claims = Vec::new();
+    for name in names {
+        let claim = context.claim(name);
+        take(context, &*backend, &claim).await?;
+        claims.push(claim);
+    }
+    let held = context.held(&*backend).await?;
+    let listed: BTreeSet<&str> = held.iter().map(LockName::as_str).collect();
+    let wanted: BTreeSet<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
+    ensure!(listed == wanted, "held: {wanted:?}, listed: {listed:?}");
+    for claim in &claims {
+        let holders = backend.inspect(&claim.name).await?.holders;
+        ensure!(
+            holders.len() == 1 && holders[0].token == Some(claim.token),
+            "{} is shown to be held by {holders:?}",
+            claim.name
+        );
+    }
+    for claim in &claims {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_prefix_is_another_name(context: Arc<Context>) -> Verdict {
+    independent(&context, &["a", "a/b", "a/", "ab", "a/b/c", "a//b", "b/a", "a:b", "a b"]).await
+}
+
+async fn case_matters(context: Arc<Context>) -> Verdict {
+    independent(&context, &["orders", "Orders", "ORDERS", "straße", "strasse", "STRASSE"]).await
+}
+
+async fn spaces_and_accents_matter(context: Arc<Context>) -> Verdict {
+    // The last two look the same: composed and decomposed.
+    independent(&context, &["a  b", "a b", "a\u{a0}b", "e", "é", "\u{e9}x", "e\u{301}x"]).await
+}
+
+async fn awkward_names_are_names(context: Arc<Context>) -> Verdict {
+    let names = [
+        "{x}",
+        "{y}",
+        "{}",
+        "}{",
+        "a{b}c",
+        "..",
+        ".",
+        "./x",
+        "../x",
+        "%",
+        "a%b",
+        "_",
+        "*",
+        "?",
+        "[a]",
+        "'",
+        "\"",
+        "\\",
+        "\\x",
+        "$1",
+        ":x",
+        "'; --",
+        "a\u{200b}b",
+        "🔒",
+        "null",
+        "0",
+        "-1",
+        "fence",
+        "a=b&c",
+        "#",
+        "a\u{202e}b",
+    ];
+    independent(&context, &names).await
+}
+
+async fn the_longest_name_is_a_name(context: Arc<Context>) -> Verdict {
+    let room = LockName::MAX_LEN - context.root().len();
+    let long = "x".repeat(room);
+    let last = format!("{}y", "x".repeat(room - 1));
+    let wide = "é".repeat(room / 2);
+    independent(&context, &[&long, &last, &wide]).await
+}
+
+async fn wildcards_in_a_prefix_mean_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let names = ["ab", "a_b", "a%b", "a*b", "axb", "Ab", "a", "a[b", "a\\b"];
+    let mut claims = Vec::new();
+    for name in names {
+        let claim = context.claim(name);
+        take(&context, &*backend, &claim).await?;
+        claims.push(claim);
+    }
+    for prefix in ["a_", "a%", "a*", "a", "A", "a[", "a\\", "a?", "", "ax", "zz"] {
+        let whole = format!("{}{prefix}", context.root());
+        let mut listed = BTreeSet::new();
+        let mut from = None;
+        loop {
+            let page = backend.list(&whole, from).await?;
+            listed.extend(page.names.into_iter().map(|inspection| inspection.name.to_string()));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+        let wanted: BTreeSet<String> = claims
+            .iter()
+            .map(|claim| claim.name.to_string())
+            .filter(|name| name.starts_with(&whole))
+            .collect();
+        ensure!(listed == wanted, "{prefix:?} lists {listed:?} and not {wanted:?}");
+    }
+    for claim in &claims {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn bad_names_are_refused(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let long = "x".repeat(LockName::MAX_LEN + 1);
+    for name in ["", " a", "a ", "a\nb", "a\0b", "a\u{85}", &long] {
+        for error in [
+            locks.mutex(name).acquire().await.err(),
+            locks.mutex(name).try_acquire().await.err(),
+            locks.inspect(name).await.err(),
+        ] {
+            let kind = error.as_ref().map(|error| error.kind());
+            ensure!(kind == Some(ErrorKind::InvalidInput), "{name:?} was answered {error:?}");
+        }
+    }
+    Ok(())
+}
+
+async fn bad_ttls_are_refused(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let (shortest, longest) = (*context.profile.ttl.start(), *context.profile.ttl.end());
+    ensure!(!shortest.is_zero(), "the profile takes a TTL of zero");
+    let short = shortest - Duration::from_nanos(1);
+    for ttl in [Duration::ZERO, short, longest + Duration::from_nanos(1), Duration::MAX] {
+        match locks.mutex("x").ttl(ttl).acquire().await {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                let text = error.to_string();
+                ensure!(text.contains("takes"), "it doesn't say what would work: {text}");
+            }
+            other => return Err(Failure::new(format!("{ttl:?} was answered {other:?}"))),
+        }
+    }
+    let longest = longest.min(Profile::LONGEST_TTL);
+    locks.mutex("x").ttl(longest).acquire().await?.release().await?;
+    Ok(())
+}
+
+async fn a_missing_mode_is_refused(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let mut errors = Vec::new();
+    if !context.profile.modes.shared {
+        errors.push(locks.read("x").acquire().await.err());
+    }
+    if !context.profile.modes.permits {
+        errors.push(locks.semaphore("x", 3).acquire().await.err());
+    }
+    for error in errors {
+        let kind = error.as_ref().map(|error| error.kind());
+        ensure!(kind == Some(ErrorKind::Unsupported), "it was answered {error:?}");
+    }
+    Ok(())
+}
+
+async fn a_namespace_keeps_clients_apart(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let client = |namespace: &str| {
+        lockwright_core::Locks::builder(Arc::clone(&backend))
+            .ttl(context.ttl)
+            .clock(context.clock.clone())
+            .namespace(format!("{}{namespace}", context.root()))
+            .build()
+    };
+    let (shop, office) = (client("shop/")?, client("office/")?);
+    let one = shop.mutex("x").acquire().await?;
+    let two = office.mutex("x").acquire().await?;
+    ensure!(one.name() == "x", "the guard is called {}", one.name());
+    let listed: Vec<_> = shop.list("").await?.into_iter().map(|i| i.name.to_string()).collect();
+    ensure!(listed == ["x"], "the shop lists {listed:?}");
+    ensure!(shop.inspect("x").await?.name.as_str() == "x", "inspect shows the namespace");
+    let token = shop.inspect("x").await?.holders.first().and_then(|holder| holder.token);
+    ensure!(token == Some(one.token()), "the shop sees another's hold");
+    let Err(error) = shop.mutex(" x").acquire().await else {
+        return Err(Failure::new("a namespace made a bad name good"));
+    };
+    ensure!(error.kind() == ErrorKind::InvalidInput, "a bad name was answered {error:?}");
+    one.release().await?;
+    two.check()?;
+    two.release().await?;
+    Ok(())
+}
+
+async fn a_closed_client_refuses(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    locks.close().await;
+    for error in
+        [locks.mutex("y").acquire().await.err(), locks.mutex("y").try_acquire().await.err()]
+    {
+        let kind = error.as_ref().map(|error| error.kind());
+        ensure!(kind == Some(ErrorKind::Closed), "it was answered {error:?}");
+    }
+    context.clock.sleep(context.ttl * 3 / 2).await;
+    guard.check()?;
+    guard.release().await?;
+    Ok(())
+}

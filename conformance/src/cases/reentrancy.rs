@@ -1,3 +1,185 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! One owner, several guards, one hold.
+
+use std::sync::Arc;
+
+use lockwright_core::{ErrorKind, Fencing, Owner};
+
+use crate::case::{Case, Verdict, case, ensure};
+use crate::context::{Context, refused, release, take};
+use crate::faults::{Fate, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Reentrancy,
+        an_owner_enters_its_hold_again,
+        [],
+        "the same owner gets another guard on the same hold, without a trip"
+    ),
+    case!(
+        Reentrancy,
+        the_last_guard_ends_the_hold,
+        [],
+        "released in any order, the hold ends with the last guard"
+    ),
+    case!(Reentrancy, a_dropped_guard_counts_too, [], "dropping a guard is releasing it"),
+    case!(
+        Reentrancy,
+        others_stay_out,
+        [],
+        "another owner, or none, is kept out, also in the same client"
+    ),
+    case!(
+        Reentrancy,
+        an_owner_is_nobody_elsewhere,
+        [],
+        "an owner's key lets nobody in through another client"
+    ),
+    case!(
+        Reentrancy,
+        an_owner_that_waits_is_joined,
+        [],
+        "a second request of an owner that still waits shares its hold"
+    ),
+    case!(
+        Reentrancy,
+        a_lost_hold_is_not_entered,
+        [],
+        "after a loss the same owner gets a new hold, with a larger fence"
+    ),
+    case!(
+        Reentrancy,
+        a_repeat_is_not_a_second_hold,
+        [],
+        "a claim that was sent twice is one hold: one release ends it"
+    ),
+];
+
+async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let owner = Owner::new();
+    let first = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let trips = faulty.calls(Op::Acquire);
+    let second = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let third = locks.mutex("x").reentrant(&owner).try_acquire().await?;
+    ensure!(third.is_some(), "a try of the same owner was refused");
+    ensure!(faulty.calls(Op::Acquire) == trips, "it asked the server again");
+    ensure!(second.token() == first.token(), "it is another hold");
+    ensure!(second.fence() == first.fence(), "it has another fence");
+    drop(third);
+    second.release().await?;
+    first.release().await?;
+    Ok(())
+}
+
+async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let (other, owner) = (context.backend().await?, Owner::new());
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        guards.push(locks.mutex("x").reentrant(&owner).acquire().await?);
+    }
+    // The first one first.
+    while guards.len() > 1 {
+        guards.remove(0).release().await?;
+        refused(&*other, &context.claim("x")).await?;
+        guards[0].check()?;
+    }
+    guards.remove(0).release().await?;
+    let next = context.claim("x");
+    take(&context, &*other, &next).await?;
+    release(&*other, &next).await
+}
+
+async fn a_dropped_guard_counts_too(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let (other, owner) = (context.backend().await?, Owner::new());
+    let first = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let second = locks.mutex("x").reentrant(&owner).acquire().await?;
+    drop(first);
+    refused(&*other, &context.claim("x")).await?;
+    second.check()?;
+    drop(second);
+    locks.close().await;
+    let next = context.claim("x");
+    take(&context, &*other, &next).await?;
+    release(&*other, &next).await
+}
+
+async fn others_stay_out(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let owner = Owner::new();
+    let guard = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let stranger = locks.mutex("x").reentrant(&Owner::new()).try_acquire().await?;
+    ensure!(stranger.is_none(), "another owner was let in");
+    ensure!(locks.mutex("x").try_acquire().await?.is_none(), "one without an owner was let in");
+    let elsewhere = locks.mutex("y").reentrant(&owner).acquire().await?;
+    ensure!(elsewhere.token() != guard.token(), "two names are one hold");
+    elsewhere.release().await?;
+    guard.release().await?;
+    // And one that didn't say who it is isn't entered by anybody.
+    let guard = locks.mutex("x").acquire().await?;
+    ensure!(locks.mutex("x").try_acquire().await?.is_none(), "nobody's hold was entered");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let owner = Owner::new();
+    let guard = one.mutex("x").reentrant(&owner).acquire().await?;
+    let other = two.mutex("x").reentrant(&owner).try_acquire().await?;
+    ensure!(other.is_none(), "the key let somebody in through another client");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let (holder, owner) = (one.mutex("x").acquire().await?, Owner::new());
+    let waiting = || two.mutex("x").reentrant(&owner).wait_for(context.patience()).acquire();
+    let releasing = async {
+        context.clock.sleep(context.ttl / 10).await;
+        holder.release().await
+    };
+    let (first, second, released) = tokio::join!(waiting(), waiting(), releasing);
+    released?;
+    let (first, second) = (first?, second?);
+    ensure!(first.token() == second.token(), "they got two holds");
+    first.release().await?;
+    second.check()?;
+    second.release().await?;
+    Ok(())
+}
+
+async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let owner = Owner::new();
+    let first = locks.mutex("x").reentrant(&owner).acquire().await?;
+    faulty.always(Op::Renew, Fate::LoseRequest);
+    first.signal().ended().await;
+    faulty.mend();
+    let second = locks.mutex("x").reentrant(&owner).wait_for(context.patience()).acquire().await?;
+    ensure!(second.token() != first.token(), "it is the hold that was lost");
+    if context.profile.fencing != Fencing::None {
+        ensure!(second.fence() > first.fence(), "its fence is no larger");
+    }
+    match first.release().await {
+        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
+        other => ensure!(false, "the release of the lost one answered {other:?}"),
+    }
+    second.check()?;
+    second.release().await?;
+    Ok(())
+}
+
+async fn a_repeat_is_not_a_second_hold(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    for _ in 0..3 {
+        take(&context, &*backend, &claim).await?;
+    }
+    release(&*backend, &claim).await?;
+    let next = context.claim("x");
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}

@@ -1,3 +1,249 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Keeping a hold alive.
+
+use std::sync::Arc;
+
+use lockwright_core::{Claim, Renew, RenewalOutcome};
+
+use crate::case::{Case, Verdict, case, ensure};
+use crate::context::{Context, refused, release, renew, take};
+use crate::faults::{Fate, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Renewal,
+        a_renewed_hold_lives_on,
+        [],
+        "renewed now and then, a hold outlives its first TTL"
+    ),
+    case!(
+        Renewal,
+        a_renewal_is_for_a_full_ttl,
+        [],
+        "a renewal counts from itself, and not from the end of the one before"
+    ),
+    case!(
+        Renewal,
+        an_expired_hold_is_not_revived,
+        [],
+        "a late renewal doesn't bring back what has run out, though nobody took it"
+    ),
+    case!(
+        Renewal,
+        a_renewal_after_the_next_grant_finds_nothing,
+        [],
+        "nor does it take the name from the next one"
+    ),
+    case!(Renewal, a_foreign_renewal_finds_nothing, [], "another token can't renew a hold"),
+    case!(Renewal, a_released_hold_is_not_renewed, [], "what was released is not held"),
+    case!(Renewal, a_batch_is_answered_in_order, [], "one answer for each hold, each its own"),
+    case!(Renewal, a_full_batch_is_renewed, [], "as many holds at once as the profile says"),
+    case!(
+        Renewal,
+        the_client_keeps_a_hold,
+        [],
+        "a guard is held for as long as it lives, over several TTLs"
+    ),
+    case!(
+        Renewal,
+        one_failed_renewal_is_no_loss,
+        [],
+        "requests and answers that get lost don't end a hold, as long as one comes through in time"
+    ),
+    case!(
+        Renewal,
+        a_guard_can_be_renewed_by_hand,
+        [],
+        "a fixed hold that its user renews lives on for a TTL"
+    ),
+];
+
+fn is_renewed(outcome: &RenewalOutcome) -> bool {
+    matches!(outcome, RenewalOutcome::Renewed { .. })
+}
+
+fn is_not_held(outcome: &RenewalOutcome) -> bool {
+    matches!(outcome, RenewalOutcome::NotHeld(_))
+}
+
+async fn a_renewed_hold_lives_on(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let claim = context.claim("x");
+    take(&context, &*backend, &claim).await?;
+    for _ in 0..6 {
+        context.clock.sleep(context.ttl / 3).await;
+        let outcome = renew(&*backend, &claim).await?;
+        ensure!(is_renewed(&outcome), "it was renewed in time and answered {outcome:?}");
+        refused(&*other, &context.claim("x")).await?;
+    }
+    release(&*backend, &claim).await
+}
+
+async fn a_renewal_is_for_a_full_ttl(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    take(&context, &*backend, &claim).await?;
+    context.clock.sleep(context.ttl * 3 / 5).await;
+    let sent = context.clock.now();
+    let outcome = renew(&*backend, &claim).await?;
+    let RenewalOutcome::Renewed { valid } = outcome else {
+        return Err(crate::Failure::new(format!("renewed in time: {outcome:?}")));
+    };
+    let until = sent + valid.unwrap_or(context.ttl).min(context.ttl);
+    let next = context.claim("x");
+    let end =
+        context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
+    ensure!(
+        end.answered >= until,
+        "it was free {:?} before what the renewal promised",
+        until.saturating_since(end.answered)
+    );
+    release(&*backend, &next).await
+}
+
+/// Waits until the hold has run out, by asking the operator's view, which takes nothing.
+async fn run_out(context: &Context, claim: &Claim) -> Verdict {
+    let backend = context.backend().await?;
+    let give_up = context.clock.now() + context.patience();
+    while !backend.inspect(&claim.name).await?.holders.is_empty() {
+        ensure!(context.clock.now() < give_up, "it never ran out");
+        context.clock.sleep(context.ttl / 50).await;
+    }
+    Ok(())
+}
+
+async fn an_expired_hold_is_not_revived(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (claim, next) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &claim).await?;
+    run_out(&context, &claim).await?;
+    let outcome = renew(&*backend, &claim).await?;
+    ensure!(is_not_held(&outcome), "what had run out was renewed: {outcome:?}");
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_renewal_after_the_next_grant_finds_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (claim, next) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &claim).await?;
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+    let outcome = renew(&*backend, &claim).await?;
+    ensure!(is_not_held(&outcome), "what another one holds was renewed: {outcome:?}");
+    let outcome = renew(&*backend, &next).await?;
+    ensure!(is_renewed(&outcome), "the next one lost it: {outcome:?}");
+    release(&*backend, &next).await
+}
+
+async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (claim, foreign) = (context.claim("x"), context.claim("x"));
+    let entry = take(&context, &*backend, &claim).await?;
+    context.clock.sleep(context.ttl / 2).await;
+    let outcome = renew(&*backend, &foreign).await?;
+    ensure!(is_not_held(&outcome), "a foreign token was renewed: {outcome:?}");
+    // And it didn't keep the hold alive either.
+    let within = context.ttl + std::time::Duration::from_secs(1) + context.moment();
+    let next = context.claim("x");
+    let end = context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
+    let lived = end.sent.saturating_since(entry.answered);
+    let most = context.ttl + std::time::Duration::from_secs(1).max(context.ttl / 10);
+    ensure!(lived < most, "it lived for {lived:?} by a foreign renewal");
+    release(&*backend, &next).await
+}
+
+async fn a_released_hold_is_not_renewed(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (claim, next) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &claim).await?;
+    release(&*backend, &claim).await?;
+    let outcome = renew(&*backend, &claim).await?;
+    ensure!(is_not_held(&outcome), "what was released was renewed: {outcome:?}");
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let size = context.profile.renew_batch.clamp(1, 6);
+    let claims: Vec<_> = (0..size).map(|number| context.claim(&format!("x{number}"))).collect();
+    // Every other one is held.
+    for claim in claims.iter().step_by(2) {
+        take(&context, &*backend, claim).await?;
+    }
+    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let answers = backend.renew(&holds).await?;
+    ensure!(answers.len() == size, "{} answers for {size} holds", answers.len());
+    for (number, answer) in answers.iter().enumerate() {
+        let right = if number % 2 == 0 { is_renewed } else { is_not_held };
+        ensure!(right(&answer.outcome), "hold {number} was answered {answer:?}");
+    }
+    for claim in claims.iter().step_by(2) {
+        release(&*backend, claim).await?;
+    }
+    ensure!(backend.renew(&[]).await?.is_empty(), "an empty batch has answers");
+    Ok(())
+}
+
+async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let size = context.profile.renew_batch.clamp(1, 250);
+    let mut claims: Vec<_> = (0..size).map(|number| context.claim(&format!("x{number}"))).collect();
+    for claim in &mut claims {
+        // Taking so many takes its time.
+        claim.ttl = (context.ttl * 20).min(*context.profile.ttl.end());
+        take(&context, &*backend, claim).await?;
+    }
+    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let answers = backend.renew(&holds).await?;
+    let renewed = answers.iter().filter(|answer| is_renewed(&answer.outcome)).count();
+    ensure!(renewed == size, "{renewed} of {size} were renewed");
+    for claim in &claims {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn the_client_keeps_a_hold(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let other = context.backend().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    for _ in 0..8 {
+        context.clock.sleep(context.ttl / 2).await;
+        guard.check()?;
+        refused(&*other, &context.claim("x")).await?;
+    }
+    let renewals = faulty.calls(Op::Renew);
+    ensure!((8..=32).contains(&renewals), "{renewals} renewals in four TTLs");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn one_failed_renewal_is_no_loss(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Refuse, Fate::Panic] {
+        let before = faulty.calls(Op::Renew);
+        faulty.next(Op::Renew, [fate, fate]);
+        faulty.called(Op::Renew, before + 3).await;
+        // Until the third one is answered.
+        faulty.called(Op::Renew, before + 4).await;
+        guard.check()?;
+    }
+    guard.release().await?;
+    Ok(())
+}
+
+async fn a_guard_can_be_renewed_by_hand(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let other = context.backend().await?;
+    let guard = locks.mutex("x").fixed().acquire().await?;
+    let first = guard.deadline();
+    context.clock.sleep(context.ttl / 2).await;
+    guard.renew().await?;
+    ensure!(guard.deadline() > first, "its deadline did not move");
+    context.clock.sleep_until(first + context.ttl / 20).await;
+    guard.check()?;
+    refused(&*other, &context.claim("x")).await?;
+    guard.release().await?;
+    Ok(())
+}

@@ -1,3 +1,333 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Requests that arrive twice, late, or without an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Settle, Wait};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, Entry, refused, release, take};
+use crate::faults::{Fate, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Repeats,
+        a_repeat_is_the_same_hold,
+        [],
+        "a token that asks again gets its own hold, on any connection"
+    ),
+    case!(
+        Repeats,
+        a_repeat_has_the_first_fence,
+        [Fences],
+        "with the fence that it was given first"
+    ),
+    case!(
+        Repeats,
+        a_repeat_is_valid_for_what_it_says,
+        [],
+        "re-armed to the full TTL, or for as long as the answer says"
+    ),
+    case!(
+        Repeats,
+        a_grant_lasts_from_its_start,
+        [],
+        "no grant states a start later than the server's own"
+    ),
+    case!(
+        Repeats,
+        a_late_duplicate_is_kept_out,
+        [Tombstones],
+        "a settled token is never granted afterwards"
+    ),
+    case!(
+        Repeats,
+        a_ghost_lives_for_one_ttl,
+        [Ghosts],
+        "a settled token that is granted afterwards all the same ends by itself"
+    ),
+    case!(
+        Repeats,
+        a_lost_answer_is_asked_for_again,
+        [],
+        "an acquire without an answer becomes a hold, and one only"
+    ),
+    case!(
+        Repeats,
+        a_lost_request_is_sent_again,
+        [],
+        "an acquire that never arrived becomes a hold"
+    ),
+    case!(
+        Repeats,
+        an_unanswered_try_leaves_nothing,
+        [],
+        "a try without an answer says so, and what it left is cleared away"
+    ),
+    case!(
+        Repeats,
+        a_late_request_leaves_nothing,
+        [],
+        "also when it arrives after everybody has given it up"
+    ),
+    case!(
+        Repeats,
+        a_duplicated_acquire_leaves_nothing,
+        [],
+        "an acquire that arrives again after the release holds nobody up for long"
+    ),
+    case!(
+        Repeats,
+        an_unanswered_release_is_done,
+        [],
+        "a release without an answer is done all the same"
+    ),
+    case!(
+        Repeats,
+        an_honest_refusal_is_told,
+        [],
+        "a server that can't serve now is an error, and nothing is left"
+    ),
+];
+
+async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.backend().await?, context.backend().await?);
+    let claim = context.claim("x");
+    take(&context, &*one, &claim).await?;
+    for backend in [&*one, &*two] {
+        match backend.acquire(&claim, Wait::No).await? {
+            Attempt::Granted(_) => {}
+            Attempt::Busy(busy) => {
+                return Err(Failure::new(format!("its own token was answered {busy:?}")));
+            }
+        }
+    }
+    refused(&*two, &context.claim("x")).await?;
+    release(&*two, &claim).await
+}
+
+async fn a_repeat_has_the_first_fence(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    let first = take(&context, &*backend, &claim).await?.granted.fence;
+    for _ in 0..3 {
+        let again = take(&context, &*backend, &claim).await?.granted.fence;
+        ensure!(again == first, "it was given {first} first, and then {again}");
+    }
+    release(&*backend, &claim).await
+}
+
+/// Until when the server must keep a hold, by what its answer says.
+fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
+    entry.granted.start.unwrap_or(entry.sent).min(entry.answered)
+        + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
+}
+
+/// Takes the name as soon as it is free, and fails if that is before `until`.
+async fn kept_until(
+    context: &Context,
+    backend: &dyn DistributedLock,
+    name: &str,
+    until: BootInstant,
+) -> Verdict {
+    let next = context.claim(name);
+    let end = context.granted_within(backend, &next, context.patience(), context.ttl / 100).await?;
+    ensure!(
+        end.answered >= until,
+        "another one was granted {:?} before the hold was said to end",
+        until.saturating_since(end.answered)
+    );
+    release(backend, &next).await
+}
+
+async fn a_repeat_is_valid_for_what_it_says(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let claim = context.claim("x");
+    take(&context, &*backend, &claim).await?;
+    context.clock.sleep(context.ttl * 3 / 5).await;
+    let again = take(&context, &*backend, &claim).await?;
+    kept_until(&context, &*backend, "x", promised(&again, claim.ttl)).await
+}
+
+async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    // Granted at once.
+    let claim = context.claim("x");
+    let entry = take(&context, &*backend, &claim).await?;
+    let start = entry.granted.start.unwrap_or(entry.sent);
+    ensure!(start <= entry.answered, "it states a start in the future");
+    kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
+    // Granted after a wait, in whichever way the backend waits.
+    let (holder, waiter) = (context.claim("y"), context.claim("y"));
+    take(&context, &*other, &holder).await?;
+    let limit = context.clock.now() + context.patience();
+    let waiting = async {
+        loop {
+            let sent = context.clock.now();
+            match backend.acquire(&waiter, Wait::Until(limit)).await? {
+                Attempt::Granted(granted) => {
+                    return Ok(Entry { granted, sent, answered: context.clock.now() });
+                }
+                Attempt::Busy(_) if sent >= limit => {
+                    return Err(Failure::new("a waiter was never granted"));
+                }
+                Attempt::Busy(_) => context.clock.sleep(context.ttl / 50).await,
+            }
+        }
+    };
+    let releasing = async {
+        context.clock.sleep(context.ttl / 4).await;
+        release(&*other, &holder).await
+    };
+    let (entry, released) = tokio::join!(waiting, releasing);
+    released?;
+    kept_until(&context, &*other, "y", promised(&entry?, waiter.ttl)).await
+}
+
+async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    // One that was granted, and one that never arrived before it was settled.
+    let (granted, lost) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &granted).await?;
+    backend.release(&granted, Settle::Unanswered).await?;
+    backend.release(&lost, Settle::Unanswered).await?;
+    for late in [&granted, &lost] {
+        match backend.acquire(late, Wait::No).await {
+            Err(_) => {}
+            Ok(answer) => {
+                return Err(Failure::new(format!("a settled token was answered {answer:?}")));
+            }
+        }
+        let limit = context.clock.now() + context.ttl;
+        let _ = backend.acquire(late, Wait::Until(limit)).await;
+        let next = context.claim("x");
+        take(&context, &*backend, &next).await?;
+        release(&*backend, &next).await?;
+    }
+    Ok(())
+}
+
+async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (late, next) = (context.claim("x"), context.claim("x"));
+    backend.release(&late, Settle::Unanswered).await?;
+    let _ = backend.acquire(&late, Wait::No).await;
+    let bound = context.ttl + Duration::from_secs(1) + context.moment();
+    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
+    release(&*backend, &next).await
+}
+
+/// Another client gets the name within the bound for what is settled.
+async fn is_free_soon(context: &Context) -> Verdict {
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::LoseAnswer]);
+    let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
+    ensure!(faulty.calls(Op::Acquire) >= 3, "it didn't ask again");
+    let shown = locks.inspect("x").await?.holders;
+    ensure!(
+        shown.len() == 1 && shown[0].token == Some(guard.token()),
+        "the guard's token isn't the holder: {shown:?}"
+    );
+    guard.check()?;
+    guard.release().await?;
+    is_free_soon(&context).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_lost_request_is_sent_again(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.next(Op::Acquire, [Fate::LoseRequest, Fate::LoseRequest]);
+    let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
+    guard.check()?;
+    guard.release().await?;
+    is_free_soon(&context).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
+    for fate in [Fate::LoseAnswer, Fate::LoseRequest, Fate::Panic] {
+        let (locks, faulty) = context.faulty_client().await?;
+        faulty.next(Op::Acquire, [fate]);
+        match locks.mutex("x").try_acquire().await {
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {}
+            other => return Err(Failure::new(format!("{fate:?}: it answered {other:?}"))),
+        }
+        is_free_soon(&context).await?;
+        locks.close().await;
+    }
+    Ok(())
+}
+
+async fn a_late_request_leaves_nothing(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    for part in [10, 2] {
+        faulty.next(Op::Acquire, [Fate::DelayRequest(context.ttl / part)]);
+        let answer = locks.mutex("x").try_acquire().await;
+        ensure!(answer.is_err(), "it can't be known, and was answered {answer:?}");
+        while faulty.is_under_way() {
+            context.clock.sleep(context.ttl / 50).await;
+        }
+        is_free_soon(&context).await?;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.next(Op::Acquire, [Fate::Duplicate(context.ttl / 5)]);
+    let guard = locks.mutex("x").acquire().await?;
+    guard.release().await?;
+    while faulty.is_under_way() {
+        context.clock.sleep(context.ttl / 50).await;
+    }
+    is_free_soon(&context).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
+    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
+        let (locks, faulty) = context.faulty_client().await?;
+        let guard = locks.mutex("x").acquire().await?;
+        let released_at = context.clock.now();
+        faulty.next(Op::Release, [fate]);
+        let answer = guard.release().await;
+        ensure!(answer.is_err(), "{fate:?}: the answer is missing, and it said {answer:?}");
+        locks.close().await;
+        // Long before its TTL is over: it was released, and didn't just run out.
+        let backend = context.backend().await?;
+        let (next, bound) = (context.claim("x"), context.ttl * 9 / 10);
+        let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
+        let took = entry.sent.saturating_since(released_at);
+        ensure!(took < bound, "{fate:?}: it took {took:?} of a TTL of {:?}", context.ttl);
+        let ended = backend.release(&next, Settle::Answered).await?;
+        ensure!(ended == Ended::Released, "{fate:?}: the late release took the next one's hold");
+    }
+    Ok(())
+}
+
+async fn an_honest_refusal_is_told(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.always(Op::Acquire, Fate::Refuse);
+    match locks.mutex("x").try_acquire().await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => {}
+        other => return Err(Failure::new(format!("a try answered {other:?}"))),
+    }
+    match locks.mutex("x").wait_for(context.ttl / 5).acquire().await {
+        Err(error) if error.is_timed_out() => {}
+        other => return Err(Failure::new(format!("a wait answered {other:?}"))),
+    }
+    ensure!(faulty.calls(Op::Release) == 0, "it released what was certainly never held");
+    faulty.mend();
+    locks.mutex("x").acquire().await?.release().await?;
+    Ok(())
+}

@@ -1,3 +1,327 @@
-//! .
-use crate::case::Case;
-pub(super) const CASES: &[Case] = &[];
+//! Waiting, waking, order, limits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Attempt, ErrorKind, Settle, Step, Wait};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, take};
+use crate::faults::Op;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Waiting,
+        one_attempt_never_blocks,
+        [],
+        "a claim that doesn't want to wait is answered at once"
+    ),
+    case!(
+        Waiting,
+        a_withdrawn_claim_is_never_granted,
+        [],
+        "a claim that waited and was released stands in nobody's way"
+    ),
+    case!(
+        Waiting,
+        a_waiter_that_vanished_is_passed_over,
+        [],
+        "one that waited and isn't heard of any more holds up the next for a bounded time"
+    ),
+    case!(
+        Waiting,
+        a_limit_is_kept,
+        [],
+        "a request gives up at its limit, says at which step, and leaves nothing"
+    ),
+    case!(
+        Waiting,
+        a_try_says_none,
+        [],
+        "a try doesn't wait, neither for a holder nor for a local turn"
+    ),
+    case!(Waiting, tries_are_counted, [], "one who thinks in tries gets as many"),
+    case!(
+        Waiting,
+        a_release_wakes_the_waiter,
+        [Push],
+        "the waiter of another client gets in long before it would have asked again"
+    ),
+    case!(
+        Waiting,
+        a_break_wakes_the_waiter,
+        [Push, Breakable],
+        "so it does when the hold is broken"
+    ),
+    case!(
+        Waiting,
+        a_lost_wake_up_is_made_up_for,
+        [],
+        "without any wake-up it gets in at the slow poll"
+    ),
+    case!(
+        Waiting,
+        an_expiry_lets_the_waiter_in,
+        [],
+        "nobody tells it when a holder's time is up: it gets in all the same"
+    ),
+    case!(Waiting, clients_are_served_in_order, [Fifo], "first come, first served, among clients"),
+    case!(Waiting, tasks_are_served_in_order, [], "and among the tasks of one client, everywhere"),
+];
+
+async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let mut holder = context.claim("x");
+    holder.ttl = (context.ttl * 30).min(*context.profile.ttl.end());
+    take(&context, &*backend, &holder).await?;
+    for backend in [&*backend, &*other] {
+        let sent = context.clock.now();
+        let within = context.moment() + context.ttl / 2;
+        match tokio::time::timeout(within, refused(backend, &context.claim("x"))).await {
+            Err(_) => return Err(Failure::new(format!("it wasn't answered within {within:?}"))),
+            Ok(answer) => drop(answer?),
+        }
+        let took = context.clock.now().saturating_since(sent);
+        ensure!(took < within, "it took {took:?} to say no");
+    }
+    release(&*backend, &holder).await
+}
+
+async fn a_withdrawn_claim_is_never_granted(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (holder, waiter, next) = (context.claim("x"), context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &holder).await?;
+    let limit = context.clock.now() + context.ttl / 10;
+    let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
+    ensure!(matches!(answer, Attempt::Busy(_)), "a waiter was granted beside the holder");
+    other.release(&waiter, Settle::Answered).await?;
+    release(&*backend, &holder).await?;
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (holder, waiter, next) = (context.claim("x"), context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &holder).await?;
+    let limit = context.clock.now() + context.ttl / 10;
+    let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
+    ensure!(matches!(answer, Attempt::Busy(_)), "a waiter was granted beside the holder");
+    drop(other);
+    release(&*backend, &holder).await?;
+    // It may have been granted by now, or stand first in a queue: one TTL, and a minute for the
+    // queue's patience, at most.
+    let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
+    context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let guard = one.mutex("x").acquire().await?;
+    for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
+        let begun = context.clock.now();
+        let limit = context.ttl / 2;
+        match locks.mutex("x").wait_for(limit).acquire().await {
+            Err(error) if error.kind() == ErrorKind::TimedOut(step) => {}
+            other => return Err(Failure::new(format!("it answered {other:?}, not {step:?}"))),
+        }
+        let took = context.clock.now().saturating_since(begun);
+        let most = limit + context.moment();
+        ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
+    }
+    two.close().await;
+    guard.check()?;
+    guard.release().await?;
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_try_says_none(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let guard = one.mutex("x").acquire().await?;
+    for locks in [&one, &two] {
+        let begun = context.clock.now();
+        let tried = locks.mutex("x").try_acquire().await?;
+        ensure!(tried.is_none(), "it was granted beside the holder");
+        let took = context.clock.now().saturating_since(begun);
+        ensure!(took < context.moment() + context.ttl / 4, "a try took {took:?}");
+    }
+    guard.release().await?;
+    Ok(())
+}
+
+async fn tries_are_counted(context: Arc<Context>) -> Verdict {
+    let one = context.client().await?;
+    let (two, faulty) = context.faulty_client().await?;
+    let guard = one.mutex("x").acquire().await?;
+    match two.mutex("x").retry(3, context.ttl / 20).acquire().await {
+        Err(error) if error.is_timed_out() => {}
+        other => return Err(Failure::new(format!("it answered {other:?}"))),
+    }
+    let tries = faulty.calls(Op::Acquire);
+    ensure!(tries == 3, "{tries} tries instead of 3");
+    guard.release().await?;
+    two.mutex("x").retry(1, context.ttl).acquire().await?.release().await?;
+    Ok(())
+}
+
+/// How the holder goes.
+#[derive(Clone, Copy)]
+enum Going {
+    Released,
+    Broken,
+}
+
+/// A waiter that has just asked is let in before it would ask again by itself.
+async fn woken(context: &Context, going: Going) -> Verdict {
+    use lockwright_core::{BreakHow, Seen};
+
+    let slow = context.profile.slow_poll;
+    let backend = context.backend().await?;
+    let (locks, faulty) = context.faulty_client().await?;
+    for round in 0..3 {
+        let mut holder = context.claim("x");
+        holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
+        take(context, &*backend, &holder).await?;
+        let asked = faulty.calls(Op::Acquire);
+        let waiter = {
+            let (locks, clock) = (locks.clone(), context.clock.clone());
+            tokio::spawn(async move {
+                let guard = locks.mutex("x").no_limit().acquire().await;
+                (guard, clock.now())
+            })
+        };
+        // Once to see that it is held, and once with its place to be woken at.
+        faulty.called(Op::Acquire, asked + 2).await;
+        context.clock.sleep(slow / 10).await;
+        let gone = context.clock.now();
+        match going {
+            Going::Released => release(&*backend, &holder).await?,
+            Going::Broken => {
+                let seen = Seen::Token(holder.token);
+                let name = &holder.name;
+                backend.break_lock(name, seen, BreakHow::Now, "the suite", "to see").await?;
+            }
+        }
+        let (guard, granted) = waiter.await?;
+        guard?.release().await?;
+        let took = granted.saturating_since(gone);
+        // By itself it asks no earlier than three quarters of the slow poll after it asked last.
+        let soon = slow * 6 / 10;
+        ensure!(took < soon, "in round {round} it took {took:?}; it polls each {slow:?}");
+    }
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_release_wakes_the_waiter(context: Arc<Context>) -> Verdict {
+    woken(&context, Going::Released).await
+}
+
+async fn a_break_wakes_the_waiter(context: Arc<Context>) -> Verdict {
+    woken(&context, Going::Broken).await
+}
+
+async fn a_lost_wake_up_is_made_up_for(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (locks, faulty) = context.faulty_client().await?;
+    faulty.drop_wakes(true);
+    let mut holder = context.claim("x");
+    let slow = context.profile.slow_poll;
+    holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
+    take(&context, &*backend, &holder).await?;
+    let waiter = {
+        let (locks, clock) = (locks.clone(), context.clock.clone());
+        tokio::spawn(async move { (locks.mutex("x").no_limit().acquire().await, clock.now()) })
+    };
+    faulty.called(Op::Acquire, 2).await;
+    let released = context.clock.now();
+    release(&*backend, &holder).await?;
+    let (guard, granted) = waiter.await?;
+    guard?.release().await?;
+    let took = granted.saturating_since(released);
+    let most = slow * 3 / 2 + context.moment();
+    ensure!(took <= most, "it took {took:?}, with a slow poll of {slow:?}");
+    locks.close().await;
+    Ok(())
+}
+
+async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let locks = context.client().await?;
+    let entry = take(&context, &*backend, &context.claim("x")).await?;
+    let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
+    let took = context.clock.now().saturating_since(entry.sent);
+    let slow = context.profile.slow_poll;
+    let most = context.ttl + slow * 3 / 2 + Duration::from_secs(1) + context.moment();
+    ensure!(took <= most, "it took {took:?} with a TTL of {:?}", context.ttl);
+    guard.release().await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
+    let gate = context.client().await?;
+    let guard = gate.mutex("x").acquire().await?;
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..5 {
+        let (locks, faulty) = context.faulty_client().await?;
+        let sender = sender.clone();
+        waiting.spawn(async move {
+            let guard = locks.mutex("x").no_limit().acquire().await?;
+            let _ = sender.send(number);
+            guard.release().await?;
+            locks.close().await;
+            Ok::<(), Failure>(())
+        });
+        // It stands in the queue once its second request is answered.
+        faulty.called(Op::Acquire, 2).await;
+        context.clock.sleep(context.ttl / 50).await;
+    }
+    guard.release().await?;
+    while let Some(done) = waiting.join_next().await {
+        done??;
+    }
+    drop(sender);
+    let mut served = Vec::new();
+    while let Some(number) = order.recv().await {
+        served.push(number);
+    }
+    ensure!(served == [0, 1, 2, 3, 4], "they were served in the order {served:?}");
+    Ok(())
+}
+
+async fn tasks_are_served_in_order(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = Vec::new();
+    for number in 0..5 {
+        let mut acquiring = Box::pin(locks.mutex("x").no_limit().acquire());
+        // One poll puts it into the local queue.
+        let polled = crate::cancel::after_polls(1, acquiring.as_mut()).await;
+        ensure!(polled.is_none(), "it was granted beside the holder");
+        let sender = sender.clone();
+        waiting.push(tokio::spawn(async move {
+            let guard = acquiring.await?;
+            let _ = sender.send(number);
+            guard.release().await?;
+            Ok::<(), Failure>(())
+        }));
+    }
+    guard.release().await?;
+    for waiting in waiting {
+        waiting.await??;
+    }
+    drop(sender);
+    let mut served = Vec::new();
+    while let Some(number) = order.recv().await {
+        served.push(number);
+    }
+    ensure!(served == [0, 1, 2, 3, 4], "they were served in the order {served:?}");
+    locks.close().await;
+    Ok(())
+}

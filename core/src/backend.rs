@@ -1,6 +1,7 @@
 //! The trait that a backend author writes.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -126,6 +127,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 
+type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
+
 #[async_trait]
 impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
     fn profile(&self) -> &Profile {
@@ -136,20 +139,44 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        (**self).acquire(claim, wait).await
+    // What every acquire and release goes through is passed on without a future of its own around
+    // it, which would be one more allocation: so these four are written out.
+
+    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, Attempt>
+    where
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        (**self).acquire(claim, wait)
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        (**self).try_acquire(claim).await
+    fn try_acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim) -> Answer<'f, Attempt>
+    where
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        (**self).try_acquire(claim)
     }
 
-    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        (**self).renew(holds).await
+    fn renew<'s, 'h, 'r, 'f>(&'s self, holds: &'h [Renew<'r>]) -> Answer<'f, Vec<Renewal>>
+    where
+        's: 'f,
+        'h: 'f,
+        'r: 'f,
+        Self: 'f,
+    {
+        (**self).renew(holds)
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        (**self).release(claim, settle).await
+    fn release<'s, 'c, 'f>(&'s self, claim: &'c Claim, settle: Settle) -> Answer<'f, Ended>
+    where
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        (**self).release(claim, settle)
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {

@@ -140,7 +140,8 @@ fn run(url: &str, lock: &str, kill: bool) -> Result<Outcome> {
     let killed_at = if kill { Some(kill_the_holder(&shop, &mut children)?) } else { None };
     for (number, child) in children.iter_mut().enumerate() {
         let status = child.wait().map_err(io)?;
-        if !status.success() && !(kill && number == 0) {
+        let victim = kill && number == 0;
+        if !status.success() && !victim {
             return Err(Error::unavailable(format!("process {number} ended with {status}")));
         }
     }

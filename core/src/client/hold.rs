@@ -227,11 +227,14 @@ impl Hold {
         lost
     }
 
-    /// A request sent at the term's start was confirmed. Extends a live hold and never shortens
-    /// it; a hold whose term has run out by now stays lost.
-    pub(crate) fn confirm(&self, term: Term) {
+    /// A request sent at the term's start was confirmed, at `now` or a little later. Extends a live
+    /// hold and never shortens it; a hold whose term had run out by `now` stays lost, and so does
+    /// one that somebody was told has.
+    pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock().now();
+        if !decode(self.phase.load(Ordering::Acquire)).is_live() {
+            return;
+        }
         if now >= self.lost_at() {
             self.lose_locked(self.why_run_out(now));
             return;

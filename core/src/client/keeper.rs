@@ -166,7 +166,7 @@ pub(crate) fn note_renewal(
     match answer.map(|renewal| renewal.outcome) {
         Some(RenewalOutcome::Renewed { valid }) => {
             shared.metrics.renewals.add(1);
-            hold.confirm(shared.settings.rules.term(start, hold.claim.ttl, valid));
+            hold.confirm(shared.settings.rules.term(start, hold.claim.ttl, valid), now);
             hold.first_due()
         }
         Some(RenewalOutcome::NotHeld(reason)) => {

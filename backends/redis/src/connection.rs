@@ -182,6 +182,8 @@ impl Link {
 
     /// Connects, subscribes, and makes that the current connection.
     async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
+        // Closed also when nothing takes its place for long.
+        drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let alive = Arc::new(AtomicBool::new(true));
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -210,10 +212,11 @@ impl Link {
             }
         };
         let live = Live { connection, alive };
-        let before = self.current().replace(live.clone());
-        drop(before);
-        // Messages of the time between were lost.
-        self.wakeups.wake_all();
+        *self.current() = Some(live.clone());
+        // Messages of the time between were lost. In a task of its own, as the caller's lock is
+        // held here, and events are never sent under one.
+        let link = Arc::clone(self);
+        self.runtime.spawn(async move { link.wakeups.wake_all() });
         Ok(live)
     }
 

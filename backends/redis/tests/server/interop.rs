@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use lockwright_core::{
@@ -14,26 +15,53 @@ use crate::kit::{busy, claim, claim_for, eventually, grant, server_and_client};
 const VERSION: &str = "8.1.0";
 
 /// redis-py of the pinned version, fetched once and kept beside the build.
-fn library() -> PathBuf {
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(fetched)
+}
+
+fn fetched() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("redis-py-{VERSION}"));
     if !place.is_dir() {
-        let fetched = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let output = Command::new("python3")
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
-            .args(["--target", fetched.path().to_str().unwrap()])
-            .arg(format!("redis=={VERSION}"))
-            .output()
-            .expect("python3 runs; on Debian it is in the package python3");
-        assert!(
-            output.status.success(),
-            "pip can't install redis-py (on Debian pip is in the package python3-pip): {}",
-            String::from_utf8_lossy(&output.stderr)
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (environment, fetched) = (folder.path().join("venv"), folder.path().join("library"));
+        // Debian has no pip for everybody: the one of a virtual environment will do.
+        python("python3", &["-m", "venv", path(&environment)]);
+        python(
+            path(&environment.join("bin/python")),
+            &[
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--target",
+                path(&fetched),
+                &format!("redis=={VERSION}"),
+            ],
         );
         // In one step, so that nobody finds half of it. Somebody else's is as good as this one.
-        let renamed = std::fs::rename(fetched.path(), &place);
+        let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }
     place
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn python(binary: &str, arguments: &[&str]) {
+    let output = Command::new(binary)
+        .args(arguments)
+        .output()
+        .expect("python3 runs; on Debian it is in the package python3");
+    assert!(
+        output.status.success(),
+        "python can't fetch redis-py (on Debian the package python3-venv is needed too): {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 struct RedisPy {

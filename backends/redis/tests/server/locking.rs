@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Fence, Fencing, Mode, Reason, Renew, Renewal,
-    Settle, Wait,
+    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Fence, Fencing, Mode, Reason, Renew,
+    Renewal, Settle, Wait,
 };
 use lockwright_redis::Config;
 
@@ -270,6 +270,21 @@ async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
     let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
     assert_eq!(fences, 0);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
+    let (server, redis) = server_and_client().await;
+    let ours = claim("a");
+    grant(&redis, &ours).await;
+    // Somebody deleted our lock, and somebody else got it.
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
+    let busy = busy(&redis, &claim("a"), Wait::Until(BootInstant::FAR_FUTURE)).await;
+    assert_eq!(busy.holder.unwrap().token, None);
+    let found = redis.inspect(&ours.name).await.unwrap();
+    assert_eq!(found.holders[0].token, None);
+    assert_eq!(found.holders[0].identity, None);
 }
 
 #[tokio::test]

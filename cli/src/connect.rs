@@ -12,16 +12,20 @@ use crate::exit::{self, Failure};
 
 /// Connects to where `place` says that the locks are.
 pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
-    let url = match place.url.as_deref() {
-        Some(url) if !url.is_empty() => url.to_owned(),
-        _ => default_url()?,
-    };
-    let backend = lockwright::backend(&url).await?;
+    let backend = lockwright::backend(&url(place)?).await?;
     let mut builder = Locks::builder(backend).namespace(&place.namespace);
     if let Some(label) = &place.label {
         builder = builder.label(label);
     }
     Ok(builder.build()?)
+}
+
+/// The URL that `place` says, or the default. Never to be printed: it may hold a password.
+pub(crate) fn url(place: &Place) -> Result<String, Failure> {
+    match place.url.as_deref() {
+        Some(url) if !url.is_empty() => Ok(url.to_owned()),
+        _ => default_url(),
+    }
 }
 
 /// A SQLite file in the user's state folder, which is made if it isn't there.

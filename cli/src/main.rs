@@ -39,6 +39,9 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
+    if let Some(code) = operator::as_child() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

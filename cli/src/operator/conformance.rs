@@ -1,10 +1,81 @@
 //! `conformance`: the suite, against a live server.
 
-use crate::args::{Conformance, Place};
-use crate::exit::{self, Failure};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
-/// Runs the suite where `place` says.
-pub(super) async fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failure> {
-    let _ = (place, what);
-    Err(Failure::new(exit::CONFIG, "unsupported", "this build has no conformance suite"))
+use lockwright::{Clock, async_trait};
+use lockwright_conformance::{Connect, Factory, cases, child, connector};
+use serde_json::json;
+
+use super::{print, print_json};
+use crate::args::{Conformance, Place};
+use crate::connect;
+use crate::exit::Failure;
+use crate::voice::Voice;
+
+/// The exit code when a case failed.
+const CASE_FAILED: u8 = 1;
+
+/// How the suite reaches the server that was asked for.
+struct Server {
+    url: String,
+}
+
+#[async_trait]
+impl Factory for Server {
+    async fn open(&self, _: &Clock) -> lockwright::Result<Connect> {
+        let url = self.url.clone();
+        Ok(connector(move || {
+            let url = url.clone();
+            async move { lockwright::backend(&url).await }
+        }))
+    }
+
+    fn child(&self) -> Option<Command> {
+        child::this_program(&self.url)
+    }
+}
+
+/// What this process is to do if it is a child that the suite started; `None` if it isn't.
+pub(crate) fn as_child() -> Option<ExitCode> {
+    child::main(|url| async move { lockwright::backend(&url).await })
+}
+
+/// Runs the suite where `place` says. Not to be called in a runtime.
+pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failure> {
+    let filter = what.filter.as_deref().unwrap_or_default();
+    let wanted = || cases::all().filter(|case| case.path().contains(filter));
+    let count = wanted().count();
+    if count == 0 {
+        return Err(Failure::usage(format!("no case's name contains {filter:?}; see --list")));
+    }
+    if what.list {
+        if place.json {
+            let list: Vec<_> = wanted()
+                .map(|case| json!({ "group": case.group, "case": case.name, "about": case.about }))
+                .collect();
+            print_json(&list)?;
+        } else {
+            let list: String =
+                wanted().map(|case| format!("{}: {}\n", case.path(), case.about)).collect();
+            print(&list)?;
+        }
+        return Ok(0);
+    }
+    let server = Server { url: connect::url(place)? };
+    let voice = Voice::new(place.json);
+    if voice.has_status_line() {
+        voice.status_line(&format!("running {count} cases; most of them wait for a while"));
+    }
+    let report = lockwright_conformance::run(Arc::new(server), filter);
+    if voice.has_status_line() {
+        voice.status_line("");
+    }
+    let report = report?;
+    if place.json {
+        print_json(&report)?;
+    } else {
+        print(&format!("{report}\n"))?;
+    }
+    Ok(if report.ok() { 0 } else { CASE_FAILED })
 }

@@ -22,7 +22,10 @@ pub(crate) use waiting::who;
 
 /// How long the end waits for a server that doesn't answer. What it was to be told then happens by
 /// itself, one TTL later.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// The same after a loss, when the server has mostly gone, and the hold runs out in a moment.
+const FAREWELL_WHEN_LOST: Duration = Duration::from_secs(1);
 
 /// Runs the command under the lock and answers the exit code.
 pub(crate) fn run(place: &Place, run: &Run) -> ExitCode {
@@ -100,7 +103,11 @@ async fn hold_and_run(
         ("LOCKWRIGHT_OWNER", owner),
     ]);
     let outcome = held::hold(voice, &guard, command, signals).await;
-    let released = release(voice, guard, signals).await;
+    let patience = match &outcome {
+        Ok(held::Outcome::Ended(_)) => FAREWELL,
+        _ => FAREWELL_WHEN_LOST,
+    };
+    let released = release(voice, guard, signals, patience).await;
     let code = match (outcome?, released) {
         (held::Outcome::Ended(exit), Ok(())) => {
             voice
@@ -152,10 +159,15 @@ async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>
 }
 
 /// Gives the lock back. An answer that doesn't come is no failure: it runs out by itself.
-async fn release(voice: Voice, guard: Guard, signals: &mut Signals) -> Result<(), Failure> {
+async fn release(
+    voice: Voice,
+    guard: Guard,
+    signals: &mut Signals,
+    patience: Duration,
+) -> Result<(), Failure> {
     let name = guard.name().to_owned();
     let answer = tokio::select! {
-        answer = timeout(FAREWELL, guard.release()) => answer,
+        answer = timeout(patience, guard.release()) => answer,
         _ = signals.next_ending() => return Ok(()),
     };
     let failure = match answer {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use lockwright_testbed::redis::Redis;
+
 use crate::harness::{Finished, Sandbox, program};
 
 fn fails<const N: usize>(sandbox: &Sandbox, args: [&str; N], code: i32, says: &str) -> Finished {
@@ -105,6 +107,34 @@ fn a_server_that_refuses_connections() {
     for command in ["list", "doctor"] {
         fails(&sandbox, [command], 69, "127.0.0.1:1");
     }
+}
+
+#[test]
+fn a_server_that_wants_a_password() {
+    let redis = Redis::options().password("hush-hush").start().unwrap();
+    let bare = format!("redis://{}/", redis.address());
+    let wrong = format!("redis://:hush-wrong@{}/", redis.address());
+    for url in [&bare, &wrong] {
+        let sandbox = Sandbox::at(url);
+        let stderr = fails(&sandbox, ["run", "-n", "a", "true"], 77, "password").stderr();
+        assert!(!stderr.contains("hush"), "{stderr}");
+    }
+    let sandbox = Sandbox::at(&redis.url());
+    let script = "echo ran; env | grep -c hush";
+    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);
+    // In the variable that the user set, and in no other.
+    assert_eq!(finished.stdout(), "ran\n1\n", "{}", finished.stderr());
+}
+
+#[test]
+fn a_password_is_not_in_the_arguments_of_what_we_start() {
+    let redis = Redis::options().password("hush-hush").start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let script = "cat /proc/$PPID/cmdline /proc/$$/cmdline | tr '\\0' ' '";
+    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr());
+    assert!(finished.stdout().contains("__supervise"), "{}", finished.stdout());
+    assert!(!finished.stdout().contains("hush"), "{}", finished.stdout());
 }
 
 #[test]

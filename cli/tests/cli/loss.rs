@@ -40,7 +40,7 @@ impl Scene {
         let script = "i=0; while [ $i -lt 20 ]; do read -r now idle </proc/uptime; \
                       echo \"$now $LOCKWRIGHT_FENCE next\" >>\"$DIR/log\"; sleep 0.02; \
                       i=$((i + 1)); done";
-        let next = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", script]);
+        let next = sandbox.start(&["--ttl", TTL, "-w", "60", "a", "--", "sh", "-c", script]);
         next.wait_for_event("waiting");
         Self { sandbox, log, holder, next }
     }

@@ -1,5 +1,7 @@
 //! `list`, `show`, `break`, `doctor`.
 
+use lockwright_testbed::redis::Redis;
+
 use crate::harness::{Running, Sandbox};
 
 fn hold(sandbox: &Sandbox, name: &str) -> Running {
@@ -131,14 +133,31 @@ fn the_doctor_finds_no_error_in_a_fresh_database() {
 
 #[test]
 fn the_doctor_fails_on_an_error() {
-    let sandbox = Sandbox::new();
-    sandbox.output(["run", "a", "--", "true"]);
-    let mode = sandbox.command("sqlite3").args(["locks.db", "PRAGMA journal_mode=DELETE"]).output();
-    assert!(mode.unwrap().status.success());
+    let redis = Redis::options().maxmemory_policy("allkeys-lru").start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
     let finished = sandbox.output(["doctor", "--json"]);
     let findings = finished.json()["findings"].clone();
-    let found = findings.as_array().unwrap().iter().any(|finding| finding["severity"] != "note");
-    let errors = findings.as_array().unwrap().iter().any(|finding| finding["severity"] == "error");
-    assert_eq!(finished.code(), i32::from(errors), "{findings}");
-    assert!(found || findings.as_array().unwrap().is_empty(), "{findings}");
+    assert_eq!(findings[0]["severity"], "error", "the worst comes first: {findings}");
+    assert_eq!(finished.code(), 1);
+    let text = sandbox.output(["doctor"]);
+    assert_eq!(text.code(), 1);
+    for needed in ["error: ", "noeviction", "why: ", "fix: "] {
+        assert!(text.stdout().contains(needed), "{}", text.stdout());
+    }
+}
+
+#[test]
+fn the_conformance_suite_runs_against_what_the_url_names() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.output(["conformance", "names::"]);
+    let table = finished.stdout();
+    assert_eq!(finished.code(), 0, "{table}");
+    assert!(table.contains("a_prefix_is_another_name"), "{table}");
+    assert!(table.trim_end().lines().last().unwrap().starts_with("sqlite: "), "{table}");
+
+    let processes = ["conformance", "--json", "processes_never_overlap"];
+    let report = sandbox.output(processes).json();
+    assert_eq!(report["rows"][0]["case"], "processes_never_overlap");
+    assert_eq!(sandbox.output(["conformance", "--list", "misdelete::"]).code(), 0);
+    assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
 }

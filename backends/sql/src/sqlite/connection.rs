@@ -1,7 +1,7 @@
 //! Opening the file: checks that give a clear error, settings, tables.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,15 @@ impl Database {
             .with_source(source));
         }
         self.open(false).await
+    }
+
+    /// The write-ahead log, which is there for as long as the file is open in WAL mode. SQLite
+    /// puts it beside the file that a symbolic link leads to.
+    pub(super) fn log(&self) -> PathBuf {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
+        let mut log = path.into_os_string();
+        log.push("-wal");
+        PathBuf::from(log)
     }
 
     /// Whether the path still leads to the file that is open.

@@ -1,25 +1,31 @@
 //! How waiters learn of a release.
 //!
 //! Within the process the writer tells every attached client after its commit. For the other
-//! processes it rings: it sets the lock file's times, which the kernel reports to whoever watches
-//! the file's attributes. SQLite itself never does that, so nobody is woken by grants, renewals
-//! and checkpoints; and it is done after the commit, so whoever looks then sees the name free.
-//! (Watching the write-ahead log instead would report a write before it is visible: SQLite
-//! publishes it in shared memory after the sync, silently.) The README has the figures.
+//! processes it rings: it opens SQLite's log for reading and closes it, which the kernel reports to
+//! whoever watches the log for that. Nothing else does it (SQLite opens the log for writing), so
+//! nobody is woken by grants, renewals and checkpoints; it is done after the commit, so whoever
+//! looks then sees the name free; and no disk has part in it.
+//!
+//! What was measured and is worse, with figures in the README: to watch for writes to the log
+//! (reported before they can be seen: SQLite publishes them in shared memory after the sync,
+//! silently), to ring by setting the file's times (waits for the file system's journal), to poll.
+//!
+//! The log may be opened and closed by other means than SQLite's; the database file may not, see
+//! the module `sqlite`: there are no POSIX locks on the log.
 //!
 //! A ring that gets lost, because its process was killed between commit and ring, is made up for
 //! by the client's slow poll.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 
@@ -29,7 +35,7 @@ use super::writer::{Answer, Jobs, Request, WeakJobs};
 /// The clients of this backend, and the names that they wait for.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    path: Arc<Path>,
+    log: PathBuf,
     clock: Clock,
     runtime: Handle,
     clients: Mutex<BTreeMap<u64, Events>>,
@@ -40,7 +46,7 @@ pub(super) struct Waiters {
 struct Expected {
     /// Until when each name is waited for. A client asks again long before.
     until: HashMap<LockName, BootInstant>,
-    /// Whether a task watches the file.
+    /// Whether a task watches the log.
     watching: bool,
 }
 
@@ -50,13 +56,13 @@ const KEPT: Duration = Duration::from_secs(10);
 /// How often those who went are dropped.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// How often the file is looked at where the kernel refuses to watch it.
+/// How often names are looked at where the log can't be watched.
 const POLL: Duration = Duration::from_millis(25);
 
 impl Waiters {
     pub(super) fn new(database: &Database, clock: Clock) -> Self {
         Self {
-            path: database.path.clone(),
+            log: database.log(),
             clock,
             runtime: Handle::current(),
             clients: Mutex::default(),
@@ -80,7 +86,7 @@ impl Waiters {
             // Before the lock is let go: from here on no ring goes unheard.
             let watch = {
                 let _runtime = self.runtime.enter();
-                Watch::start(&self.path)
+                Watch::start(&self.log)
             };
             self.runtime.spawn(watch_for(Arc::downgrade(self), jobs.downgrade(), watch));
         }
@@ -94,7 +100,7 @@ impl Waiters {
     /// Tells everybody, here and in other processes, that these names were freed.
     pub(super) fn announce(&self, freed: Vec<LockName>) {
         if !freed.is_empty() {
-            ring(&self.path);
+            ring(&self.log);
             self.wake(freed);
         }
     }
@@ -139,12 +145,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reported to all who watch the file. By its path: see the module `sqlite` on opening the file.
-fn ring(path: &Path) {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
+/// Reported to all who watch the log.
+fn ring(log: &Path) {
     // If it fails, the waiters' slow poll finds the name free.
-    let _ = rustix::fs::utimensat(CWD, path, &times, AtFlags::empty());
+    drop(File::open(log));
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
@@ -200,18 +204,19 @@ enum Heard {
     FileGone,
 }
 
-/// The kernel's notice, or a poll where there is none to be had: a user may have only so many.
+/// The kernel's notice, or a poll where there is none to be had: a user may have only so many,
+/// and outside of WAL mode there is no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,
 }
 
 impl Watch {
-    fn start(path: &Path) -> Self {
+    fn start(log: &Path) -> Self {
         let start = || -> std::io::Result<AsyncFd<OwnedFd>> {
             let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
-            inotify::add_watch(&fd, path, what)?;
+            let what = WatchFlags::CLOSE_NOWRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+            inotify::add_watch(&fd, log, what)?;
             // An `OwnedFd` is what the unsafe successor of this function asks for.
             #[expect(deprecated, reason = "its successor is unsafe, and this crate forbids that")]
             AsyncFd::new(fd)
@@ -253,4 +258,33 @@ fn drain(fd: &OwnedFd) -> Heard {
         heard = Heard::Ring;
     }
     heard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_log_to_watch_it_polls() {
+        let mut watch = Watch::start(Path::new("/no/such/log"));
+        assert!(matches!(watch, Watch::Poll));
+        assert!(matches!(watch.next().await, Heard::Ring));
+    }
+
+    #[tokio::test]
+    async fn a_ring_is_heard_and_a_write_is_not() {
+        use std::io::Write;
+
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut writer = File::create(&log).unwrap();
+        let mut watch = Watch::start(&log);
+        writer.write_all(b"a commit").unwrap();
+        assert!(matches!(watch.next().await, Heard::Nothing));
+        ring(&log);
+        assert!(matches!(watch.next().await, Heard::Ring));
+        std::fs::remove_file(&log).unwrap();
+        drop(writer);
+        assert!(matches!(watch.next().await, Heard::FileGone));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use lockwright_core::{Attempt, BreakHow, DistributedLock, Renew, Seen, Settle, Wait};
 
@@ -13,7 +13,7 @@ async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..polls {
-        if let Poll::Ready(_) = future.as_mut().poll(&mut context) {
+        if future.as_mut().poll(&mut context).is_ready() {
             return;
         }
         tokio::task::yield_now().await;

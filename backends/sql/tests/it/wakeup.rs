@@ -55,6 +55,29 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_release_is_heard_through_a_symbolic_link() {
+    let place = Place::new();
+    let there = place.open().await;
+    let link = place.folder().join("link.db");
+    std::os::unix::fs::symlink(place.file(), &link).unwrap();
+    let here = Sqlite::open(&link).await.unwrap();
+    let (mut woken_here, mut woken_there) = (wakes(&here), wakes(&there));
+    for (holder, waiter, woken) in
+        [(&there, &here, &mut woken_here), (&here, &there, &mut woken_there)]
+    {
+        let held = claim("x", LONG);
+        granted(holder, &held).await;
+        assert!(matches!(
+            waiter.acquire(&claim("x", LONG), far()).await.unwrap(),
+            Attempt::Busy(_)
+        ));
+        holder.release(&held, Settle::Answered).await.unwrap();
+        tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+        while woken.try_recv().is_ok() {}
+    }
+}
+
+#[tokio::test]
 async fn what_is_still_held_wakes_nobody() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
@@ -106,11 +129,11 @@ async fn a_release_during_the_attempt_is_not_lost() {
 }
 
 #[tokio::test]
-async fn the_file_is_watched_only_while_somebody_waits() {
+async fn the_log_is_watched_only_while_somebody_waits() {
     let place = Place::new();
     let backend = place.open().await;
-    let path = place.file().canonicalize().unwrap();
-    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    let log = std::fs::metadata(place.folder().join("locks.db-wal")).unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&log);
     let watched = move || {
         let needle = format!("ino:{inode:x} ");
         std::fs::read_dir("/proc/self/fdinfo")

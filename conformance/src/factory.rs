@@ -88,3 +88,52 @@ impl fmt::Debug for Connect {
         f.write_str("Connect")
     }
 }
+
+/// A live server, for `lockwright conformance --url …`.
+pub struct Live {
+    connect: Connect,
+    ttl: Duration,
+    child: Option<Box<dyn Fn() -> Command + Send + Sync>>,
+}
+
+impl Live {
+    /// The server that `connect` reaches. Each call must make a backend of its own, on one store.
+    pub fn new(connect: Connect) -> Self {
+        Self { connect, ttl: Duration::from_secs(1), child: None }
+    }
+
+    /// The TTL by which the cases reckon; 1 s if not set. A far server may need more.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How to start a process that calls [`child::main`](crate::child::main) first, with a
+    /// `connect` to the same store: the program itself with a hidden subcommand, say. Not for a
+    /// store that other processes don't reach.
+    pub fn child(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+        self.child = Some(Box::new(command));
+        self
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Factory for Live {
+    async fn open(&self, _clock: &Clock) -> Result<Connect> {
+        Ok(self.connect.clone())
+    }
+
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn child(&self) -> Option<Command> {
+        self.child.as_ref().map(|child| child())
+    }
+}

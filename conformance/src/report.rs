@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Clock, Profile};
@@ -47,45 +48,54 @@ pub struct Row {
 }
 
 /// Runs the cases whose `group::name` contains `filter` (all if it is empty), some beside each
-/// other. Blocks until they are done; must not be called from async code. Touches only names that
+/// other. Blocks until they are done: from async code, by `spawn_blocking`. Touches only names that
 /// begin with a random root, and leaves nothing behind but what the backend keeps for ever
 /// (fences).
 ///
 /// # Errors
 /// When the backend can't be reached at all.
 pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<Report> {
+    run_telling(factory, filter, |_| {})
+}
+
+/// As [`run`], and tells each row as soon as its case is done, in whichever order they end.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_telling(
+    factory: Arc<dyn Factory>,
+    filter: &str,
+    tell: impl Fn(&Row) + Sync,
+) -> lockwright_core::Result<Report> {
     let profile = profile(&factory)?;
     let wanted: Vec<&'static Case> =
         cases::all().filter(|case| case.path().contains(filter)).collect();
-    let (sender, rows) = mpsc::channel();
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(wanted.len()) {
-            let (sender, wanted, next, factory) = (sender.clone(), &wanted, &next, &factory);
-            scope.spawn(move || {
+            scope.spawn(|| {
                 loop {
-                    let index = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    let index = next.fetch_add(1, Ordering::SeqCst);
                     let Some(case) = wanted.get(index) else { return };
                     let begun = Instant::now();
-                    let outcome = run_case(case, Arc::clone(factory));
-                    let _ = sender.send((index, outcome, begun.elapsed()));
+                    let outcome = run_case(case, Arc::clone(&factory));
+                    let row = Row {
+                        group: case.group,
+                        case: case.name,
+                        about: case.about,
+                        outcome,
+                        seconds: begun.elapsed().as_secs_f64(),
+                    };
+                    tell(&row);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).push((index, row));
                 }
             });
         }
     });
-    drop(sender);
-    let mut rows: Vec<_> = rows.into_iter().collect();
-    rows.sort_by_key(|(index, ..)| *index);
-    let rows = rows
-        .into_iter()
-        .map(|(index, outcome, took)| Row {
-            group: wanted[index].group,
-            case: wanted[index].name,
-            about: wanted[index].about,
-            outcome,
-            seconds: took.as_secs_f64(),
-        })
-        .collect();
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(index, _)| *index);
+    let rows = rows.into_iter().map(|(_, row)| row).collect();
     Ok(Report { backend: profile.backend.to_owned(), profile, rows })
 }
 

@@ -41,3 +41,8 @@ pub use lockwright_core::*;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/src/guide.md")]
 struct Guide;
+
+// And so are the README's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -107,8 +107,8 @@ fn options_of_the_command_are_the_commands() {
 #[test]
 fn a_fixed_hold_ends_the_command_when_its_ttl_has_run_out() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--fixed", "--ttl", "700ms", "a", "--", "sleep", "60"]);
-    held.wait_for_event("ended");
+    let held = sandbox.start(&["--fixed", "--ttl", "2s", "a", "--", "sleep", "60"]);
+    held.wait_for_event("error");
     assert!(held.events().iter().all(|event| event["event"] != "renewed"));
     assert_eq!(held.code(), 75);
     sandbox.wait_until_empty();
@@ -117,7 +117,7 @@ fn a_fixed_hold_ends_the_command_when_its_ttl_has_run_out() {
 #[test]
 fn a_hold_can_have_a_longest_time() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--max-hold", "1s", "--ttl", "600ms", "a", "--", "sleep", "60"]);
+    let held = sandbox.start(&["--max-hold", "2s", "--ttl", "3s", "a", "--", "sleep", "60"]);
     let error = held.wait_for_event("error");
     assert!(error["message"].as_str().unwrap().contains("longest time"), "{error}");
     assert_eq!(held.code(), 75);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// For whatever should be done soon: far more than it takes, also on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The variable by which the processes of one test are found, also the stray ones.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";

@@ -8,6 +8,8 @@ use rustix::process::Signal;
 
 use crate::harness::{Sandbox, children, signal, wait_until};
 
+const UNTIL_DONE: &str = "while [ ! -e done ]; do sleep 0.02; done";
+
 #[test]
 fn the_exit_code_is_the_commands() {
     let sandbox = Sandbox::new();
@@ -79,7 +81,7 @@ fn the_position_in_a_file_on_standard_input_is_shared() {
 #[test]
 fn the_lock_is_held_while_the_command_runs_and_free_afterwards() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    let held = sandbox.start(&["a", "--", "sh", "-c", UNTIL_DONE]);
     held.wait_for_event("started");
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
     assert_eq!(sandbox.output(["run", "-n", "b", "--", "true"]).code(), 0, "another name");
@@ -91,12 +93,13 @@ fn the_lock_is_held_while_the_command_runs_and_free_afterwards() {
 #[test]
 fn it_is_renewed_for_as_long_as_the_command_runs() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--ttl", "600ms", "a", "--", "sleep", "2"]);
+    let held = sandbox.start(&["--ttl", "2s", "a", "--", "sh", "-c", UNTIL_DONE]);
     held.wait_for_event("started");
     wait_until("three renewals", || {
         held.events().iter().filter(|event| event["event"] == "renewed").count() >= 3
     });
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
+    fs::write(sandbox.path("done"), "").unwrap();
     assert_eq!(held.code(), 0);
 }
 
@@ -164,7 +167,7 @@ fn mask(status: &str, which: &str) -> u64 {
 #[test]
 fn the_supervisor_hears_no_signal_that_could_end_it() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
+    let held = sandbox.start(&["a", "--", "sh", "-c", UNTIL_DONE]);
     held.wait_for_event("started");
     let supervisor = held.supervisor();
     for deadly in

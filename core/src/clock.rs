@@ -34,8 +34,13 @@ impl BootInstant {
     }
 }
 
+/// In 64 bits, which reach for 584 years.
+#[inline]
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 impl Add<Duration> for BootInstant {

@@ -44,12 +44,12 @@ impl Default for Rules {
 impl Rules {
     /// How long a hold is valid that was granted for `ttl`.
     pub fn validity(&self, ttl: Duration) -> Duration {
-        ttl.saturating_sub(ttl.mul_f64(self.drift_rate) + self.drift_floor)
+        ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
     /// How long before its deadline a hold of `ttl` is given up for lost.
     pub fn margin(&self, ttl: Duration) -> Duration {
-        ttl.mul_f64(self.margin_rate).min(self.margin_limit)
+        part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
     /// When a hold that was confirmed by a request sent at `start` is renewed, is at risk, is lost
@@ -66,6 +66,12 @@ impl Rules {
             deadline,
         }
     }
+}
+
+/// The part of `time` that `rate` says, to the nanosecond.
+fn part(time: Duration, rate: f64) -> Duration {
+    let nanos = time.as_secs() as f64 * 1e9 + f64::from(time.subsec_nanos());
+    Duration::from_nanos((nanos * rate) as u64)
 }
 
 /// The instants of one confirmed stretch of a hold.

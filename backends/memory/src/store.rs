@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, Fence, Granted,
-    Holder, Identity, Inspection, LockName, Mode, Page, Reason, Renew, Renewal, RenewalOutcome,
-    Result, Seen, Settle, Token,
+    Holder, Identity, Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal,
+    RenewalOutcome, Result, Seen, Settle, Token,
 };
 
 /// How long a tombstone keeps a late duplicate out, at least.
@@ -21,7 +21,7 @@ const PAGE: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Store {
-    names: HashMap<LockName, Row>,
+    names: NameMap<Row>,
     /// The last fence of any name: one counter for all is above each of them, and lets idle names
     /// be forgotten.
     last_fence: u64,

@@ -84,12 +84,8 @@ pub(crate) async fn acquire(
         },
         Mode::Shared | Mode::Permits { .. } => Turn::beside_others(shared, name),
     };
-    let Some((granted, start, term)) =
-        claim(shared, &mut turn, name, options, limit, begun).await?
-    else {
-        return Ok(None);
-    };
-    Ok(Some(into_hold(turn, options, granted, start, term, begun)))
+    let claimed = claim(shared, &mut turn, name, options, limit, begun).await?;
+    Ok(claimed.map(|(granted, believed)| into_hold(turn, options, granted, believed, begun)))
 }
 
 enum Local {
@@ -145,7 +141,7 @@ async fn claim(
     options: &Options,
     limit: Limit,
     begun: BootInstant,
-) -> Result<Option<(Granted, BootInstant, Term)>> {
+) -> Result<Option<(Granted, Believed)>> {
     let mut start = if turn.pending.is_some() { shared.clock.now() } else { begun };
     let mut spot: Option<Spot<'_>> = None;
     let mut troubled_since = None;
@@ -160,7 +156,7 @@ async fn claim(
         let next_try = match answer {
             Ok(Attempt::Granted(granted)) => {
                 match believe(shared, &pending.claim, granted, start) {
-                    Some((start, term)) => return Ok(Some((granted, start, term))),
+                    Some(believed) => return Ok(Some((granted, believed))),
                     None => too_late(shared, turn).await,
                 }
             }
@@ -225,8 +221,8 @@ async fn claim(
             && let Some(pending) = &mut turn.pending
         {
             pending.on_server = true;
-            if let Some((start, term)) = believe(shared, &pending.claim, granted, started) {
-                return Ok(Some((granted, start, term)));
+            if let Some(believed) = believe(shared, &pending.claim, granted, started) {
+                return Ok(Some((granted, believed)));
             }
             // Handed over too long ago to be believed: asking again confirms it.
         }
@@ -301,18 +297,25 @@ async fn attempt(
     answer
 }
 
+/// What is believed of a grant that came in time.
+struct Believed {
+    now: BootInstant,
+    start: BootInstant,
+    term: Term,
+}
+
 /// The term of a grant, if there is still some of it left.
 fn believe(
     shared: &Shared,
     claim: &Claim,
     granted: Granted,
     sent: BootInstant,
-) -> Option<(BootInstant, Term)> {
+) -> Option<Believed> {
     let now = shared.clock.now();
     // A backend may state a later start than the send, but not one in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.settings.rules.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some((start, term))
+    (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
 /// A grant came when it was no longer of use: it is released, and a new token tries on.
@@ -333,17 +336,15 @@ fn into_hold(
     turn: Turn,
     options: &Options,
     granted: Granted,
-    start: BootInstant,
-    term: Term,
+    believed: Believed,
     begun: BootInstant,
 ) -> Arc<Hold> {
-    let (shared, pending, has_turn) = turn.into_parts();
-    let pending = pending.expect("what was granted was claimed");
-    let now = shared.clock.now();
+    let Believed { now, start, term } = believed;
+    let (shared, pending, has_turn) = turn.into_parts().expect("what was granted was claimed");
     shared.metrics.acquired.add(1);
-    shared.metrics.wait_nanos.add(now.saturating_since(begun).as_nanos() as u64);
+    shared.metrics.wait_nanos.add(now.as_nanos().saturating_sub(begun.as_nanos()));
     let hold = Arc::new(Hold::new(
-        Arc::clone(&shared),
+        shared,
         Grant {
             claim: pending.claim,
             fence: granted.fence,
@@ -355,6 +356,7 @@ fn into_hold(
             has_turn,
         },
     ));
+    let shared = &hold.shared;
     if shared.registry.insert(&hold, hold.first_due()) {
         shared.keeper.notify_one();
     }

@@ -137,9 +137,9 @@ impl Hold {
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
         // Spread by the token, so that holds of one burst don't renew in one burst for ever.
-        let early = (term.at_risk_at.saturating_since(term.renew_at) / 8)
-            .mul_f64(f64::from(self.claim.token.as_bytes()[0]) / 255.0);
-        self.renew_at.store((term.renew_at - early).as_nanos(), Ordering::Release);
+        let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
+        let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
+        self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
         self.at_risk_at.store(term.at_risk_at.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         self.lost_at.store(lost_at.as_nanos(), Ordering::Release);
@@ -220,7 +220,7 @@ impl Hold {
             .is_ok();
         if lost {
             self.shared.metrics.lost.add(1);
-            self.count_hold_time();
+            self.count_hold_time(self.clock().now());
             tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost");
             self.notify_changed();
         }
@@ -272,7 +272,8 @@ impl Hold {
 
     /// Its holder is done with it. Answers the reason if it was lost before.
     pub(crate) fn end(&self) -> Result<(), Reason> {
-        if let HoldState::Lost(reason) = self.state() {
+        let now = self.clock().now();
+        if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
         }
         let ended = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
@@ -281,7 +282,7 @@ impl Hold {
         match ended {
             Ok(_) => {
                 self.shared.metrics.released.add(1);
-                self.count_hold_time();
+                self.count_hold_time(now);
                 self.notify_changed();
                 Ok(())
             }
@@ -292,9 +293,9 @@ impl Hold {
         }
     }
 
-    fn count_hold_time(&self) {
-        let held = self.clock().now().saturating_since(self.granted_at);
-        self.shared.metrics.hold_nanos.add(held.as_nanos() as u64);
+    fn count_hold_time(&self, now: BootInstant) {
+        let held = now.as_nanos().saturating_sub(self.granted_at.as_nanos());
+        self.shared.metrics.hold_nanos.add(held);
     }
 
     /// Takes the local turn from the hold: true for one caller only.

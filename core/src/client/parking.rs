@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::claim::Granted;
-use crate::name::LockName;
+use crate::name::{LockName, NameMap};
 use crate::token::Token;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Parking(Mutex<Lots>);
 
 #[derive(Default)]
 struct Lots {
-    by_name: HashMap<LockName, Vec<Arc<Parked>>>,
+    by_name: NameMap<Vec<Arc<Parked>>>,
     by_token: HashMap<Token, Arc<Parked>>,
 }
 

@@ -17,6 +17,7 @@ use super::guard::{Guard, Permit};
 use super::hold::Hold;
 use super::locks::Locks;
 use super::owner::Owner;
+use super::shared::Shared;
 
 /// What a request is answered with: [`Guard`] or [`Permit`]. Sealed.
 pub trait Handle: sealed::FromHold {}
@@ -170,9 +171,10 @@ impl<H: Handle> Request<H> {
     /// May be dropped at any await point. Its place goes to the next local request; a claim that
     /// may stand on the server is taken over by that one, or settled in the background.
     pub async fn acquire(self) -> Result<H> {
-        let name = self.checked()?;
-        let Self { locks, options, .. } = &self;
+        let Self { locks, name, options, .. } = self;
         let shared = locks.shared();
+        let name = checked(shared, name, &options)?;
+        let options = &options;
         let hold = match (options.retry, options.wait) {
             (Some((tries, pause)), _) => {
                 acquire::by_tries(shared, &name, options, tries, pause).await
@@ -187,7 +189,7 @@ impl<H: Handle> Request<H> {
                 })
             }
         };
-        hold.map(H::from_hold).map_err(|error| self.failed(error, &name))
+        hold.map(H::from_hold).map_err(|error| failed(shared, error, &name))
     }
 
     /// Asks once. `None` when it is held, or when another task of this client is at it.
@@ -198,34 +200,33 @@ impl<H: Handle> Request<H> {
     /// # Cancel safety
     /// May be dropped; a claim that may stand on the server is settled in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
-        let name = self.checked()?;
-        match acquire::acquire(self.locks.shared(), &name, &self.options, Limit::Once).await {
+        let Self { locks, name, options, .. } = self;
+        let shared = locks.shared();
+        let name = checked(shared, name, &options)?;
+        match acquire::acquire(shared, &name, &options, Limit::Once).await {
             Ok(hold) => Ok(hold.map(H::from_hold)),
-            Err(error) => Err(self.failed(error, &name)),
+            Err(error) => Err(failed(shared, error, &name)),
         }
     }
+}
 
-    #[cold]
-    fn failed(&self, error: Error, name: &LockName) -> Error {
-        if error.is_timed_out() {
-            self.locks.shared().metrics.timed_out.add(1);
-        }
-        self.locks.shared().tell(error, name)
+#[cold]
+fn failed(shared: &Shared, error: Error, name: &LockName) -> Error {
+    if error.is_timed_out() {
+        shared.metrics.timed_out.add(1);
     }
+    shared.tell(error, name)
+}
 
-    /// The name, if it and the options are such as the backend takes.
-    fn checked(&self) -> Result<LockName> {
-        let name = match &self.name {
-            Ok(name) => name.clone(),
-            Err(error) => return Err(Error::invalid_input(error.to_string())),
-        };
-        if self.locks.shared().is_closed() {
-            return Err(self.locks.shared().tell(Error::closed(), &name));
-        }
-        self.options
-            .check(self.locks.shared().backend.profile())
-            .map(|()| name.clone())
-            .map_err(|error| self.locks.shared().tell(error, &name))
+/// The name, if it and the options are such as the backend takes.
+fn checked(shared: &Shared, name: Result<LockName>, options: &Options) -> Result<LockName> {
+    let name = name?;
+    if shared.is_closed() {
+        return Err(shared.tell(Error::closed(), &name));
+    }
+    match options.check(shared.backend.profile()) {
+        Ok(()) => Ok(name),
+        Err(error) => Err(shared.tell(error, &name)),
     }
 }
 

@@ -5,7 +5,7 @@
 //! hold has ended on the server too, or is known never to have begun. (Later a hold itself will be
 //! passed on here, without a trip: that is what the reserved fences of a claim are for.)
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::claim::{Claim, Settle, Upkeep};
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mode::Mode;
-use crate::name::LockName;
+use crate::name::{LockName, NameMap};
 
 use super::background::Job;
 use super::hold::Hold;
@@ -24,7 +24,7 @@ use super::owner::Owner;
 use super::shared::Shared;
 
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<HashMap<LockName, Taken>>);
+pub(crate) struct Turns(Mutex<NameMap<Taken>>);
 
 /// A name whose turn is taken.
 #[derive(Default)]
@@ -111,7 +111,8 @@ pub(crate) struct Pending {
 /// The turn of one name, or of none, for claims that don't take turns. When dropped, the claim
 /// that it holds is inherited or settled, and the turn goes on.
 pub(crate) struct Turn {
-    shared: Arc<Shared>,
+    /// `None` once the turn went to a hold.
+    shared: Option<Arc<Shared>>,
     /// Whether a local turn goes with it.
     taken: bool,
     name: LockName,
@@ -121,29 +122,29 @@ pub(crate) struct Turn {
 impl Turn {
     /// For a claim that takes no turns: others of the same client may hold beside it.
     pub(crate) fn beside_others(shared: &Arc<Shared>, name: &LockName) -> Self {
-        Self { shared: Arc::clone(shared), taken: false, name: name.clone(), pending: None }
+        Self { shared: Some(Arc::clone(shared)), taken: false, name: name.clone(), pending: None }
     }
 
     /// The claim was granted: claim, settling and local turn go to the hold.
-    pub(crate) fn into_parts(mut self) -> (Arc<Shared>, Option<Pending>, bool) {
-        let taken = std::mem::take(&mut self.taken);
-        (Arc::clone(&self.shared), self.pending.take(), taken)
+    pub(crate) fn into_parts(mut self) -> Option<(Arc<Shared>, Pending, bool)> {
+        Some((self.shared.take()?, self.pending.take()?, self.taken))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        let Some(shared) = self.shared.take() else { return };
         let pending = self.pending.take().filter(|pending| pending.on_server);
         if self.taken {
-            self.shared.turns.pass(&self.shared, &self.name, pending);
+            shared.turns.pass(&shared, &self.name, pending);
         } else if let Some(pending) = pending {
-            self.shared.in_background(Job::settle(pending, false));
+            shared.in_background(Job::settle(pending, false));
         }
     }
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, Taken>> {
+    fn lock(&self) -> MutexGuard<'_, NameMap<Taken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,7 +162,7 @@ impl Turns {
         let taken = match names.entry(name.clone()) {
             Place::Vacant(place) => {
                 place.insert(Taken { reentry: want.reentry(), queue: None });
-                let shared = Arc::clone(shared);
+                let shared = Some(Arc::clone(shared));
                 return Ok(Entry::Turn(Turn {
                     shared,
                     taken: true,
@@ -255,7 +256,7 @@ impl Turns {
             taken.reentry = next.want.reentry();
             drop(names);
             let turn = Turn {
-                shared: Arc::clone(shared),
+                shared: Some(Arc::clone(shared)),
                 taken: true,
                 name: name.clone(),
                 pending: pending.take(),
@@ -264,7 +265,7 @@ impl Turns {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
                     // Gone by now. In a loop and not through its drop: there may be thousands.
-                    turn.taken = false;
+                    turn.shared = None;
                     pending = turn.pending.take();
                 }
                 Err(Passed::Entered(_)) => unreachable!("a turn was sent"),

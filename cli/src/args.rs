@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::{duration, exit};
 
@@ -11,7 +11,7 @@ use crate::{duration, exit};
 #[derive(Debug, Parser)]
 #[command(name = "lockwright", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Place and manner")]
     pub place: Place,
     #[command(subcommand)]
     pub command: Command,
@@ -56,7 +56,11 @@ pub(crate) enum Command {
     /// runs, the lock is renewed. If the hold is lost (the server gone for too long, an operator,
     /// this process stopped), CMD and everything it started is ended before anybody else can hold
     /// the lock: TERM, then KILL.
-    #[command(after_help = exit::TABLE)]
+    #[command(
+        after_help = exit::TABLE,
+        override_usage = "lockwright run [OPTIONS] NAME [--] CMD [ARG]...\n       \
+                          lockwright run [OPTIONS] NAME -c COMMAND"
+    )]
     Run(Box<Run>),
 
     /// List the locks that are held
@@ -91,7 +95,6 @@ pub(crate) enum Command {
 
 /// What `run` takes; flock(1)'s options mean the same here.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["shell", "command"]))]
 pub(crate) struct Run {
     /// The lock's name
     pub name: String,

@@ -22,7 +22,9 @@ pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));
     }
     let Some(program) = run.command.first() else {
-        return Err(Failure::usage("no command given; write it after `--`"));
+        return Err(Failure::usage(
+            "no command to run; write `lockwright run NAME -- CMD`, or -c COMMAND",
+        ));
     };
     if !exists(program) {
         return Err(Failure::new(

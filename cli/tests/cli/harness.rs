@@ -42,8 +42,12 @@ impl Sandbox {
 
     /// Any program, in this sandbox.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new("env");
         command
+            // They may be ignored where the tests run (`nohup`, a job in the background), and then
+            // they would be below too.
+            .arg("--default-signal=INT,QUIT,HUP")
+            .arg(program)
             .env(MARK, self.folder.path())
             .env("LOCKWRIGHT_URL", &self.url)
             .env("DIR", self.folder.path())

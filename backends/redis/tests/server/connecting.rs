@@ -79,7 +79,7 @@ async fn a_password_is_asked_for_and_checked() {
     let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 
-    let redis = Redis::connect(&server.url()).await.unwrap();
+    let redis = crate::kit::connect(&server.url()).await;
     assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
     grant(&redis, &claim("a")).await;
 }
@@ -199,7 +199,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     let value: String = redis::cmd("GET").arg("shop:a").query(&mut connection).unwrap();
     assert_eq!(value, claim.token.to_string());
     // The same name elsewhere is another lock.
-    grant(&Redis::connect(&server.url()).await.unwrap(), &self::claim("a")).await;
+    grant(&crate::kit::connect(&server.url()).await, &self::claim("a")).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! What the doctor finds, each on a server that has it.
 
 use lockwright_core::{DistributedLock, Finding, Severity};
-use lockwright_redis::{Config, Redis};
+use lockwright_redis::Config;
 use lockwright_testbed as testbed;
 
 async fn findings_at(url: &str) -> Vec<Finding> {
-    let redis = Config::new(url).unwrap().for_diagnosis().connect().await.unwrap();
+    let config = crate::kit::patient(Config::new(url).unwrap());
+    let redis = config.for_diagnosis().connect().await.unwrap();
     redis.doctor().await.unwrap()
 }
 
@@ -20,7 +21,7 @@ fn sound() -> testbed::redis::Options {
 #[tokio::test]
 async fn a_sound_server_has_nothing() {
     let server = sound().start().unwrap();
-    let redis = Redis::connect(&server.url()).await.unwrap();
+    let redis = crate::kit::connect(&server.url()).await;
     assert_eq!(redis.doctor().await.unwrap(), []);
 }
 
@@ -52,7 +53,7 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
     // Also one that was a master when the client connected.
-    let redis = Redis::connect(&master.url()).await.unwrap();
+    let redis = crate::kit::connect(&master.url()).await;
     crate::kit::eventually(|| async {
         let findings = redis.doctor().await.unwrap();
         findings.iter().any(|f| f.code == "replicas" && f.severity == Severity::Note).then_some(())
@@ -114,7 +115,7 @@ async fn what_can_not_be_looked_at_is_a_finding() {
     // Some services rename it away.
     let server = sound().set("rename-command", "CONFIG hidden").start().unwrap();
     assert_eq!(found(&server).await, [("config-denied", Severity::Warning)]);
-    let redis = Redis::connect(&server.url()).await.unwrap();
+    let redis = crate::kit::connect(&server.url()).await;
     let fault = lockwright_core::Fault::ServerRestart;
     assert!(!redis.profile().survives.contains(fault), "not claimed when it can't be seen");
 }

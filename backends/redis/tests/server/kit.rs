@@ -7,16 +7,25 @@ use lockwright_core::{
     Attempt, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, LockName, Mode, Token,
     Upkeep, Wait,
 };
-use lockwright_redis::Redis;
+use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Nobody waits this long unless something is wrong.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
+/// A client whose time-outs no busy machine reaches.
+pub(crate) async fn connect(url: &str) -> Redis {
+    patient(Config::new(url).unwrap()).connect().await.unwrap()
+}
+
+pub(crate) fn patient(config: Config) -> Config {
+    config.response_timeout(LIMIT).connect_timeout(LIMIT)
+}
+
 pub(crate) async fn server_and_client() -> (testbed::Redis, Redis) {
     let server = testbed::Redis::start().unwrap();
-    let redis = Redis::connect(&server.url()).await.unwrap();
+    let redis = connect(&server.url()).await;
     (server, redis)
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Fence, Fencing, Mode, Reason, Renew,
-    Renewal, Settle, Wait,
+    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Fence, Fencing, Mode,
+    Reason, Renew, Renewal, Seen, Settle, Wait,
 };
 use lockwright_redis::Config;
 
@@ -90,6 +90,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
     server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
     server.command::<()>(&["DEL", "lock 7"]).unwrap();
     server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
+    // A counter in use isn't idle, however long its hold lasts.
+    server.command::<()>(&["PEXPIRE", "lockwright:{lock 0}:fence", "9000"]).unwrap();
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
     assert_eq!(renewals.len(), 100);
@@ -102,6 +104,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
             assert!(left > 25_000, "{at}: {left}");
         }
     }
+    let life: i64 = server.command(&["TTL", "lockwright:{lock 0}:fence"]).unwrap();
+    assert!(life >= 7 * 24 * 60 * 60, "{life}");
     assert_eq!(server.command::<String>(&["GET", "lock 5"]).unwrap(), "somebody else's");
     assert_eq!(redis.renew(&[]).await.unwrap(), []);
 }
@@ -285,6 +289,15 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     let found = redis.inspect(&ours.name).await.unwrap();
     assert_eq!(found.holders[0].token, None);
     assert_eq!(found.holders[0].identity, None);
+
+    // Ours was broken and then deleted: the next hold of ours isn't broken, and nobody waits.
+    let (broken, next) = (claim("b"), claim("b"));
+    grant(&redis, &broken).await;
+    redis.break_lock(&broken.name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await.unwrap();
+    server.command::<()>(&["DEL", "b"]).unwrap();
+    grant(&redis, &next).await;
+    let found = redis.inspect(&next.name).await.unwrap();
+    assert_eq!(found.holders[0].broken, None);
 }
 
 #[tokio::test]
@@ -323,7 +336,9 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
     })
     .await;
     for prefix in ["", "shop:", "{shop}", "sh}op{"] {
-        let config = Config::new(&server.url()).unwrap().key_prefix(prefix).for_diagnosis();
+        let config = crate::kit::patient(Config::new(&server.url()).unwrap())
+            .key_prefix(prefix)
+            .for_diagnosis();
         let redis = config.connect().await.unwrap();
         for awkward in ["a", "{a}b", "a}b{c", "{}", "}{", "{", "a{b}c{d}", "Zürich {x} 🔒"] {
             let claim = claim(awkward);

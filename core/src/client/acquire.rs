@@ -14,7 +14,7 @@ use crate::name::LockName;
 use crate::token::Token;
 use crate::validity::Term;
 
-use super::background::send_release;
+use super::background::{Job, send_release};
 use super::catch::catch_panic;
 use super::hold::{Grant, Hold};
 use super::parking::Spot;
@@ -318,17 +318,38 @@ fn believe(
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
-/// A grant came when it was no longer of use: it is released, and a new token tries on.
+/// A grant came when it was no longer of use: it is released, and a new token tries on. The old one
+/// is never asked for again, however its release ends: that may arrive late, and would end what the
+/// token holds by then.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) -> NextTry {
     shared.metrics.grants_too_late.add(1);
-    let Some(pending) = &turn.pending else { return NextTry::Fresh };
-    match send_release(shared, &pending.claim, pending.settle).await {
-        Ok(_) => {
-            turn.pending = None;
-            NextTry::Fresh
+    let given_back = GivenBack { shared, pending: turn.pending.take() };
+    given_back.release().await;
+    NextTry::Fresh
+}
+
+/// A claim that is given back; when that isn't certain, or is dropped, it goes on in the background.
+struct GivenBack<'a> {
+    shared: &'a Arc<Shared>,
+    pending: Option<Pending>,
+}
+
+impl GivenBack<'_> {
+    async fn release(mut self) {
+        let Some(pending) = &self.pending else { return };
+        let answer = send_release(self.shared, &pending.claim, pending.settle).await;
+        let tombstones = self.shared.backend.profile().tombstones;
+        if answer.is_ok() && (pending.settle == Settle::Answered || tombstones) {
+            self.pending = None;
         }
-        // Nothing is known, so the token stays: asking again finds its hold, or makes one.
-        Err(_) => NextTry::In(spread(TRY_AGAIN.0)),
+    }
+}
+
+impl Drop for GivenBack<'_> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.shared.in_background(Job::settle(pending, false));
+        }
     }
 }
 

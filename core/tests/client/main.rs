@@ -13,4 +13,5 @@ mod reentrancy;
 mod requests;
 mod settling;
 mod support;
+mod threads;
 mod validity;

@@ -47,6 +47,12 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         Misdelete,
+        a_release_that_comes_late_ends_no_later_hold,
+        [MovedClock],
+        "a client never believes in a token whose release may still arrive"
+    ),
+    case!(
+        Misdelete,
         a_lost_guard_spares_the_next_holder,
         [],
         "a client that lost its hold is told, and its late release harms nobody"
@@ -131,6 +137,31 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
     release(&*backend, &one).await?;
     refused(&*backend, &context.claim("two")).await?;
     release(&*backend, &two).await
+}
+
+async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    // The machine is suspended while the answer is on its way: a grant that is no longer of use is
+    // given back, and that is what arrives late.
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
+    faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
+    let suspending = async {
+        faulty.called(Op::Acquire, 1).await;
+        context.clock.sleep(context.ttl / 50).await;
+        context.clock.jump(context.ttl * 6 / 5);
+    };
+    let asking = locks.mutex("x").wait_for(context.patience()).acquire();
+    let (guard, ()) = tokio::join!(asking, suspending);
+    let guard = guard?;
+    ensure!(faulty.calls(Op::Release) > 0, "it showed nothing: nothing was given back");
+    while faulty.is_under_way() {
+        context.clock.sleep(context.ttl / 50).await;
+    }
+    guard.check()?;
+    refused(&*context.backend().await?, &context.claim("x")).await?;
+    guard.release().await?;
+    locks.close().await;
+    Ok(())
 }
 
 async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {

@@ -91,10 +91,14 @@ async fn spaces_and_accents_matter(context: Arc<Context>) -> Verdict {
 async fn awkward_names_are_names(context: Arc<Context>) -> Verdict {
     let names = [
         "{x}",
+        "x",
+        "{x}1",
+        "{x}2",
         "{y}",
         "{}",
         "}{",
         "a{b}c",
+        "b",
         "..",
         ".",
         "./x",

@@ -267,8 +267,8 @@ async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
 }
 
 async fn a_late_request_leaves_nothing(context: Arc<Context>) -> Verdict {
-    let (locks, faulty) = context.faulty_client().await?;
     for part in [10, 2] {
+        let (locks, faulty) = context.faulty_client().await?;
         faulty.next(Op::Acquire, [Fate::DelayRequest(context.ttl / part)]);
         let answer = locks.mutex("x").try_acquire().await;
         ensure!(answer.is_err(), "it can't be known, and was answered {answer:?}");
@@ -276,8 +276,8 @@ async fn a_late_request_leaves_nothing(context: Arc<Context>) -> Verdict {
             context.clock.sleep(context.ttl / 50).await;
         }
         is_free_soon(&context).await?;
+        locks.close().await;
     }
-    locks.close().await;
     Ok(())
 }
 

@@ -1,0 +1,162 @@
+//! A small client of which only the belief matters, and which can be broken in one chosen way.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lockwright_conformance::context::{Belief, Believer};
+use lockwright_core::{
+    Attempt, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode, Renew,
+    RenewalOutcome, Result, Settle, Token, Upkeep, Wait, async_trait,
+};
+use tokio::sync::watch;
+
+use crate::flaws::ClientFlaw;
+
+pub(crate) struct SmallClient {
+    pub(crate) flaw: ClientFlaw,
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) clock: Clock,
+    pub(crate) ttl: Duration,
+}
+
+struct Held {
+    flaw: ClientFlaw,
+    backend: Arc<dyn DistributedLock>,
+    clock: Clock,
+    claim: Claim,
+    /// Until when it believes; in the past when it has ended.
+    deadline: watch::Receiver<BootInstant>,
+    keeper: tokio::task::JoinHandle<()>,
+}
+
+#[async_trait]
+impl Believer for SmallClient {
+    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
+        let claim = Claim {
+            name: name.clone(),
+            mode: Mode::Exclusive,
+            token: Token::random(),
+            identity: Arc::new(Identity::of_this_process(None)),
+            ttl: self.ttl,
+            fences: 1,
+            upkeep: if fixed { Upkeep::Fixed } else { Upkeep::Renewed },
+        };
+        let sent = self.clock.now();
+        let Attempt::Granted(_) = self.backend.acquire(&claim, Wait::No).await? else {
+            return Ok(None);
+        };
+        let anchor = match self.flaw {
+            ClientFlaw::AnchorsAtTheReply => self.clock.now(),
+            _ => sent,
+        };
+        let mut deadline = anchor + self.ttl * 98 / 100;
+        if self.clock.now() >= deadline {
+            if self.flaw != ClientFlaw::BelievesLateGrants {
+                self.backend.release(&claim, Settle::Answered).await?;
+                return Ok(None);
+            }
+            deadline = self.clock.now() + self.ttl / 4;
+        }
+        let (told, watched) = watch::channel(deadline);
+        let keeper = Keeper {
+            flaw: self.flaw,
+            backend: Arc::clone(&self.backend),
+            clock: self.clock.clone(),
+            claim: claim.clone(),
+            deadline,
+            told,
+        };
+        Ok(Some(Box::new(Held {
+            flaw: self.flaw,
+            backend: Arc::clone(&self.backend),
+            clock: self.clock.clone(),
+            claim,
+            deadline: watched,
+            keeper: tokio::spawn(keeper.keep()),
+        })))
+    }
+}
+
+struct Keeper {
+    flaw: ClientFlaw,
+    backend: Arc<dyn DistributedLock>,
+    clock: Clock,
+    claim: Claim,
+    deadline: BootInstant,
+    told: watch::Sender<BootInstant>,
+}
+
+impl Keeper {
+    async fn keep(mut self) {
+        while self.clock.now() < self.deadline {
+            let renew_at = (self.clock.now() + self.claim.ttl / 3).min(self.deadline);
+            self.clock.sleep_until(renew_at).await;
+            if self.claim.upkeep == Upkeep::Fixed || self.clock.now() >= self.deadline {
+                continue;
+            }
+            let sent = self.clock.now();
+            let renewed = if self.flaw == ClientFlaw::WaitsForTheRenewal {
+                self.renew().await
+            } else {
+                let patience = self.claim.ttl / 10;
+                tokio::time::timeout(patience, self.renew()).await.unwrap_or(false)
+            };
+            if renewed {
+                self.deadline = sent + self.claim.ttl * 98 / 100;
+                self.told.send_replace(self.deadline);
+            }
+        }
+        self.told.send_replace(BootInstant::from_nanos(0));
+    }
+
+    async fn renew(&self) -> bool {
+        let holds = [Renew { claim: &self.claim, fences: 0 }];
+        let mut renewing = pin!(self.backend.renew(&holds));
+        let answer = std::future::poll_fn(|cx| {
+            let poll = || renewing.as_mut().poll(cx);
+            if self.flaw == ClientFlaw::KeeperDiesOfAPanic {
+                return poll_plainly(poll);
+            }
+            std::panic::catch_unwind(AssertUnwindSafe(poll))
+                .unwrap_or_else(|_| Poll::Ready(Err(Error::indeterminate("it panicked"))))
+        })
+        .await;
+        answer.is_ok_and(|answers| {
+            matches!(answers.first().map(|a| &a.outcome), Some(RenewalOutcome::Renewed { .. }))
+        })
+    }
+}
+
+fn poll_plainly<T>(poll: impl FnOnce() -> T) -> T {
+    poll()
+}
+
+#[async_trait]
+impl Belief for Held {
+    fn believes(&self) -> bool {
+        match self.flaw {
+            // These go by what their keeper tells alone.
+            ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
+                *self.deadline.borrow() != BootInstant::from_nanos(0)
+            }
+            _ => self.clock.now() < *self.deadline.borrow(),
+        }
+    }
+
+    async fn ended(&self) {
+        while self.believes() {
+            self.clock.sleep(Duration::from_millis(10)).await;
+            if self.keeper.is_finished() && self.flaw == ClientFlaw::None {
+                return;
+            }
+        }
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        self.keeper.abort();
+        self.backend.release(&self.claim, Settle::Answered).await.map(drop)
+    }
+}

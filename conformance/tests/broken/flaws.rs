@@ -1,0 +1,132 @@
+//! What can be wrong with a backend or a client, and which case is there to find it.
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing.
+    None,
+    TwoStepExpiry,
+    LooksThenTakes,
+    DeleteWithoutCompare,
+    SettlingDeletesBlindly,
+    RepeatWithoutRearming,
+    RepeatIsBusy,
+    RepeatGetsANewFence,
+    CountsRepeats,
+    StartAfterTheGrant,
+    FenceResetByRelease,
+    FenceResetByExpiry,
+    ImpreciseFence,
+    BlockNotReserved,
+    QueuesTheUnwilling,
+    ForgetsWithdrawals,
+    LostWakeUp,
+    BlocksAlways,
+    NeverExpires,
+    TtlRoundedDown,
+    TtlInSeconds,
+    OneTtlForAll,
+    ShowsWhatExpired,
+    RenewRevives,
+    RenewWithoutCompare,
+    RenewDoesNothing,
+    BatchOutOfOrder,
+    ShortBatch,
+    NoTombstones,
+    BreakHitsTheNext,
+    BreakForgetsTheBlock,
+    BreakForgetsWhy,
+    BreakAdmitsNoOverlap,
+    BrokenIsRenewed,
+    RepeatRearmsABrokenHold,
+    ListStopsEarly,
+    ListRepeats,
+    WildcardsInPrefix,
+    PrefixConfusion,
+    FoldsCase,
+    SquashesSpaces,
+    HashTags,
+    CutsLongNames,
+}
+
+/// Each flaw of a backend, the case that is there to find it, and what that case then says.
+pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
+    (Flaw::TwoStepExpiry, "a_client_that_dies_while_asking_leaves_an_expiry", "still not granted"),
+    (Flaw::LooksThenTakes, "only_one_of_many_is_granted", "were granted"),
+    (Flaw::DeleteWithoutCompare, "a_foreign_release_changes_nothing", "a foreign token"),
+    (Flaw::SettlingDeletesBlindly, "a_settling_release_spares_the_holder", "never held"),
+    (Flaw::RepeatWithoutRearming, "a_repeat_is_valid_for_what_it_says", "was said to end"),
+    (Flaw::RepeatIsBusy, "a_repeat_is_the_same_hold", "its own token"),
+    (Flaw::RepeatGetsANewFence, "a_repeat_has_the_first_fence", "and then"),
+    (Flaw::CountsRepeats, "a_repeat_is_not_a_second_hold", "not granted though"),
+    (Flaw::StartAfterTheGrant, "a_grant_lasts_from_its_start", "was said to end"),
+    (Flaw::FenceResetByRelease, "fences_grow_through_releases", "came after"),
+    (Flaw::FenceResetByExpiry, "fences_grow_through_expiry", "which had expired"),
+    (Flaw::ImpreciseFence, "fences_grow_through_releases", "came after"),
+    (Flaw::BlockNotReserved, "a_reserved_block_is_passed", "in a block"),
+    (Flaw::QueuesTheUnwilling, "a_refused_claim_leaves_nothing_behind", "not granted though"),
+    (Flaw::ForgetsWithdrawals, "a_withdrawn_claim_is_never_granted", "not granted though"),
+    (Flaw::ForgetsWithdrawals, "a_waiter_that_vanished_is_passed_over", "still not granted"),
+    (Flaw::LostWakeUp, "a_release_wakes_the_waiter", "it polls each"),
+    (Flaw::BlocksAlways, "one_attempt_never_blocks", "wasn't answered within"),
+    (Flaw::NeverExpires, "a_hold_is_free_after_its_ttl", "still not granted"),
+    (Flaw::TtlRoundedDown, "a_hold_is_not_free_before_its_ttl", "early"),
+    (Flaw::TtlInSeconds, "a_hold_is_not_free_before_its_ttl", "early"),
+    (Flaw::OneTtlForAll, "each_hold_has_its_own_ttl", "granted to a second"),
+    (Flaw::ShowsWhatExpired, "an_expired_hold_is_not_shown", "still shown"),
+    (Flaw::RenewRevives, "an_expired_hold_is_not_revived", "had run out was renewed"),
+    (Flaw::RenewWithoutCompare, "a_foreign_renewal_finds_nothing", "a foreign token"),
+    (Flaw::RenewDoesNothing, "a_renewal_is_for_a_full_ttl", "what the renewal promised"),
+    (Flaw::BatchOutOfOrder, "a_batch_is_answered_in_order", "was answered"),
+    (Flaw::ShortBatch, "a_full_batch_is_renewed", "were renewed"),
+    (Flaw::NoTombstones, "a_late_duplicate_is_kept_out", "a settled token"),
+    (Flaw::BreakHitsTheNext, "a_break_spares_the_next_holder", "the next one's hold"),
+    (Flaw::BreakForgetsTheBlock, "a_break_passes_the_block", "broken block"),
+    (Flaw::BreakForgetsWhy, "a_break_says_who_and_why", "the note is"),
+    (Flaw::BreakAdmitsNoOverlap, "a_hold_can_be_freed_at_once", "it admits"),
+    (Flaw::BrokenIsRenewed, "a_broken_hold_runs_out", "its renewal"),
+    (Flaw::RepeatRearmsABrokenHold, "a_broken_hold_is_not_rearmed", "still not granted"),
+    (Flaw::ListStopsEarly, "a_listing_has_each_name_once", "listed 0 times"),
+    (Flaw::ListRepeats, "a_listing_has_each_name_once", "listed 2 times"),
+    (Flaw::WildcardsInPrefix, "wildcards_in_a_prefix_mean_nothing", "lists"),
+    (Flaw::PrefixConfusion, "a_prefix_is_another_name", "not granted though"),
+    (Flaw::FoldsCase, "case_matters", "not granted though"),
+    (Flaw::SquashesSpaces, "spaces_and_accents_matter", "not granted though"),
+    (Flaw::HashTags, "awkward_names_are_names", "not granted though"),
+    (Flaw::CutsLongNames, "the_longest_name_is_a_name", "not granted though"),
+];
+
+/// What is wrong with a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientFlaw {
+    /// Nothing.
+    None,
+    AnchorsAtTheReply,
+    BelievesLateGrants,
+    KeeperDiesOfAPanic,
+    WaitsForTheRenewal,
+}
+
+/// Each flaw of a client, and the case that finds it.
+pub(crate) const CLIENTS: &[(ClientFlaw, &str, &str)] = &[
+    (
+        ClientFlaw::AnchorsAtTheReply,
+        "a_deadline_is_reckoned_from_the_send",
+        "after another one was granted",
+    ),
+    (
+        ClientFlaw::BelievesLateGrants,
+        "a_grant_after_its_deadline_is_none",
+        "after another one was granted",
+    ),
+    (
+        ClientFlaw::KeeperDiesOfAPanic,
+        "a_loss_is_told_though_renewals_panic",
+        "the loss was never told",
+    ),
+    (
+        ClientFlaw::WaitsForTheRenewal,
+        "a_loss_is_told_while_renewals_hang",
+        "the loss was never told",
+    ),
+];

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
 use lockwright_testbed::redis::Redis;
 use rustix::process::Signal;
@@ -174,6 +175,29 @@ fn a_stopped_supervisor_is_continued() {
     signal(held.supervisor(), Signal::STOP);
     fs::write(sandbox.path("done"), "").unwrap();
     assert_eq!(held.code(), 0);
+}
+
+/// Whoever is faster: the supervisor in the moments between, or the run itself.
+#[test]
+fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
+    let sandbox = Sandbox::new();
+    let log = Log::new(&sandbox);
+    let family = family(&sandbox);
+    let held = sandbox.start(&["--fixed", "--ttl", TTL, "a", "--", "sh", "-c", &family]);
+    log.wait_for_all(&FAMILY);
+    let supervisor = held.supervisor();
+    wait_until("its end", || {
+        for _ in 0..20 {
+            signal(supervisor, Signal::STOP);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        held.event("error").is_some()
+    });
+    let deadline = held.deadline();
+    assert_eq!(held.code(), 75);
+    assert_eq!(sandbox.processes(), [0; 0]);
+    let last = log.entries().last().unwrap().time;
+    assert!(last < deadline, "{last} and {deadline}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub(crate) struct Run {
     pub name: String,
 
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 
     /// Run this through sh instead of CMD

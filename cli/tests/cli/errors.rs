@@ -50,6 +50,7 @@ fn no_command() {
     fails(&sandbox, ["run"], 64, "NAME");
     fails(&sandbox, [], 64, "Usage");
     fails(&sandbox, ["walk", "a"], 64, "walk");
+    fails(&sandbox, ["run", "a", "--typo", "--", "true"], 64, "--typo");
 }
 
 #[test]

@@ -51,6 +51,9 @@ pub(crate) async fn hold(
             report = held.report() => match report {
                 Some(report) => if let Some(outcome) = held.hear(report)? {
                     held.see_supervisor_off().await;
+                    // There is nothing left. Should that ever be wrong, it must not outlive the
+                    // lock.
+                    held.children.end_all().await;
                     return Ok(outcome);
                 },
                 None => return Ok(held.without_supervisor().await),

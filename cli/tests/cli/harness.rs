@@ -2,9 +2,9 @@
 //! for the thing itself.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,22 +65,40 @@ impl Sandbox {
 
     /// `lockwright` to its end.
     pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
-        Finished(self.lockwright(args).output().unwrap())
+        self.finish(&mut self.lockwright(args))
+    }
+
+    /// Any program to its end. What it writes goes to files: a pipe would be waited for until
+    /// everybody who has it has gone, also those who should have gone before.
+    pub(crate) fn finish(&self, command: &mut Command) -> Finished {
+        let [out, err] = ["out", "err"].map(|name| self.fresh_path(name));
+        let mut child = command
+            .stdout(fs::File::create(&out).unwrap())
+            .stderr(fs::File::create(&err).unwrap())
+            .spawn()
+            .unwrap();
+        let status = wait_for("its end", || child.try_wait().unwrap());
+        let read = |path| fs::read(path).unwrap();
+        Finished(Output { status, stdout: read(out), stderr: read(err) })
+    }
+
+    fn fresh_path(&self, name: &str) -> PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        self.path(&format!("{name}-{}", NUMBER.fetch_add(1, Ordering::SeqCst)))
     }
 
     /// `lockwright run --json ARGS`, with its events in a file.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        let number = fs::read_dir(self.folder.path()).unwrap().count();
-        let events = self.path(&format!("events-{number}"));
+        let [events, out] = ["events", "out"].map(|name| self.fresh_path(name));
         let child = self
             .command(program())
             .args(["run", "--json"])
             .args(args)
             .stderr(fs::File::create(&events).unwrap())
-            .stdout(Stdio::piped())
+            .stdout(fs::File::create(&out).unwrap())
             .spawn()
             .unwrap();
-        Running { child, events }
+        Running { child, events, out }
     }
 
     /// The processes of this sandbox that are alive: `lockwright`, supervisors, commands and all.
@@ -148,6 +166,7 @@ impl Finished {
 pub(crate) struct Running {
     pub child: Child,
     events: PathBuf,
+    out: PathBuf,
 }
 
 impl Running {
@@ -191,9 +210,7 @@ impl Running {
 
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
         let status = wait_for("its end", || self.child.try_wait().unwrap());
-        let mut out = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        (status, out)
+        (status, fs::read_to_string(&self.out).unwrap())
     }
 
     pub(crate) fn code(self) -> i32 {

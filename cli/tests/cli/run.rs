@@ -149,9 +149,13 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // What the tests themselves were started with, but for SIGPIPE, which Rust's programs ignore.
+    // What the tests themselves were started with, but for SIGPIPE, which Rust's programs ignore,
+    // and those that the sandbox resets.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = mask(&ours, "SigIgn") & !(1 << (Signal::PIPE.as_raw() - 1));
+    let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
+    let ignored = reset
+        .iter()
+        .fold(mask(&ours, "SigIgn"), |ignored, signal| ignored & !(1 << (signal.as_raw() - 1)));
     let script = "cat /proc/self/status";
     let theirs = sandbox.output(["run", "a", "--", "sh", "-c", script]).stdout();
     assert_eq!((mask(&theirs, "SigBlk"), mask(&theirs, "SigIgn")), (0, ignored), "{theirs}");

@@ -175,3 +175,19 @@ async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
     drop(guard);
     locks.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let signal = guard.signal();
+    stage.on_renew([Act::Slow(secs(1))]);
+    while stage.calls("renew").is_empty() {
+        clock.sleep(millis(10)).await;
+    }
+    guard.release().await.unwrap();
+    // The renewal arrives now, and is told that there is no such hold.
+    clock.sleep(secs(2)).await;
+    assert_eq!(signal.state(), HoldState::Released);
+    assert_eq!(locks.metrics().lost, 0);
+}

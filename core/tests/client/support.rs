@@ -58,6 +58,8 @@ pub(crate) enum Act {
     Pass,
     /// It is done at once, and answered after this time.
     AnswerLate(Duration),
+    /// It is done after this time, and answered then.
+    Slow(Duration),
     /// It is done, and the answer is lost.
     AnswerLost,
     /// It arrives after this time; the caller is told at once that nobody knows.
@@ -176,6 +178,10 @@ impl Stage {
                 let answer = call.await;
                 tokio::time::sleep(time).await;
                 answer
+            }
+            Act::Slow(time) => {
+                tokio::time::sleep(time).await;
+                call.await
             }
             Act::AnswerLost => {
                 let _ = call.await;

@@ -144,3 +144,17 @@ async fn once_lost_it_stays_lost_whatever_answers_come() {
     assert!(guard.renew().await.is_err());
     assert!(guard.check().is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_renew([Act::AnswerLate(millis(100))]);
+    while stage.calls("renew").is_empty() {
+        clock.sleep(millis(10)).await;
+    }
+    // The old term is over and that of the renewal under way is not, and no timer noticed.
+    clock.jump(guard.remaining() + millis(10));
+    clock.sleep(millis(200)).await;
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
+}

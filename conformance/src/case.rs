@@ -9,7 +9,7 @@ use lockwright_core::{Error, Fencing, Order, Profile, WakeUp};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::factory::{Factory, Runtime};
+use crate::factory::{Factory, Harm, Runtime};
 
 /// What a case works on: one of these for each file of cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -40,6 +40,8 @@ pub enum Group {
     Names,
     /// What operators see and do.
     Operator,
+    /// Servers that freeze, restart, forget, and are cut off.
+    Servers,
 }
 
 impl fmt::Display for Group {
@@ -57,6 +59,7 @@ impl fmt::Display for Group {
             Self::Repeats => "repeats",
             Self::Names => "names",
             Self::Operator => "operator",
+            Self::Servers => "servers",
         })
     }
 }
@@ -83,11 +86,20 @@ pub enum Need {
     MovedClock,
     /// A mode that the backend doesn't have.
     MissingMode,
+    /// A server that can be frozen.
+    Freeze,
+    /// A server that keeps every write through a restart.
+    Restart,
+    /// A server that can lose its data, and fences that grow all the same.
+    Forget,
+    /// A way to the server that can be cut.
+    Cut,
 }
 
 impl Need {
     /// Why the case isn't for this backend, if it isn't.
     pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
+        let can = |harm| factory.harms().contains(&harm);
         let (there, otherwise) = match self {
             Self::Fences => (profile.fencing != Fencing::None, "it has no fences"),
             Self::Breakable => (profile.breakable, "its holds can't be broken"),
@@ -99,6 +111,13 @@ impl Need {
             Self::MovedClock => {
                 (factory.runtime() == Runtime::Paused, "its clock can't be moved here")
             }
+            Self::Freeze => (can(Harm::Freeze), "its server isn't frozen here"),
+            Self::Restart => (can(Harm::Restart), "its server isn't restarted here"),
+            Self::Forget => (
+                can(Harm::Forget) && profile.fencing == Fencing::Clocked,
+                "its fences don't outlive its data, or its server isn't emptied here",
+            ),
+            Self::Cut => (can(Harm::Cut), "nobody is cut off from its server here"),
             Self::MissingMode => {
                 (!profile.modes.shared || !profile.modes.permits, "it has every mode")
             }

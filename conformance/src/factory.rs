@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_trait};
 
 use crate::context::{Believer, CoreClient};
 
@@ -37,6 +37,20 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
+    /// What can be done to a [`fragile`](Factory::fragile) server.
+    fn harms(&self) -> &[Harm] {
+        &[]
+    }
+
+    /// A server of its own for one case, to which the case may do what [`harms`](Factory::harms)
+    /// lists. Called only if that isn't empty.
+    ///
+    /// # Errors
+    /// By default: there is none.
+    async fn fragile(&self) -> Result<Fragile> {
+        Err(Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed"))
+    }
+
     /// The client whose belief is checked: the real one. The suite's own tests put in broken ones.
     fn believer(
         &self,
@@ -56,6 +70,55 @@ pub enum Runtime {
     /// One thread, and tokio's paused clock, which goes on when there is nothing else to do. For
     /// backends without input and output of their own. Needs the feature `paused`.
     Paused,
+}
+
+/// What is done to a server, or to the way to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Harm {
+    /// It is stopped in its tracks, for more than a TTL, and goes on. Requests that it was sent
+    /// meanwhile are carried out late.
+    Freeze,
+    /// It is restarted with its data.
+    Restart,
+    /// It is restarted without its data.
+    Forget,
+    /// A client is cut off from it, for more than a TTL.
+    Cut,
+}
+
+/// A step of a harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// It begins. A restart is over when it is done.
+    Begin(Harm),
+    /// It is over.
+    End(Harm),
+}
+
+/// A server that may be harmed.
+pub struct Fragile {
+    /// The way to it.
+    pub connect: Connect,
+    /// The way that [`Harm::Cut`] cuts. The same as `connect` where nothing can be cut.
+    pub cut_off: Connect,
+    /// Does the harm. May block; called outside of async code.
+    pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
+}
+
+impl Fragile {
+    pub(crate) async fn step(&self, step: Step) -> Result<()> {
+        let harm = Arc::clone(&self.harm);
+        tokio::task::spawn_blocking(move || harm(step))
+            .await
+            .map_err(|error| Error::unavailable(error.to_string()))?
+    }
+}
+
+impl fmt::Debug for Fragile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fragile")
+    }
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;

@@ -43,6 +43,6 @@ pub mod report;
 
 pub use case::{Case, Failure, Group, Need, Outcome, Verdict};
 pub use context::Context;
-pub use factory::{Connect, Factory, Live, Runtime, connector};
+pub use factory::{Connect, Factory, Fragile, Harm, Live, Runtime, Step, connector};
 pub use faults::Faulty;
 pub use report::{Report, Row, run, run_telling};

@@ -283,10 +283,11 @@ fn a_server_that_forgets_is_noticed() {
     assert!(noticed > 0, "the checker saw nothing wrong with a server that forgets its holds");
 }
 
-/// A few hundred, or the one of `LOCKWRIGHT_SEED`.
+/// Two hundred, or from `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
 fn seeds() -> std::ops::Range<u64> {
-    match std::env::var("LOCKWRIGHT_SEED").map(|seed| seed.parse::<u64>()) {
-        Ok(Ok(seed)) => seed..seed + 1,
-        _ => 0..300,
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("LOCKWRIGHT_SEED") {
+        Some(first) => first..first + number("LOCKWRIGHT_SEEDS").unwrap_or(1),
+        None => 0..200,
     }
 }

@@ -14,6 +14,7 @@ mod processes;
 mod reentrancy;
 mod renewal;
 mod repeats;
+mod servers;
 mod waiting;
 
 const GROUPS: &[&[Case]] = &[
@@ -30,6 +31,7 @@ const GROUPS: &[&[Case]] = &[
     repeats::CASES,
     names::CASES,
     operator::CASES,
+    servers::CASES,
 ];
 
 /// All cases, group by group.

@@ -1,0 +1,179 @@
+//! Servers that freeze, restart, forget, and are cut off. Each case has a server of its own.
+
+use std::sync::Arc;
+
+use lockwright_core::{HoldState, Locks};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, take};
+use crate::factory::{Connect, Fragile, Harm, Step};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Servers,
+        one_that_is_cut_off_stops_first,
+        [Cut],
+        "a client without its server stops believing before the next one begins, and comes back"
+    ),
+    case!(
+        Servers,
+        a_frozen_server_is_a_loss_on_time,
+        [Freeze],
+        "a server that answers nothing can't keep the loss from being told"
+    ),
+    case!(
+        Servers,
+        what_a_frozen_server_does_late_is_settled,
+        [Freeze],
+        "requests that it carries out when everybody has given up leave nothing"
+    ),
+    case!(
+        Servers,
+        a_restart_ends_no_hold,
+        [Restart],
+        "with its data the server comes back with its holds, and their client goes on"
+    ),
+    case!(
+        Servers,
+        a_waiter_outlives_a_restart,
+        [Restart],
+        "one that waits through a restart gets in"
+    ),
+    case!(
+        Servers,
+        fences_grow_through_lost_data,
+        [Forget],
+        "a server that lost everything still gives larger fences"
+    ),
+];
+
+async fn client(context: &Context, connect: &Connect) -> Verdict<Locks> {
+    Ok(context.client_on(connect.connect().await?)?)
+}
+
+/// The name is to be had on this server, and then nothing is held on it.
+async fn all_clear(context: &Context, server: &Fragile) -> Verdict {
+    let (backend, next) = (server.connect.connect().await?, context.claim("x"));
+    context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
+    release(&*backend, &next).await?;
+    let held = context.held(&*backend).await?;
+    ensure!(held.is_empty(), "still held: {held:?}");
+    Ok(())
+}
+
+async fn one_that_is_cut_off_stops_first(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let locks = client(&context, &server.cut_off).await?;
+    let (backend, next) = (server.connect.connect().await?, context.claim("x"));
+    let guard = locks.mutex("x").acquire().await?;
+    server.step(Step::Begin(Harm::Cut)).await?;
+    let entry =
+        context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
+    ensure!(guard.check().is_err(), "it still believed when another one was granted");
+    ensure!(guard.deadline() <= entry.answered, "its deadline came after the next one's grant");
+    ensure!(locks.mutex("y").try_acquire().await.is_err(), "it reached the server all the same");
+    server.step(Step::End(Harm::Cut)).await?;
+    drop(guard);
+    release(&*backend, &next).await?;
+    let again = locks.mutex("x").wait_for(context.patience() * 3).acquire().await?;
+    ensure!(again.fence() > entry.granted.fence, "it came back with an old fence");
+    again.release().await?;
+    locks.close().await;
+    all_clear(&context, &server).await
+}
+
+async fn a_frozen_server_is_a_loss_on_time(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let locks = client(&context, &server.connect).await?;
+    let guard = locks.mutex("x").acquire().await?;
+    server.step(Step::Begin(Harm::Freeze)).await?;
+    let told = tokio::time::timeout(context.patience(), guard.signal().ended()).await;
+    let now = context.clock.now();
+    let deadline = guard.deadline();
+    server.step(Step::End(Harm::Freeze)).await?;
+    let Ok(told) = told else { return Err(Failure::new("the loss was never told")) };
+    ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
+    let most = deadline + context.moment();
+    ensure!(now <= most, "it was told {:?} late", now.saturating_since(deadline));
+    drop(guard);
+    locks.close().await;
+    all_clear(&context, &server).await
+}
+
+async fn what_a_frozen_server_does_late_is_settled(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let locks = client(&context, &server.connect).await?;
+    locks.mutex("x").acquire().await?.release().await?;
+    server.step(Step::Begin(Harm::Freeze)).await?;
+    let tried = locks.mutex("x").wait_for(context.ttl / 2).acquire().await;
+    server.step(Step::End(Harm::Freeze)).await?;
+    ensure!(tried.is_err(), "a frozen server granted it");
+    all_clear(&context, &server).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let locks = client(&context, &server.connect).await?;
+    // Long enough for the server to come back in time on a busy machine.
+    let guard = locks.mutex("x").ttl(context.ttl * 10).acquire().await?;
+    server.step(Step::Begin(Harm::Restart)).await?;
+    server.step(Step::End(Harm::Restart)).await?;
+    guard.check()?;
+    let other = server.connect.connect().await?;
+    refused(&*other, &context.claim("x")).await?;
+    // Its own connection comes back by itself.
+    let give_up = context.clock.now() + context.patience() * 3;
+    while guard.renew().await.is_err() {
+        guard.check()?;
+        ensure!(context.clock.now() < give_up, "it can't be renewed after the restart");
+        context.clock.sleep(context.ttl / 20).await;
+    }
+    let fence = guard.fence();
+    guard.release().await?;
+    let next = context.claim("x");
+    let entry = take(&context, &*other, &next).await?;
+    ensure!(entry.granted.fence > fence, "the next fence is {}", entry.granted.fence);
+    release(&*other, &next).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let locks = client(&context, &server.connect).await?;
+    let holder = client(&context, &server.connect).await?;
+    let guard = holder.mutex("x").ttl(context.ttl * 10).acquire().await?;
+    let waiter = tokio::spawn({
+        let (locks, limit) = (locks.clone(), context.patience() * 5);
+        async move { locks.mutex("x").wait_for(limit).acquire().await }
+    });
+    context.clock.sleep(context.ttl / 5).await;
+    server.step(Step::Begin(Harm::Restart)).await?;
+    server.step(Step::End(Harm::Restart)).await?;
+    ensure!(!waiter.is_finished(), "it was let in beside the holder, or gave up");
+    let fence = guard.fence();
+    // Its answer may be missing; the release is done in any case.
+    let _ = guard.release().await;
+    let granted = waiter.await??;
+    ensure!(granted.fence() > fence, "its fence is {}", granted.fence());
+    granted.release().await?;
+    locks.close().await;
+    holder.close().await;
+    all_clear(&context, &server).await
+}
+
+async fn fences_grow_through_lost_data(context: Arc<Context>) -> Verdict {
+    let server = context.factory.fragile().await?;
+    let backend = server.connect.connect().await?;
+    let before = context.claim("x");
+    let fence = take(&context, &*backend, &before).await?.granted.fence;
+    release(&*backend, &before).await?;
+    server.step(Step::Begin(Harm::Forget)).await?;
+    server.step(Step::End(Harm::Forget)).await?;
+    let (other, after) = (server.connect.connect().await?, context.claim("x"));
+    let later = take(&context, &*other, &after).await?.granted.fence;
+    ensure!(later > fence, "before it lost its data it gave {fence}, and then {later}");
+    release(&*other, &after).await
+}

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockwright::{BootInstant, Clock, Guard, HoldState};
+use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,11 +51,7 @@ pub(crate) async fn hold(
         tokio::select! {
             report = held.report() => match report {
                 Some(report) => if let Some(outcome) = held.hear(report)? {
-                    held.see_supervisor_off().await;
-                    // There is nothing left. Should that ever be wrong, it must not outlive the
-                    // lock.
-                    held.children.end_all().await;
-                    return Ok(outcome);
+                    return Ok(held.conclude(outcome).await);
                 },
                 None => return Ok(held.without_supervisor().await),
             },
@@ -69,7 +66,13 @@ pub(crate) async fn hold(
             signal = signals.next() => held.forward(signal),
             _ = child_changed.recv() => held.keep_supervisor_going(),
             () = sleep_until(give_up_at) => {
-                // It had half of what was left. It must be stopped, or starved.
+                // It had half of what was left. It has said its last word while we were stopped, or
+                // it is stopped itself, or starved.
+                while let Some(report) = held.report_that_came() {
+                    if let Some(outcome) = held.hear(report)? {
+                        return Ok(held.conclude(outcome).await);
+                    }
+                }
                 held.children.end_all().await;
                 return Ok(held.lost(None));
             }
@@ -118,6 +121,23 @@ impl Held<'_> {
                 _ => return None,
             }
         }
+    }
+
+    /// A report that has come already, also if the runtime doesn't know of it yet.
+    fn report_that_came(&self) -> Option<Report> {
+        let mut bytes = [0; FRAME];
+        match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((FRAME, _)) => Report::decode(&bytes),
+            _ => None,
+        }
+    }
+
+    /// After the supervisor's last word.
+    async fn conclude(&self, outcome: Outcome) -> Outcome {
+        self.see_supervisor_off().await;
+        // There is nothing left. Should that ever be wrong, it must not outlive the lock.
+        self.children.end_all().await;
+        outcome
     }
 
     /// An order that can't be sent is one to a supervisor that is gone, which shows elsewhere, or

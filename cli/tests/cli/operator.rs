@@ -107,6 +107,7 @@ fn a_break_now_frees_at_once_and_says_what_that_may_cost() {
     sandbox.assert_free("a");
     let error = held.wait_for_event("error");
     assert_eq!(error["exit_code"], 75, "{error}");
+    assert_eq!(held.event("ended").unwrap()["signal"], 15, "it had its chance to end by itself");
     assert_eq!(held.code(), 75);
 }
 

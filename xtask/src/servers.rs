@@ -37,7 +37,7 @@ const NEEDS: &[Need] = &[
         what: "Python with venv and pip",
         binary: "python3",
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
-        least: Some((3, 8)),
+        least: Some((3, 10)),
         packages: &["python3", "python3-venv"],
         why: "interoperation is tested with redis-py, which pip puts into a folder of the tests",
     },

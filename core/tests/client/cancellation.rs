@@ -44,6 +44,31 @@ async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_outlives_an_heir_that_has_gone() {
+    for third_waits in [true, false] {
+        let (locks, stage, other, memory, _) = troubled();
+        let held = other.mutex("x").acquire().await.unwrap();
+        let mut first = Box::pin(locks.mutex("x").acquire());
+        let mut second = Box::pin(locks.mutex("x").acquire());
+        let mut third = Box::pin(locks.mutex("x").acquire());
+        assert!(futures_poll(&mut first).is_none());
+        assert!(futures_poll(&mut second).is_none());
+        if third_waits {
+            assert!(futures_poll(&mut third).is_none());
+        }
+        drop(second);
+        drop(first);
+        settle_down().await;
+        assert_eq!(stage.calls("release").len(), usize::from(!third_waits));
+        held.release().await.unwrap();
+        let guard = third.await.unwrap();
+        assert_eq!(guard.token() == stage.calls("acquire")[0].token, third_waits);
+        guard.release().await.unwrap();
+        assert!(memory.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiter_that_wants_something_else_does_not_inherit() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();

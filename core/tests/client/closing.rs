@@ -1,6 +1,6 @@
 //! Closing, and runtimes that go.
 
-use lockwright_core::{ErrorKind, Locks};
+use lockwright_core::{ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::queue::futures_poll;
@@ -64,6 +64,18 @@ fn close_returns_when_its_runtime_has_gone() {
     drop(gone);
     drop(guard);
     here.block_on(locks.close());
+}
+
+#[test]
+fn a_loss_is_told_though_the_keeper_has_gone() {
+    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let locks = Locks::builder(Memory::new()).runtime(gone.handle().clone()).build().unwrap();
+    let here = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let guard = here.block_on(locks.mutex("x").ttl(millis(200)).acquire()).unwrap();
+    drop(gone);
+    let state = here
+        .block_on(async { tokio::time::timeout(secs(20), guard.signal().ended()).await.unwrap() });
+    assert_eq!(state, HoldState::Lost(Reason::Expired));
 }
 
 #[test]

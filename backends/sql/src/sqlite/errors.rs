@@ -96,6 +96,11 @@ impl Failure {
                 ErrorKind::Indeterminate,
                 "the lock file is damaged; stop all who use it and delete it",
             ),
+            Some(CONSTRAINT) => (
+                ErrorKind::Conflict,
+                "the lock file's rows or its counter of fences were changed by hand, or the \
+                 counter has reached its end; run the doctor",
+            ),
             Some(FULL) => (ErrorKind::Indeterminate, "the disk is full; make room"),
             _ if is_foreign_row(&self.source) => (
                 ErrorKind::Conflict,

@@ -5,7 +5,7 @@ use lockwright_core::{
     RenewalOutcome, Seen, Settle, Wait,
 };
 
-use crate::support::{LONG, Place, claim, granted, is_busy, ms, name};
+use crate::support::{LONG, Place, claim, granted, in_one_transaction, is_busy, ms, name, sql};
 
 #[tokio::test]
 async fn acquire_renew_release() {
@@ -181,4 +181,23 @@ async fn other_modes_are_unsupported() {
         let error = backend.acquire(&a, Wait::No).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
+}
+
+#[tokio::test]
+async fn a_request_that_fails_spoils_nothing_for_those_beside_it() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let (a, b) = (claim("a", LONG), claim("b", LONG));
+    granted(&backend, &a).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "UPDATE lockwright_meta SET fence = 9007199254740991").await;
+
+    let renew = [Renew { claim: &a, fences: 0 }];
+    let batch = async { tokio::join!(backend.acquire(&b, Wait::No), backend.renew(&renew)) };
+    let (refused, renewed) = in_one_transaction(&place, &backend, batch).await;
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+    assert_eq!(renewed.unwrap(), [Renewal::RENEWED]);
+    sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
+    assert!(backend.inspect(&b.name).await.unwrap().holders.is_empty());
 }

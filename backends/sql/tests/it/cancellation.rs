@@ -81,6 +81,8 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
     assert!(matches!(acquire.await.unwrap(), Attempt::Granted(_)));
+    // Behind it in the queue, if it is still there.
+    granted(&backend, &claim("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
 }
 

@@ -97,6 +97,29 @@ pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
     matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
 }
 
+/// Lets what `requests` hands in gather behind a request that waits for the write lock, so that it
+/// goes into one transaction.
+pub(crate) async fn in_one_transaction<T>(
+    place: &Place,
+    backend: &Sqlite,
+    requests: impl Future<Output = T>,
+) -> T {
+    let mut raw = place.raw().await;
+    sql(&mut raw, "BEGIN IMMEDIATE").await;
+    let first = backend.renew(&[]);
+    let open_the_gate = async {
+        tokio::time::sleep(ms(50)).await;
+        sql(&mut raw, "COMMIT").await;
+    };
+    let behind = async {
+        tokio::time::sleep(ms(25)).await;
+        requests.await
+    };
+    let (renewed, (), result) = tokio::join!(first, open_the_gate, behind);
+    assert!(renewed.unwrap().is_empty());
+    result
+}
+
 /// Another process: this test binary, which finds its part in its environment. Killed when dropped.
 pub(crate) struct Process {
     pub(crate) child: Child,

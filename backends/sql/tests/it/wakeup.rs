@@ -8,7 +8,7 @@ use lockwright_core::{
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::support::{LONG, Place, claim, granted, ms, sql};
+use crate::support::{LONG, Place, claim, granted, in_one_transaction, ms, sql};
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
     let (send, receive) = mpsc::unbounded_channel();
@@ -82,18 +82,44 @@ async fn what_is_still_held_wakes_nobody() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
-    let held = claim("x", LONG);
-    granted(&there, &held).await;
-    assert!(matches!(here.acquire(&claim("x", LONG), far()).await.unwrap(), Attempt::Busy(_)));
+    let (x, y) = (claim("x", LONG), claim("y", LONG));
+    for held in [&x, &y] {
+        granted(&there, held).await;
+        let waiting = claim(held.name.as_str(), LONG);
+        assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), Attempt::Busy(_)));
+    }
     for i in 0..50 {
         let other = claim(&format!("other{i}"), LONG);
         granted(&there, &other).await;
         there.release(&other, Settle::Answered).await.unwrap();
     }
-    there.release(&held, Settle::Answered).await.unwrap();
-    let first = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-    assert_eq!(first.as_deref(), Some("x"));
+    for held in [&y, &x] {
+        there.release(held, Settle::Answered).await.unwrap();
+        let first = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+        assert_eq!(first.as_deref(), Some(held.name.as_str()));
+    }
     assert!(woken.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_release_in_the_same_transaction_is_not_lost() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let mut woken = wakes(&backend);
+    let held = claim("x", LONG);
+    granted(&backend, &held).await;
+    let mine = claim("x", LONG);
+    // Before its answer nobody listens.
+    let asking = async {
+        let attempt = backend.acquire(&mine, far()).await.unwrap();
+        while woken.try_recv().is_ok() {}
+        attempt
+    };
+    let batch = async { tokio::join!(asking, backend.release(&held, Settle::Answered)) };
+    let (attempt, _) = in_one_transaction(&place, &backend, batch).await;
+    if matches!(attempt, Attempt::Busy(_)) {
+        tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+    }
 }
 
 #[tokio::test]
@@ -117,8 +143,13 @@ async fn a_release_during_the_attempt_is_not_lost() {
         let held = claim("x", LONG);
         granted(&there, &held).await;
         let mine = claim("x", LONG);
-        let (attempt, _) =
-            tokio::join!(here.acquire(&mine, far()), there.release(&held, Settle::Answered));
+        // Only what comes after the answer counts: before it nobody listens.
+        let asking = async {
+            let attempt = here.acquire(&mine, far()).await;
+            while woken.try_recv().is_ok() {}
+            attempt
+        };
+        let (attempt, _) = tokio::join!(asking, there.release(&held, Settle::Answered));
         if matches!(attempt.unwrap(), Attempt::Busy(_)) {
             tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
             granted(&here, &mine).await;

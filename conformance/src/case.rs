@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lockwright_core::{Error, Fencing, Order, Profile, WakeUp};
+use lockwright_core::{Error, Fencing, Order, Profile, Reach, WakeUp};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -107,7 +107,10 @@ impl Need {
             Self::Ghosts => (!profile.tombstones, "it promises more: tombstones"),
             Self::Push => (profile.wake_up == WakeUp::Push, "it polls"),
             Self::Fifo => (profile.order == Order::Fifo, "it promises no order"),
-            Self::Processes => (factory.child().is_some(), "other processes don't reach its store"),
+            Self::Processes if profile.reach == Reach::Process => {
+                (false, "other processes don't reach its store")
+            }
+            Self::Processes => (factory.child().is_some(), "no other processes are started here"),
             Self::MovedClock => {
                 (factory.runtime() == Runtime::Paused, "its clock can't be moved here")
             }

@@ -1,11 +1,13 @@
 //! Later holds have larger fences, for ever.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{BreakHow, Fence, Seen};
 
-use crate::case::{Case, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, release, take};
+use crate::history::{Belief, History};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -25,6 +27,12 @@ pub(super) const CASES: &[Case] = &[
         fences_grow_when_others_are_busy,
         [Fences],
         "a name that was long idle doesn't begin anew"
+    ),
+    case!(
+        Fencing,
+        fences_grow_when_many_contend,
+        [Fences],
+        "no two have one fence, and later ones larger ones, however they race"
     ),
     case!(
         Fencing,
@@ -91,6 +99,43 @@ async fn fences_grow_when_others_are_busy(context: Arc<Context>) -> Verdict {
     let after = take(&context, &*other, &again).await?.granted.fence;
     ensure!(after > before, "the fence {after} came after {before}");
     release(&*other, &again).await
+}
+
+async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
+    let history = History::default();
+    let mut contending = tokio::task::JoinSet::new();
+    for number in 0..4 {
+        let (context, history) = (Arc::clone(&context), history.clone());
+        let backend = context.backend().await?;
+        contending.spawn(async move {
+            for _ in 0..10 {
+                let invoked = context.clock.now();
+                let claim = context.claim("x");
+                // Released at once, so that the next one may be granted in the midst of others.
+                let step = Duration::from_millis(1);
+                let patience = context.patience();
+                let entry = context.granted_within(&*backend, &claim, patience, step).await?;
+                history.add(Belief {
+                    who: format!("task {number}"),
+                    name: "x".to_owned(),
+                    token: claim.token,
+                    fence: entry.granted.fence,
+                    invoked,
+                    granted: entry.answered,
+                    ended: entry.answered,
+                });
+                release(&*backend, &claim).await?;
+            }
+            Ok::<(), Failure>(())
+        });
+    }
+    while let Some(done) = contending.join_next().await {
+        done??;
+    }
+    match history.check(true).first() {
+        Some(violation) => Err(Failure::new(violation.to_string())),
+        None => Ok(()),
+    }
 }
 
 async fn fences_are_comparable_everywhere(context: Arc<Context>) -> Verdict {

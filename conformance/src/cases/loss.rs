@@ -50,6 +50,18 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         Loss,
+        a_late_renewal_revives_nothing,
+        [MovedClock],
+        "a renewal that is answered when its hold was found lost doesn't bring it back"
+    ),
+    case!(
+        Loss,
+        a_suspended_client_stops_believing,
+        [MovedClock],
+        "belief goes by a clock that runs while the machine sleeps"
+    ),
+    case!(
+        Loss,
         a_suspended_machine_knows_at_once,
         [MovedClock],
         "after a suspend beyond the deadline, the first look at the clock knows"
@@ -223,6 +235,36 @@ async fn a_clean_release_is_no_loss(context: Arc<Context>) -> Verdict {
     ensure!(signal.state() == HoldState::Released, "later it is {:?}", signal.state());
     locks.close().await;
     Ok(())
+}
+
+async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
+    let (locks, faulty) = context.faulty_client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
+    faulty.called(Op::Renew, 1).await;
+    // Past the first term, and not past the one that the renewal would have begun.
+    context.clock.jump(context.ttl * 62 / 100);
+    ensure!(guard.check().is_err(), "check believes after its deadline");
+    for _ in 0..10 {
+        context.clock.sleep(context.ttl / 50).await;
+        ensure!(guard.check().is_err(), "a lost hold is believed again");
+    }
+    drop(guard);
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_suspended_client_stops_believing(context: Arc<Context>) -> Verdict {
+    let believer = context.believer(context.backend().await?)?;
+    let (backend, next) = (context.backend().await?, context.claim("x"));
+    let belief = believer.try_acquire(&context.name("x"), true).await?;
+    let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
+    ensure!(belief.believes(), "it doesn't believe in what it was just granted");
+    context.clock.jump(context.ttl);
+    context.granted_within(&*backend, &next, context.moment(), context.ttl / 200).await?;
+    ensure!(!belief.believes(), "it still believed when another one was granted");
+    let _ = belief.release().await;
+    release(&*backend, &next).await
 }
 
 async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_core::validity::Rules;
 use lockwright_core::{
     Attempt, BreakHow, Broken, ErrorKind, HoldState, Reason, RenewalOutcome, Seen, Wait,
 };
@@ -240,7 +241,8 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    let least = context.ttl.saturating_sub(passed);
+    // The holder's belief ends a drift before the server's expiry.
+    let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(overlap >= least, "it admits {overlap:?}, and its holder may believe for {least:?}");
     take(&context, &*backend, &next).await?;
     let outcome = renew(&*backend, &claim).await?;

@@ -27,6 +27,7 @@ struct Held {
     backend: Arc<dyn DistributedLock>,
     clock: Clock,
     claim: Claim,
+    granted: tokio::time::Instant,
     /// Until when it believes; in the past when it has ended.
     deadline: watch::Receiver<BootInstant>,
     keeper: tokio::task::JoinHandle<()>,
@@ -74,6 +75,7 @@ impl Believer for SmallClient {
             backend: Arc::clone(&self.backend),
             clock: self.clock.clone(),
             claim,
+            granted: tokio::time::Instant::now(),
             deadline: watched,
             keeper: tokio::spawn(keeper.keep()),
         })))
@@ -142,6 +144,8 @@ impl Belief for Held {
             ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
                 *self.deadline.borrow() != BootInstant::from_nanos(0)
             }
+            // A clock that stands still while the machine sleeps.
+            ClientFlaw::MonotonicClock => self.granted.elapsed() < self.claim.ttl * 98 / 100,
             _ => self.clock.now() < *self.deadline.borrow(),
         }
     }

@@ -16,6 +16,7 @@ pub(crate) enum Flaw {
     StartAfterTheGrant,
     FenceResetByRelease,
     FenceResetByExpiry,
+    FenceFromAnOldSnapshot,
     ImpreciseFence,
     BlockNotReserved,
     QueuesTheUnwilling,
@@ -62,6 +63,7 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::StartAfterTheGrant, "a_grant_lasts_from_its_start", "was said to end"),
     (Flaw::FenceResetByRelease, "fences_grow_through_releases", "came after"),
     (Flaw::FenceResetByExpiry, "fences_grow_through_expiry", "which had expired"),
+    (Flaw::FenceFromAnOldSnapshot, "fences_grow_when_many_contend", "one fence"),
     (Flaw::ImpreciseFence, "fences_grow_through_releases", "came after"),
     (Flaw::BlockNotReserved, "a_reserved_block_is_passed", "in a block"),
     (Flaw::QueuesTheUnwilling, "a_refused_claim_leaves_nothing_behind", "not granted though"),
@@ -105,6 +107,7 @@ pub(crate) enum ClientFlaw {
     BelievesLateGrants,
     KeeperDiesOfAPanic,
     WaitsForTheRenewal,
+    MonotonicClock,
 }
 
 /// Each flaw of a client, and the case that finds it.
@@ -129,4 +132,5 @@ pub(crate) const CLIENTS: &[(ClientFlaw, &str, &str)] = &[
         "a_loss_is_told_while_renewals_hang",
         "the loss was never told",
     ),
+    (ClientFlaw::MonotonicClock, "a_suspended_client_stops_believing", "it still believed"),
 ];

@@ -223,6 +223,11 @@ impl DistributedLock for Shop {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
         let key = self.key(&claim.name);
+        let snapshot = self.store().fences.get(&key).copied().unwrap_or_default();
+        if self.has(Flaw::FenceFromAnOldSnapshot) {
+            // The wait for the row, between reading the fence and taking it.
+            self.clock.sleep(Duration::from_millis(2)).await;
+        }
         while let Some(answer) = self.look(&key, claim, wait)? {
             if !self.has(Flaw::BlocksAlways) || matches!(answer, Attempt::Granted(_)) {
                 return Ok(answer);
@@ -242,6 +247,9 @@ impl DistributedLock for Shop {
                 drop(expired);
             }
             let fences = claim.fences.max(1);
+            if self.has(Flaw::FenceFromAnOldSnapshot) {
+                store.fences.insert(key.clone(), snapshot);
+            }
             let fence = self.next_fence(&mut store, &key, fences);
             let claim = claim.clone();
             let row = Row { claim, fence, fences, expires: None, broken: None, times: 1 };

@@ -15,10 +15,12 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     let mut local = Box::pin(locks.mutex("x").acquire());
     let mut remote = Box::pin(locks.mutex("y").acquire());
     assert!(futures_poll(&mut local).is_none() && futures_poll(&mut remote).is_none());
+    let before = clock.now();
     tokio::join!(locks.close(), async {
         assert_eq!(local.await.unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(remote.await.unwrap_err().kind(), ErrorKind::Closed);
     });
+    assert_eq!(clock.now(), before, "they are told, and needn't ask");
     assert_eq!(locks.mutex("z").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(locks.mutex("z").try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     clock.sleep(TTL * 3).await;

@@ -1,7 +1,7 @@
 //! The other processes of the cases that need some.
 //!
 //! A child is the same program with two variables in its environment: how to reach the store, and
-//! what to do. It says a line for each thing that happens; see [`Said`].
+//! what to do. It says a line for each thing that happens; the parent reads them.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

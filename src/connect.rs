@@ -64,9 +64,17 @@ fn memory(_: &str) -> Result<Arc<dyn DistributedLock>> {
     Err(not_compiled_in("memory"))
 }
 
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 async fn sqlite(url: &str) -> Result<Arc<dyn DistributedLock>> {
     Ok(Arc::new(lockwright_sql::Sqlite::connect(url).await?))
+}
+
+#[cfg(all(feature = "sqlite", not(any(target_os = "linux", target_os = "android"))))]
+async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
+    Err(Error::invalid_config(
+        "locks in a SQLite file need a boot clock that all processes share, and are on Linux and \
+         Android only; use redis: here",
+    ))
 }
 
 #[cfg(not(feature = "sqlite"))]
@@ -89,7 +97,7 @@ pub(crate) fn profiles() -> Vec<Profile> {
     vec![
         #[cfg(feature = "memory")]
         lockwright_memory::profile(),
-        #[cfg(feature = "sqlite")]
+        #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
         lockwright_sql::sqlite::profile(),
         #[cfg(feature = "redis")]
         lockwright_redis::profile(),

@@ -335,7 +335,7 @@ impl DistributedLock for Shop {
             .values()
             .filter(|row| matches(row.claim.name.as_str()) && self.live(row))
             .filter(|row| match &after {
-                Some(after) if self.has(Flaw::ListRepeats) => row.claim.name.as_str() >= after,
+                Some(after) if self.has(Flaw::ListRepeats) => row.claim.name.as_str() >= after.as_str(),
                 Some(after) => row.claim.name.as_str() > after.as_str(),
                 None => true,
             })

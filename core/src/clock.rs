@@ -36,7 +36,7 @@ impl BootInstant {
 
 /// In 64 bits, which reach for 584 years.
 #[inline]
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
         .as_secs()
         .saturating_mul(1_000_000_000)

@@ -64,6 +64,16 @@ impl LockName {
 pub type NameMap<V> = HashMap<LockName, V, foldhash::fast::RandomState>;
 
 fn check(name: &str) -> Result<()> {
+    // Most names are short and plain, and need no look at what they are in Unicode.
+    let plain = name.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
+    if plain && (1..=LockName::MAX_LEN).contains(&name.len()) {
+        return Ok(());
+    }
+    check_closely(name)
+}
+
+#[cold]
+fn check_closely(name: &str) -> Result<()> {
     let problem = if name.is_empty() {
         "a lock name can't be empty".to_owned()
     } else if name.len() > LockName::MAX_LEN {

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use crate::clock::BootInstant;
+use crate::clock::{BootInstant, nanos};
 
 /// How validity is reckoned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,21 +57,21 @@ impl Rules {
     /// that isn't the `asked` one.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
-        let validity = self.validity(ttl);
-        let deadline = start + validity;
+        // In nanoseconds from here on: this is on the way of each acquire and renewal.
+        let (validity, margin) = (nanos(self.validity(ttl)), nanos(self.margin(ttl)));
+        let after = |time: u64| BootInstant::from_nanos(start.as_nanos().saturating_add(time));
         Term {
-            renew_at: start + ttl / 3,
-            at_risk_at: start + validity / 2,
-            lost_at: (deadline - self.margin(ttl)).max(start),
-            deadline,
+            renew_at: after(nanos(ttl) / 3),
+            at_risk_at: after(validity / 2),
+            lost_at: after(validity.saturating_sub(margin)),
+            deadline: after(validity),
         }
     }
 }
 
 /// The part of `time` that `rate` says, to the nanosecond.
 fn part(time: Duration, rate: f64) -> Duration {
-    let nanos = time.as_secs() as f64 * 1e9 + f64::from(time.subsec_nanos());
-    Duration::from_nanos((nanos * rate) as u64)
+    Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
 /// The instants of one confirmed stretch of a hold.

@@ -117,7 +117,10 @@ impl DistributedLock for Memory {
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let done = self.store().release(claim, settle, self.0.clock.now());
+        let done = {
+            let mut store = self.store();
+            store.release(claim, settle, self.0.clock.now())
+        };
         if done.wake {
             self.tell(&[Event::Wake(claim.name.clone())]);
         }

@@ -144,10 +144,7 @@ impl Store {
             self.tombstones.insert(claim.token, now + TOMBSTONE.max(claim.ttl));
         }
         let not_held = Done { answer: Ended::NotHeld, wake: false };
-        let Entry::Occupied(mut entry) = self.names.entry(claim.name.clone()) else {
-            return not_held;
-        };
-        let row = entry.get_mut();
+        let Some(row) = self.names.get_mut(&claim.name) else { return not_held };
         let held = row.hold.as_ref().is_some_and(|hold| hold.token == claim.token);
         let expired = row.expire(now);
         if held {
@@ -156,7 +153,7 @@ impl Store {
         let left = row.leave_queue(claim.token);
         let wake = row.hold.is_none() && row.queue.is_some();
         if row.is_idle() {
-            entry.remove();
+            self.names.remove(&claim.name);
         }
         let answer = if (held && !expired) || left { Ended::Released } else { Ended::NotHeld };
         Done { answer, wake }

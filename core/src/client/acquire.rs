@@ -147,7 +147,10 @@ async fn claim(
     let mut troubled_since = None;
     let mut pause = TRY_AGAIN.0;
     loop {
-        let pending = turn.pending.get_or_insert_with(|| fresh(shared, name, options));
+        if turn.pending.is_none() {
+            turn.pending = Some(fresh(shared, turn.take_name(), options));
+        }
+        let Some(pending) = &mut turn.pending else { unreachable!("it was just made") };
         let wait = match (&spot, limit) {
             (None, _) | (_, Limit::Once) => Wait::No,
             (Some(_), limit) => Wait::Until(limit.instant()),
@@ -241,9 +244,9 @@ enum NextTry {
     In(Duration),
 }
 
-fn fresh(shared: &Shared, name: &LockName, options: &Options) -> Pending {
+fn fresh(shared: &Shared, name: LockName, options: &Options) -> Pending {
     let claim = Claim {
-        name: name.clone(),
+        name,
         mode: options.mode,
         token: shared.token(),
         identity: Arc::clone(&shared.identity),
@@ -267,7 +270,6 @@ async fn attempt(
     limit: Limit,
     start: BootInstant,
 ) -> Result<Attempt> {
-    shared.metrics.attempts.add(1);
     let settled_before = std::mem::replace(&mut pending.settle, Settle::Unanswered);
     pending.on_server = true;
     pending.last_sent = start;
@@ -289,6 +291,10 @@ async fn attempt(
         Ok(_) => true,
         Err(error) => error.kind() != ErrorKind::Indeterminate,
     };
+    if !matches!(answer, Ok(Attempt::Granted(_))) {
+        // Those that were granted are counted with the holds.
+        shared.metrics.attempts.add(1);
+    }
     if known {
         // What was left open before this attempt still is.
         pending.settle = settled_before;
@@ -323,7 +329,8 @@ fn believe(
 /// token holds by then.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) -> NextTry {
     shared.metrics.grants_too_late.add(1);
-    let given_back = GivenBack { shared, pending: turn.pending.take() };
+    shared.metrics.attempts.add(1);
+    let given_back = GivenBack { shared, pending: turn.take_pending() };
     given_back.release().await;
     NextTry::Fresh
 }
@@ -362,8 +369,6 @@ fn into_hold(
 ) -> Arc<Hold> {
     let Believed { now, start, term } = believed;
     let (shared, pending, has_turn) = turn.into_parts().expect("what was granted was claimed");
-    shared.metrics.acquired.add(1);
-    shared.metrics.wait_nanos.add(now.as_nanos().saturating_sub(begun.as_nanos()));
     let hold = Arc::new(Hold::new(
         shared,
         Grant {
@@ -378,7 +383,11 @@ fn into_hold(
         },
     ));
     let shared = &hold.shared;
-    if shared.registry.insert(&hold, hold.first_due()) {
+    if shared.registry.insert(
+        &hold,
+        hold.first_due(),
+        now.as_nanos().saturating_sub(begun.as_nanos()),
+    ) {
         shared.keeper.notify_one();
     }
     if has_turn {

@@ -247,8 +247,7 @@ impl Held {
         if !hold.shared.turns.leave(&hold) {
             return hold.state().lost_error(&hold);
         }
-        let ended = hold.end();
-        hold.shared.registry.remove(&hold);
+        let ended = hold.end_and_let_go();
         let releasing = Releasing::new(hold);
         let hold = releasing.hold();
         let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
@@ -285,8 +284,7 @@ impl Drop for Held {
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     let shared: Arc<Shared> = Arc::clone(&hold.shared);
     if shared.turns.leave(&hold) {
-        let _ = hold.end();
-        shared.registry.remove(&hold);
+        let _ = hold.end_and_let_go();
         shared.in_background(Job::release(hold));
     }
 }

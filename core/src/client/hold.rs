@@ -41,6 +41,8 @@ pub(crate) struct Hold {
     phase: AtomicU32,
     version: AtomicU32,
     changed: Notify,
+    /// Whether there was ever anybody to be told of a change.
+    watched: AtomicBool,
 
     /// The guards on it. More than one only with an owner; changed under the turn's lock then.
     pub(crate) guards: AtomicU32,
@@ -122,6 +124,7 @@ impl Hold {
             phase: AtomicU32::new(phase::HELD),
             version: AtomicU32::new(0),
             changed: Notify::new(),
+            watched: AtomicBool::new(false),
             guards: AtomicU32::new(1),
             turn: AtomicBool::new(grant.has_turn),
             slot: AtomicU64::new(u64::MAX),
@@ -153,6 +156,12 @@ impl Hold {
         &self.changed
     }
 
+    /// From here on changes are told. Whoever looks at the phase after this sees every change that
+    /// wasn't told, as this and the changes of the phase are in one order for all threads.
+    pub(crate) fn watch(&self) {
+        self.watched.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
     }
@@ -174,25 +183,28 @@ impl Hold {
     }
 
     fn notify_changed(&self) {
+        if !self.watched.load(Ordering::SeqCst) {
+            return;
+        }
         self.version.fetch_add(1, Ordering::Release);
         self.changed.notify_waiters();
     }
 
     /// The state, compared with the clock.
     pub(crate) fn state(&self) -> HoldState {
-        let state = decode(self.phase.load(Ordering::Acquire));
+        let state = decode(self.phase.load(Ordering::SeqCst));
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
     /// The state at `now`. When the term has run out, the hold is lost from here on.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
-        if now >= self.lost_at() && decode(self.phase.load(Ordering::Acquire)).is_live() {
+        if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
             if now >= self.lost_at() {
                 self.lose_locked(self.why_run_out(now));
             }
         }
-        decode(self.phase.load(Ordering::Acquire))
+        decode(self.phase.load(Ordering::SeqCst))
     }
 
     fn why_run_out(&self, now: BootInstant) -> Reason {
@@ -214,13 +226,13 @@ impl Hold {
     fn lose_locked(&self, reason: Reason) -> bool {
         let lost = self
             .phase
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
                 decode(phase).is_live().then(|| encode(reason))
             })
             .is_ok();
         if lost {
             self.shared.metrics.lost.add(1);
-            self.count_hold_time(self.clock().now());
+            self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
             tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost");
             self.notify_changed();
         }
@@ -232,7 +244,7 @@ impl Hold {
     /// one that somebody was told has.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if !decode(self.phase.load(Ordering::Acquire)).is_live() {
+        if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
             return;
         }
         if now >= self.lost_at() {
@@ -247,8 +259,8 @@ impl Hold {
         let _ = self.phase.compare_exchange(
             phase::AT_RISK,
             phase::HELD,
-            Ordering::AcqRel,
-            Ordering::Acquire,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
         );
         self.notify_changed();
     }
@@ -261,7 +273,7 @@ impl Hold {
     pub(crate) fn put_at_risk(&self) {
         let at_risk = self
             .phase
-            .compare_exchange(phase::HELD, phase::AT_RISK, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(phase::HELD, phase::AT_RISK, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok();
         if at_risk {
             self.shared.metrics.at_risk.add(1);
@@ -270,32 +282,45 @@ impl Hold {
         }
     }
 
-    /// Its holder is done with it. Answers the reason if it was lost before.
-    pub(crate) fn end(&self) -> Result<(), Reason> {
+    /// Its holder is done with it. Answers for how long it was held, in nanoseconds, or the reason
+    /// if it was lost before.
+    fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
         }
-        let ended = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
+        let ended = self.phase.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |phase| {
             decode(phase).is_live().then_some(phase::RELEASED)
         });
         match ended {
             Ok(_) => {
-                self.shared.metrics.released.add(1);
-                self.count_hold_time(now);
                 self.notify_changed();
-                Ok(())
+                Ok(self.held_nanos(now))
             }
             Err(phase) => match decode(phase) {
                 HoldState::Lost(reason) => Err(reason),
-                _ => Ok(()),
+                _ => Ok(0),
             },
         }
     }
 
-    fn count_hold_time(&self, now: BootInstant) {
-        let held = now.as_nanos().saturating_sub(self.granted_at.as_nanos());
-        self.shared.metrics.hold_nanos.add(held);
+    /// Its holder is done with it, and the keeper lets it go. Answers the reason if it was lost
+    /// before.
+    pub(crate) fn end_and_let_go(&self) -> Result<(), Reason> {
+        match self.end() {
+            Ok(held_nanos) => {
+                self.shared.registry.remove_released(self, held_nanos);
+                Ok(())
+            }
+            Err(reason) => {
+                self.shared.registry.remove(self);
+                Err(reason)
+            }
+        }
+    }
+
+    fn held_nanos(&self, now: BootInstant) -> u64 {
+        now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
     /// Takes the local turn from the hold: true for one caller only.
@@ -358,7 +383,7 @@ impl fmt::Debug for Hold {
             .field("name", &self.claim.name)
             .field("mode", &self.claim.mode)
             .field("fence", &self.fence)
-            .field("state", &decode(self.phase.load(Ordering::Acquire)))
+            .field("state", &decode(self.phase.load(Ordering::SeqCst)))
             .finish_non_exhaustive()
     }
 }

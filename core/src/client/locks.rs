@@ -178,7 +178,7 @@ impl Locks {
     /// What this client has counted.
     pub fn metrics(&self) -> MetricsSnapshot {
         let shared = self.shared();
-        shared.metrics.snapshot(shared.registry.len(), shared.releasing())
+        shared.metrics.snapshot(shared.registry.totals(), shared.registry.len(), shared.releasing())
     }
 
     /// Refuses new requests, turns away those that wait, and waits for the releases under way.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::registry::Totals;
+
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -22,20 +24,19 @@ impl Counter {
 /// The counters of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    pub(crate) acquired: Counter,
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
+    /// Those that didn't make a hold.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
-    pub(crate) released: Counter,
     pub(crate) renewals: Counter,
     pub(crate) renewals_failed: Counter,
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    pub(crate) wait_nanos: Counter,
+    /// That of lost holds.
     pub(crate) hold_nanos: Counter,
 }
 
@@ -81,23 +82,28 @@ pub struct MetricsSnapshot {
 }
 
 impl Metrics {
-    pub(crate) fn snapshot(&self, held: usize, releasing: usize) -> MetricsSnapshot {
+    pub(crate) fn snapshot(
+        &self,
+        totals: Totals,
+        held: usize,
+        releasing: usize,
+    ) -> MetricsSnapshot {
         MetricsSnapshot {
-            acquired: self.acquired.get(),
+            acquired: totals.acquired,
             reentered: self.reentered.get(),
             waited: self.waited.get(),
             timed_out: self.timed_out.get(),
-            attempts: self.attempts.get(),
+            attempts: totals.acquired + self.attempts.get(),
             attempts_failed: self.attempts_failed.get(),
             grants_too_late: self.grants_too_late.get(),
-            released: self.released.get(),
+            released: totals.released,
             renewals: self.renewals.get(),
             renewals_failed: self.renewals_failed.get(),
             at_risk: self.at_risk.get(),
             lost: self.lost.get(),
             settled: self.settled.get(),
-            wait_time: Duration::from_nanos(self.wait_nanos.get()),
-            hold_time: Duration::from_nanos(self.hold_nanos.get()),
+            wait_time: Duration::from_nanos(totals.wait_nanos),
+            hold_time: Duration::from_nanos(totals.hold_nanos + self.hold_nanos.get()),
             held: held as u64,
             releasing: releasing as u64,
         }

@@ -24,8 +24,19 @@ struct Holds {
     free: Vec<u32>,
     due: BinaryHeap<Reverse<Entry>>,
     stale: usize,
+    totals: Totals,
     /// When the keeper will look by itself; `None` while it sleeps until it is told.
     keeper_looks_at: Option<BootInstant>,
+}
+
+/// What is counted at each acquire and release. It stands here because the lock is taken there
+/// anyway: four atomic counters would cost more than the counting.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) acquired: u64,
+    pub(crate) released: u64,
+    pub(crate) wait_nanos: u64,
+    pub(crate) hold_nanos: u64,
 }
 
 #[derive(Default)]
@@ -49,9 +60,12 @@ impl Registry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a new hold. True when the keeper must be told, as it would look too late.
-    pub(crate) fn insert(&self, hold: &Arc<Hold>, at: BootInstant) -> bool {
+    /// Takes in a new hold, which came after this wait. True when the keeper must be told, as it
+    /// would look too late.
+    pub(crate) fn insert(&self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         let mut holds = self.lock();
+        holds.totals.acquired += 1;
+        holds.totals.wait_nanos += wait_nanos;
         let slot = match holds.free.pop() {
             Some(slot) => slot,
             None => {
@@ -64,19 +78,21 @@ impl Registry {
         holds.schedule(slot, at, hold.renew_slack())
     }
 
+    /// Lets a hold go that its holder released after this time.
+    pub(crate) fn remove_released(&self, hold: &Hold, held_nanos: u64) {
+        let mut holds = self.lock();
+        holds.totals.released += 1;
+        holds.totals.hold_nanos += held_nanos;
+        holds.remove(hold);
+    }
+
     /// Lets a hold go. Does nothing the second time.
     pub(crate) fn remove(&self, hold: &Hold) {
-        let mut holds = self.lock();
-        let slot = hold.slot.swap(u64::MAX, Ordering::Relaxed);
-        if slot == u64::MAX {
-            return;
-        }
-        let slot = slot as u32;
-        let entry = &mut holds.slots[slot as usize];
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.hold = None;
-        holds.free.push(slot);
-        holds.count_stale();
+        self.lock().remove(hold);
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.lock().totals
     }
 
     /// Moves the instants at which holds are looked at. True when the keeper must be told.
@@ -160,6 +176,21 @@ impl Registry {
 }
 
 impl Holds {
+    fn remove(&mut self, hold: &Hold) {
+        // Only ever under this lock, so it needn't be one step.
+        let slot = hold.slot.load(Ordering::Relaxed);
+        if slot == u64::MAX {
+            return;
+        }
+        hold.slot.store(u64::MAX, Ordering::Relaxed);
+        let slot = slot as u32;
+        let entry = &mut self.slots[slot as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.hold = None;
+        self.free.push(slot);
+        self.count_stale();
+    }
+
     fn live(&self, entry: Entry) -> Option<&Arc<Hold>> {
         let slot = &self.slots[entry.slot as usize];
         slot.hold.as_ref().filter(|_| slot.generation == entry.generation)

@@ -40,6 +40,7 @@ pub struct Signal {
 
 impl Signal {
     pub(crate) fn new(hold: &Arc<Hold>) -> Self {
+        hold.watch();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }
 

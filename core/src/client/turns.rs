@@ -115,14 +115,35 @@ pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     /// Whether a local turn goes with it.
     taken: bool,
-    name: LockName,
+    /// The name, until a claim has it.
+    name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {
     /// For a claim that takes no turns: others of the same client may hold beside it.
     pub(crate) fn beside_others(shared: &Arc<Shared>, name: &LockName) -> Self {
-        Self { shared: Some(Arc::clone(shared)), taken: false, name: name.clone(), pending: None }
+        Self {
+            shared: Some(Arc::clone(shared)),
+            taken: false,
+            name: Some(name.clone()),
+            pending: None,
+        }
+    }
+
+    /// The name, for a claim to take along.
+    pub(crate) fn take_name(&mut self) -> LockName {
+        self.name
+            .take()
+            .or_else(|| self.pending.as_ref().map(|pending| pending.claim.name.clone()))
+            .expect("a turn has its name, or its claim does")
+    }
+
+    /// Takes the claim away from the turn, which goes on without one.
+    pub(crate) fn take_pending(&mut self) -> Option<Pending> {
+        let pending = self.pending.take()?;
+        self.name = Some(pending.claim.name.clone());
+        Some(pending)
     }
 
     /// The claim was granted: claim, settling and local turn go to the hold.
@@ -134,9 +155,10 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
+        let name = self.take_name();
         let pending = self.pending.take().filter(|pending| pending.on_server);
         if self.taken {
-            shared.turns.pass(&shared, &self.name, pending);
+            shared.turns.pass(&shared, &name, pending);
         } else if let Some(pending) = pending {
             shared.in_background(Job::settle(pending, false));
         }
@@ -166,7 +188,7 @@ impl Turns {
                 return Ok(Entry::Turn(Turn {
                     shared,
                     taken: true,
-                    name: name.clone(),
+                    name: Some(name.clone()),
                     pending: None,
                 }));
             }
@@ -258,7 +280,7 @@ impl Turns {
             let turn = Turn {
                 shared: Some(Arc::clone(shared)),
                 taken: true,
-                name: name.clone(),
+                name: Some(name.clone()),
                 pending: pending.take(),
             };
             match next.sender.send(Passed::Turn(turn)) {

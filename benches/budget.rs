@@ -7,8 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright::{Guard, Locks};
@@ -111,42 +111,73 @@ async fn share_of_a_core(time: Duration) {
     println!("{HOLDS} holds renewed at a TTL of 30 s: {share:.2} % of a core (at most 1 %)");
 }
 
-/// The two in turn, many times, so that both see the same moods of the machine.
+/// What an acquire and release is compared with.
+#[derive(Default)]
+struct Floors {
+    mutex: tokio::sync::Mutex<()>,
+    notes: Mutex<HashMap<String, u64>>,
+    table: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Floors {
+    /// One tokio mutex, and a name noted and struck off in a hash map beside it.
+    async fn mutex_beside_a_map(&self) {
+        let guard = self.mutex.lock().await;
+        self.notes.lock().unwrap().insert(black_box("orders/42").to_owned(), 1);
+        black_box(&guard);
+        self.notes.lock().unwrap().remove(black_box("orders/42"));
+    }
+
+    /// A table with a tokio mutex for each name in use: named locks as anybody would write them.
+    async fn mutexes_in_a_map(&self) {
+        let name = black_box("orders/42");
+        let mutex = Arc::clone(self.table.lock().unwrap().entry(name.to_owned()).or_default());
+        let guard = mutex.lock_owned().await;
+        black_box(&guard);
+        drop(guard);
+        let mut table = self.table.lock().unwrap();
+        if table.get(name).is_some_and(|mutex| Arc::strong_count(mutex) == 1) {
+            table.remove(name);
+        }
+    }
+}
+
+/// All in turn, many times, so that each sees the same moods of the machine.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;
     let locks = lockwright::connect("memory:").await.unwrap();
-    let mutex = tokio::sync::Mutex::new(());
-    let names: Mutex<HashMap<String, u64>> = Mutex::default();
-    let mut ratios = Vec::with_capacity(ROUNDS);
-    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    let floors = Floors::default();
+    let (mut ours, mut beside, mut table) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let start = Instant::now();
-        for i in 0..TIMES {
-            let guard = mutex.lock().await;
-            names.lock().unwrap().insert(black_box("orders/42").to_owned(), u64::from(i));
-            black_box(&guard);
-            names.lock().unwrap().remove(black_box("orders/42"));
-        }
-        let floor = start.elapsed();
-        let start = Instant::now();
-        for _ in 0..TIMES {
-            acquire_and_release(&locks).await;
-        }
-        let our = start.elapsed();
-        ratios.push(our.as_secs_f64() / floor.as_secs_f64());
-        ours.push((our / TIMES).as_nanos());
-        floors.push((floor / TIMES).as_nanos());
+        beside.push(time(TIMES, || floors.mutex_beside_a_map()).await);
+        ours.push(time(TIMES, || acquire_and_release(&locks)).await);
+        table.push(time(TIMES, || floors.mutexes_in_a_map()).await);
     }
-    ratios.sort_unstable_by(f64::total_cmp);
-    ours.sort_unstable();
-    floors.sort_unstable();
-    println!(
-        "acquire + release: {} ns, tokio mutex + hash map: {} ns; ratio {:.2} (p5 {:.2}, p95 {:.2}; at most 5)",
-        ours[ROUNDS / 2],
-        floors[ROUNDS / 2],
-        ratios[ROUNDS / 2],
-        ratios[ROUNDS / 20],
-        ratios[ROUNDS * 19 / 20],
-    );
+    println!("acquire + release: {:.0} ns", spread(ours.iter().copied())[1]);
+    for (what, floor) in
+        [("a tokio mutex beside a hash map", beside), ("a hash map of tokio mutexes", table)]
+    {
+        let [low, median, high] = spread(ours.iter().zip(&floor).map(|(our, floor)| our / floor));
+        println!(
+            "  {median:.2} x {what} of {:.0} ns (p5 {low:.2}, p95 {high:.2})",
+            spread(floor.iter().copied())[1],
+        );
+    }
+}
+
+/// Nanoseconds per call.
+async fn time<F: Future<Output = ()>>(times: u32, mut call: impl FnMut() -> F) -> f64 {
+    let start = Instant::now();
+    for _ in 0..times {
+        call().await;
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(times)
+}
+
+/// The 5th, 50th and 95th percentile.
+fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    [values.len() / 20, values.len() / 2, values.len() * 19 / 20].map(|at| values[at])
 }

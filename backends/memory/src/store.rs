@@ -1,11 +1,11 @@
 //! The holds, queues and tombstones. Every method is one atomic step, given that its caller has
 //! the store to itself; the instant at which it happens is the caller's.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::hash_map::EntryRef;
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, Fence, Granted,
     Holder, Identity, Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal,
@@ -66,10 +66,7 @@ impl Store {
         if !self.tombstones.is_empty() && self.tombstones.contains_key(&claim.token) {
             return Err(Error::indeterminate("this token was released before it was acquired"));
         }
-        let row = match self.names.entry(claim.name.clone()) {
-            Entry::Occupied(row) => row.into_mut(),
-            Entry::Vacant(row) => row.insert(Row::default()),
-        };
+        let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
         if let Some(hold) = row.hold.as_mut().filter(|hold| hold.token == claim.token) {
             let mut granted = hold.granted();
@@ -144,7 +141,10 @@ impl Store {
             self.tombstones.insert(claim.token, now + TOMBSTONE.max(claim.ttl));
         }
         let not_held = Done { answer: Ended::NotHeld, wake: false };
-        let Some(row) = self.names.get_mut(&claim.name) else { return not_held };
+        let EntryRef::Occupied(mut entry) = self.names.entry_ref(&claim.name) else {
+            return not_held;
+        };
+        let row = entry.get_mut();
         let held = row.hold.as_ref().is_some_and(|hold| hold.token == claim.token);
         let expired = row.expire(now);
         if held {
@@ -153,7 +153,7 @@ impl Store {
         let left = row.leave_queue(claim.token);
         let wake = row.hold.is_none() && row.queue.is_some();
         if row.is_idle() {
-            self.names.remove(&claim.name);
+            entry.remove();
         }
         let answer = if (held && !expired) || left { Ended::Released } else { Ended::NotHeld };
         Done { answer, wake }

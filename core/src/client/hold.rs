@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -40,8 +40,8 @@ pub(crate) struct Hold {
 
     phase: AtomicU32,
     version: AtomicU32,
-    changed: Notify,
-    /// Whether there was ever anybody to be told of a change.
+    /// For those who want to be told of changes; made for the first of them.
+    changed: OnceLock<Box<Notify>>,
     watched: AtomicBool,
 
     /// The guards on it. More than one only with an owner; changed under the turn's lock then.
@@ -123,7 +123,7 @@ impl Hold {
             deadline: AtomicU64::new(0),
             phase: AtomicU32::new(phase::HELD),
             version: AtomicU32::new(0),
-            changed: Notify::new(),
+            changed: OnceLock::new(),
             watched: AtomicBool::new(false),
             guards: AtomicU32::new(1),
             turn: AtomicBool::new(grant.has_turn),
@@ -152,14 +152,14 @@ impl Hold {
         &self.shared.clock
     }
 
+    /// What tells of changes. Whoever looks at the phase after this sees every change that wasn't
+    /// told because nobody had asked for it yet.
     pub(crate) fn changed(&self) -> &Notify {
-        &self.changed
-    }
-
-    /// From here on changes are told. Whoever looks at the phase after this sees every change that
-    /// wasn't told, as this and the changes of the phase are in one order for all threads.
-    pub(crate) fn watch(&self) {
+        let changed = self.changed.get_or_init(Box::default);
+        // This and the changes of the phase are in one order for all threads: either the change
+        // is told, or it came before this and is seen.
         self.watched.store(true, Ordering::SeqCst);
+        changed
     }
 
     pub(crate) fn version(&self) -> u32 {
@@ -186,8 +186,10 @@ impl Hold {
         if !self.watched.load(Ordering::SeqCst) {
             return;
         }
-        self.version.fetch_add(1, Ordering::Release);
-        self.changed.notify_waiters();
+        if let Some(changed) = self.changed.get() {
+            self.version.fetch_add(1, Ordering::Release);
+            changed.notify_waiters();
+        }
     }
 
     /// The state, compared with the clock.

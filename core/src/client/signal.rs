@@ -40,7 +40,8 @@ pub struct Signal {
 
 impl Signal {
     pub(crate) fn new(hold: &Arc<Hold>) -> Self {
-        hold.watch();
+        // So that a signal that asks for changes later has missed none.
+        let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }
 

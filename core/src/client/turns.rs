@@ -178,10 +178,10 @@ impl Turns {
         want: &Want,
         may_wait: bool,
     ) -> Result<Entry> {
-        use std::collections::hash_map::Entry as Place;
+        use hashbrown::hash_map::EntryRef as Place;
 
         let mut names = self.lock();
-        let taken = match names.entry(name.clone()) {
+        let taken = match names.entry_ref(name) {
             Place::Vacant(place) => {
                 place.insert(Taken { reentry: want.reentry(), queue: None });
                 let shared = Some(Arc::clone(shared));
@@ -255,7 +255,10 @@ impl Turns {
         let mut pending = pending;
         loop {
             let mut names = self.lock();
-            let Some(taken) = names.get_mut(name) else { return };
+            let hashbrown::hash_map::EntryRef::Occupied(mut entry) = names.entry_ref(name) else {
+                return;
+            };
+            let taken = entry.get_mut();
             let next = taken.queue.as_mut().and_then(|queue| queue.pop_front());
             if taken.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
                 taken.queue = None;
@@ -263,7 +266,7 @@ impl Turns {
             taken.reentry = None;
             let Some(next) = next else {
                 if pending.is_none() {
-                    names.remove(name);
+                    entry.remove();
                     return;
                 }
                 drop(names);

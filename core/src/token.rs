@@ -1,6 +1,5 @@
 //! Tokens, which name a hold for ever, and fences, which order the holds of a name.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -28,27 +27,13 @@ impl Token {
         &self.0
     }
 
-    /// A fresh one from the operating system's random source, fetched in blocks of 64.
+    /// A fresh one, from a generator that the operating system's random source seeds (ChaCha, by
+    /// the `rand` crate; a call to the operating system for each would be felt).
     ///
     /// # Panics
     /// If the operating system has no random source.
     pub fn random() -> Self {
-        const BLOCK: usize = 64 * 16;
-        thread_local! {
-            static BUFFER: RefCell<([u8; BLOCK], usize)> = const { RefCell::new(([0; BLOCK], BLOCK)) };
-        }
-        BUFFER.with_borrow_mut(|(bytes, used)| {
-            if *used == BLOCK {
-                getrandom::fill(bytes).expect("the operating system's random source answers");
-                *used = 0;
-            }
-            let mut token = [0; 16];
-            token.copy_from_slice(&bytes[*used..*used + 16]);
-            // What was handed out leaves the buffer, so that no copy of it stays behind.
-            bytes[*used..*used + 16].fill(0);
-            *used += 16;
-            Self(token)
-        })
+        Self(rand::random())
     }
 }
 

@@ -63,7 +63,7 @@ impl DistributedLock for Redis {
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
-        let note = format!("by {by}: {reason}");
+        let note = format!("{by}: {reason}");
         self.break_it(name, seen, how, &note).await.map_err(|error| error.with_name(name))
     }
 

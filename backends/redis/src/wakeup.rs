@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Event, Events, LockName, Reason, Token};
+use lockwright_core::{Event, Events, LockName, Reason};
 use redis::{FromRedisValue, Value};
 
 use crate::SLOW_POLL;
@@ -145,13 +145,10 @@ impl Wakeups {
     }
 }
 
-/// `now TOKEN`: it has ended. `run-out TOKEN`: it can't be renewed, which a renewal will say.
+/// `now TOKEN`: it has ended. `run-out TOKEN`: it can't be renewed. To its holder both are a loss;
+/// the name of one that runs out stays taken until the holder is done, or until its end.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
-    let token: Token = token.parse().ok()?;
-    match how {
-        "now" => Some(Event::Lost(token, Reason::Broken)),
-        "run-out" => Some(Event::AtRisk(token)),
-        _ => None,
-    }
+    matches!(how, "now" | "run-out").then_some(())?;
+    Some(Event::Lost(token.parse().ok()?, Reason::Broken))
 }

@@ -39,7 +39,8 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
     assert!(left > Duration::from_secs(25), "{left:?}");
 
-    assert_eq!(next(&mut events).await, Event::AtRisk(holder.token), "its holder is told");
+    let told = Event::Lost(holder.token, Reason::Broken);
+    assert_eq!(next(&mut events).await, told, "its holder is told");
     let renewal = Renew { claim: &holder, fences: 0 };
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     let again = grant(&redis, &holder).await;
@@ -49,7 +50,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
 
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
     assert_eq!(seen.token, Some(holder.token));
-    assert_eq!(seen.broken.as_deref(), Some("by anna: stuck"));
+    assert_eq!(seen.broken.as_deref(), Some("anna: stuck"));
     assert_eq!(list(&redis, "").await, ["a"]);
 
     // It runs out by itself.

@@ -18,7 +18,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(backend(url).await?)
 }
 
-/// The backend that `url` names, for [`Locks::builder`].
+/// The backend that `url` names, for [`Locks::builder`]. The scheme may be in capitals too.
 ///
 /// # Errors
 /// As [`connect`].
@@ -26,28 +26,79 @@ pub async fn connect(url: &str) -> Result<Locks> {
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
 pub async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    let scheme = url.split(':').next().filter(|scheme| scheme.len() < url.len()).unwrap_or("");
-    match scheme {
-        "memory" => memory(url),
-        "sqlite" => sqlite(url).await,
-        "redis" | "rediss" => redis(url).await,
+    open(url, Purpose::Locking).await
+}
+
+/// The same for looking only: also a server on which no lock can live, a Redis replica for
+/// example, so that [`Locks::doctor`] can say what is wrong with it. A lock that is asked for there
+/// is refused by the server.
+///
+/// # Errors
+/// As [`connect`], but for what [`Locks::doctor`] shows as a finding.
+///
+/// # Cancel safety
+/// May be dropped; nothing is left behind.
+pub async fn backend_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    open(url, Purpose::Diagnosis).await
+}
+
+/// What a backend is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Locking,
+    Diagnosis,
+}
+
+async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let (scheme, rest) = match url.find(':') {
+        Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
+        None => (String::new(), url),
+    };
+    // The backends know small letters only.
+    let known = format!("{scheme}{rest}");
+    match scheme.as_str() {
+        "memory" => memory(&known),
+        "sqlite" => sqlite(&known).await,
+        "redis" | "redis+unix" => redis(&known, purpose).await,
+        "rediss" => Err(Error::invalid_config(
+            "rediss: is Redis over TLS, which isn't there yet; use redis: through a tunnel (stunnel, \
+             a service mesh), or inside a network that you trust",
+        )),
+        "postgres" | "postgresql" | "mysql" | "mariadb" | "etcd" | "zookeeper" | "redlock" => {
+            Err(Error::invalid_config(format!(
+                "there is no backend for {scheme}: yet; a URL begins with one of {}",
+                schemes()
+            )))
+        }
         _ => Err(Error::invalid_config(format!(
             "{:?} names no backend; a URL begins with one of {}",
             redact::url(url),
-            SCHEMES.map(|(scheme, _)| scheme).join(", ")
+            schemes()
         ))),
     }
 }
 
-/// Each scheme with the feature that it needs.
-const SCHEMES: [(&str, &str); 3] =
-    [("memory:", "memory"), ("sqlite:", "sqlite"), ("redis:", "redis")];
+/// What a URL may begin with, and what of it this build lacks.
+fn schemes() -> String {
+    let all = [
+        ("memory:", cfg!(feature = "memory")),
+        ("sqlite:", cfg!(feature = "sqlite")),
+        ("redis:", cfg!(feature = "redis")),
+        ("redis+unix:", cfg!(feature = "redis")),
+    ];
+    let here = all.iter().filter(|(_, is_here)| *is_here).map(|(scheme, _)| (*scheme).to_owned());
+    let missing = all.iter().filter(|(_, is_here)| !is_here);
+    let missing = missing.map(|(scheme, _)| format!("{scheme} (not in this build)"));
+    here.chain(missing).collect::<Vec<_>>().join(", ")
+}
 
 #[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis")))]
 fn not_compiled_in(feature: &str) -> Error {
+    // The command has no memory backend, as that would lock nothing between commands.
+    let or_of_the_command = if feature == "memory" { "" } else { " (or `lockwright-cli`)" };
     Error::invalid_config(format!(
         "this build has no {feature} backend; enable the feature `{feature}` of the crate \
-         `lockwright` (or `lockwright-cli`)"
+         `lockwright`{or_of_the_command}"
     ))
 }
 
@@ -83,12 +134,16 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
 }
 
 #[cfg(feature = "redis")]
-async fn redis(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(lockwright_redis::Redis::connect(url).await?))
+async fn redis(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let mut config = lockwright_redis::Config::new(url)?;
+    if purpose == Purpose::Diagnosis {
+        config = config.for_diagnosis();
+    }
+    Ok(Arc::new(config.connect().await?))
 }
 
 #[cfg(not(feature = "redis"))]
-async fn redis(_: &str) -> Result<Arc<dyn DistributedLock>> {
+async fn redis(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
     Err(not_compiled_in("redis"))
 }
 

@@ -27,14 +27,14 @@
 //! |---|---|---|---|
 //! | `memory` | `memory:` | yes | locks inside one process |
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
-//! | `redis` | `redis://HOST` | no | one Redis server |
+//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
 #![forbid(unsafe_code)]
 
 mod config;
 mod connect;
 
 pub use config::{Config, Requirement};
-pub use connect::{backend, connect};
+pub use connect::{backend, backend_for_diagnosis, connect};
 pub use lockwright_core::*;
 
 // The guide's examples are doc tests.

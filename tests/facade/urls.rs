@@ -11,11 +11,39 @@ async fn refused(url: &str) -> lockwright::Error {
 #[tokio::test]
 async fn what_names_no_backend_is_told_what_does() {
     for url in
-        ["", "nonsense", "mysql://me:hush@db/x", "://", "/var/lib/locks.db", "memory", "REDIS:"]
+        ["", "nonsense", "mysql://me:hush@db/x", "://", "/var/lib/locks.db", "memory", " sqlite:x"]
     {
         let error = refused(url).await;
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
         assert!(error.to_string().contains("sqlite:"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_yet_is_told_so() {
+    for url in ["postgres://me:hush@db/x", "MySQL://db/x", "etcd://db", "zookeeper:", "redlock:a"] {
+        let error = refused(url).await.to_string();
+        assert!(error.contains("yet"), "{url}: {error}");
+        assert_eq!(error.contains("not in this build"), !cfg!(feature = "redis"), "{error}");
+    }
+    // The same with and without the redis backend.
+    for url in ["rediss://me:hush@db/", "REDISS://db"] {
+        let error = refused(url).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        assert!(error.to_string().contains("TLS"), "{error}");
+    }
+}
+
+#[cfg(feature = "memory")]
+#[tokio::test]
+async fn a_scheme_may_be_in_capitals() {
+    lockwright::connect("MEMORY:").await.unwrap();
+    #[cfg(feature = "sqlite")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("Locks.db");
+        lockwright::connect(&format!("SQLite:{}", path.display())).await.unwrap();
+        assert!(path.exists(), "the path keeps its capitals");
     }
 }
 
@@ -75,6 +103,12 @@ mod redis {
         // Nobody listens on a port that was just free.
         let port = lockwright_testbed::port::free();
         let error = refused(&format!("redis://me:hush@127.0.0.1:{port}/")).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_reached_by_the_redis_backend() {
+        let error = refused("redis+unix:///no/such/socket").await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
 

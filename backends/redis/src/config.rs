@@ -11,7 +11,8 @@ use crate::PROFILE_NAME;
 /// How to reach a Redis.
 ///
 /// A URL is `redis://[user][:password]@host[:port][/database][?prefix=PREFIX]`, or
-/// `redis+unix:///path/to/socket[?db=0]`. What stands in it may also be set here.
+/// `redis+unix:///path/to/socket[?db=0]`. Special characters of a password are percent-encoded: `/`
+/// is `%2F`, `#` is `%23`. What stands in it may also be set here.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -53,6 +54,9 @@ impl Config {
         if url.starts_with("rediss:") {
             return Err(invalid("TLS isn't built in: there is no support for rediss"));
         }
+        if let Some(problem) = malformed(url.trim()) {
+            return Err(invalid(&problem));
+        }
         let parsed =
             redis::parse_redis_url(url.trim()).ok_or_else(|| invalid("there is no Redis URL"))?;
         let mut key_prefix = String::new();
@@ -67,10 +71,9 @@ impl Config {
                 }
             }
         }
-        // The client's own messages name the part, and never quote the URL.
-        let server = parsed.into_connection_info().map_err(|cause| {
-            invalid(&format!("there is a mistake ({})", cause.to_string().to_lowercase()))
-        })?;
+        let server = parsed
+            .into_connection_info()
+            .map_err(|cause| invalid(wrong_part(&cause.to_string())))?;
         let config = Self {
             server: with_our_settings(server),
             shown,
@@ -135,6 +138,48 @@ impl Config {
         }
         Ok(this)
     }
+}
+
+/// What is wrong with a URL that the parser would only refuse as a whole, or read otherwise than it
+/// was meant: a password with a special character ends at that character.
+fn malformed(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://").filter(|(scheme, _)| *scheme == "redis")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, after) = rest.split_at(end);
+    // A prefix may have one too. The password isn't quoted: nobody knows where it ends.
+    let prefix = after.find("?prefix=").unwrap_or(after.len());
+    if after[..prefix].contains('@') {
+        return Some(
+            "a special character in the password isn't percent-encoded (/ is %2F, # is %23, ? is \
+             %3F)"
+                .to_owned(),
+        );
+    }
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (name, port) = match host.rfind(']') {
+        Some(end) => (host, host[end + 1..].strip_prefix(':')),
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    match port {
+        _ if name.is_empty() => Some("the host is missing".to_owned()),
+        Some(port) if !port.is_empty() && port.parse::<u16>().is_err() => {
+            Some(format!("the port {port:?} is not a number up to 65535"))
+        }
+        _ => None,
+    }
+}
+
+/// Which part of a URL the client library means by its message.
+fn wrong_part(message: &str) -> &'static str {
+    const PARTS: [(&str, &str); 5] = [
+        ("database", "the database is not a number"),
+        ("wildcard", "the host stands for all addresses, so it is none to connect to"),
+        ("hostname", "the host is missing"),
+        ("UTF-8", "the user name or password is not UTF-8 once its percent-encoding is undone"),
+        ("path", "the path of the socket is missing"),
+    ];
+    let found = PARTS.iter().find(|(word, _)| message.contains(word));
+    found.map_or("there is a mistake", |(_, problem)| problem)
 }
 
 /// RESP3, so that wake-ups arrive on the connection that asks; no delay for small packets; and a

@@ -240,21 +240,22 @@ impl Link {
 impl Failure {
     fn of(cause: &RedisError, config: &Config) -> Self {
         let server = &config.shown;
+        let words = errors::own_words(cause);
         let (kind, message) = match (errors::refusal(cause), cause.kind()) {
-            (Some((kind, what)), _) => (kind, format!("{server}: {what} ({cause})")),
+            (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),
             (None, redis::ErrorKind::Parse) => (
                 ErrorKind::InvalidConfig,
-                format!("what answers at {server} is not a Redis ({cause})"),
+                format!("what answers at {server} is not a Redis; check the host and the port"),
             ),
             (None, redis::ErrorKind::RESP3NotSupported) => (
                 ErrorKind::Unsupported,
-                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed ({cause})"),
+                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed{words}"),
             ),
             (None, _) if cause.is_connection_refusal() => (
                 ErrorKind::Unavailable,
-                format!("{server} refuses connections; does the server run? ({cause})"),
+                format!("{server} refuses connections; does the server run?{words}"),
             ),
-            (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server} ({cause})")),
+            (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),
         };
         Self { kind, message }
     }

@@ -79,8 +79,25 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
+/// The server's or the system's own words about it, in one line and in brackets. What the client
+/// library adds means nothing to who reads it.
+pub(crate) fn own_words(cause: &RedisError) -> String {
+    let words = if cause.is_io_error() {
+        cause.to_string()
+    } else {
+        cause.detail().unwrap_or_default().to_owned()
+    };
+    match words.lines().next().map(str::trim) {
+        None | Some("") => String::new(),
+        Some(line) => format!(" ({line})"),
+    }
+}
+
 /// What the server refused by, and what to do about it.
 pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
+    if let Some(refused) = refused_database(cause) {
+        return Some(refused);
+    }
     if cause.kind() == redis::ErrorKind::AuthenticationFailed {
         let wanted = if cause.to_string().contains("NOAUTH") { "NOAUTH" } else { "WRONGPASS" };
         return find(wanted);
@@ -97,6 +114,31 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
         }
         // Up to 6.2 an error inside a script is an ERR that quotes the real one.
         detail.split([' ', '-', ':']).find_map(find)
+    })
+}
+
+/// Choosing a database is refused without a code: the client library leaves it out.
+fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
+    if !cause.to_string().contains("refused to switch database") {
+        return None;
+    }
+    let detail = cause.detail().unwrap_or_default();
+    Some(if detail.contains("permission") {
+        (
+            ErrorKind::Denied,
+            "the user may not choose a database; give it the permission +select, or leave the \
+             database out of the URL",
+        )
+    } else if detail.contains("cluster") {
+        return find("MOVED");
+    } else if detail.contains("range") || detail.contains("invalid") {
+        (
+            ErrorKind::InvalidConfig,
+            "the server has no database of the number in the URL; take a lower one, or raise its \
+             setting 'databases'",
+        )
+    } else {
+        return None;
     })
 }
 

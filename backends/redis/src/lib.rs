@@ -38,6 +38,8 @@
 //!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget
 //! ```
 //!
+//! and `+select` if the URL names another database than 0.
+//!
 //! # Map
 //!
 //! | file | subject |
@@ -97,7 +99,8 @@ impl Redis {
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, what
-    ///   answers there isn't a Redis, or it is a node of a Cluster; or there is no tokio runtime.
+    ///   answers there isn't a Redis, or it is a node of a Cluster, or it has no such database; or there
+    ///   is no tokio runtime.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): it wants a password, or refuses this one.
     /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): it is a replica, or too old.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there, or it is

@@ -33,10 +33,19 @@ async fn malformed_urls_are_refused_with_what_is_wrong() {
         (String::new(), "no Redis URL"),
         ("127.0.0.1:6379".to_owned(), "no Redis URL"),
         (format!("http://u:{SECRET}@localhost/"), "no Redis URL"),
-        (format!("redis://u:{SECRET}@localhost:port/"), "no Redis URL"),
-        (format!("redis://u:{SECRET}@localhost:99999/"), "no Redis URL"),
-        (format!("redis://u:{SECRET}@localhost/zero"), "invalid database number"),
-        (format!("redis://:{SECRET}@/0"), ""),
+        (format!("redis://u:{SECRET}@localhost:port/"), "the port \"port\""),
+        (format!("redis://u:{SECRET}@localhost:99999/"), "the port \"99999\""),
+        (format!("redis://u:{SECRET}@[::1]:x/"), "the port \"x\""),
+        (format!("redis://u:a/{SECRET}@localhost/"), "%2F"),
+        (format!("redis://u:1/{SECRET}@localhost/"), "%2F"),
+        (format!("redis://u:1#{SECRET}@localhost/"), "%23"),
+        (format!("redis://u:1?{SECRET}@localhost/"), "%3F"),
+        (format!("redis://u:{SECRET}@localhost/zero"), "database is not a number"),
+        (format!("redis://:{SECRET}@/0"), "host is missing"),
+        ("redis:///0".to_owned(), "host is missing"),
+        ("redis://0.0.0.0/".to_owned(), "all addresses"),
+        ("redis+unix:?db=1".to_owned(), ""),
+        ("redis+unix:///tmp/x?db=one".to_owned(), "database is not a number"),
         (format!("redis://localhost/?passwort={SECRET}"), "passwort"),
         ("redis://localhost/?prefix=%0A".to_owned(), "control characters"),
         (format!("rediss://u:{SECRET}@localhost/"), "TLS"),
@@ -44,6 +53,12 @@ async fn malformed_urls_are_refused_with_what_is_wrong() {
         let error = refused(&url).await;
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
         assert!(error.to_string().contains(says), "{url}: {error}");
+        assert!(!error.to_string().contains("nvalidClientConfig"), "{error}");
+    }
+    for url in
+        ["redis://u:a%2Fb%23c@localhost:6379/1", "redis://[::1]:1/?prefix=a@b:", "redis://u:a@b@h"]
+    {
+        assert!(Config::new(url).is_ok(), "{url}");
     }
     let error = Config::new("redis://localhost/")
         .unwrap()
@@ -99,6 +114,11 @@ async fn a_user_without_a_permission_is_told_which() {
     let error = refused(&user("deaf")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("lockwright:*"), "{error}");
+
+    make("one-database", &["~*", "&lockwright:*", "+@all", "-select"]);
+    let error = refused(&format!("{}1", user("one-database"))).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("+select"), "{error}");
 
     // It may do all but describe its hold: nothing must be held when the grant is refused.
     make("halfway", &["~*", "&lockwright:*", "+@all", "-hset"]);
@@ -167,6 +187,7 @@ async fn what_is_not_a_redis_is_not_taken_for_one() {
             .unwrap_err();
         assert_eq!(error.kind(), kind, "{greeting:?}: {error}");
         assert!(!format!("{error:?}").contains(SECRET), "{error:?}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
         stranger.join().unwrap();
     }
 }
@@ -198,6 +219,9 @@ async fn databases_and_prefixes_come_from_the_url() {
     redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
     let value: String = redis::cmd("GET").arg("shop:a").query(&mut connection).unwrap();
     assert_eq!(value, claim.token.to_string());
+    let error = refused(&format!("{}99", server.url())).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("no database"), "{error}");
     // The same name elsewhere is another lock.
     grant(&crate::kit::connect(&server.url()).await, &self::claim("a")).await;
 }

@@ -52,9 +52,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - A repeat with the same token answers the same hold with its original first fence, and
     ///   either re-arms the full TTL or says in [`Granted::valid`](crate::Granted::valid) for how
     ///   long it still is.
-    /// - A token that was released and left a tombstone is refused as
-    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate): the client never asks for it again,
-    ///   so only a late duplicate does, and its answer reaches nobody.
+    /// - A token that was ended and left a tombstone is refused as
+    ///   [`Lost`](crate::ErrorKind::Lost): it is never granted again, and the client goes on with a
+    ///   new one.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - Every grant's fence is above that of every earlier grant of the name, where the profile
     ///   has fences.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// Who the client is: host, process id and a label of the user's choice. Set once per client and
 /// visible on the server, so that an operator sees who holds. It never decides anything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,10 +21,25 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The longest label, in bytes.
+    pub const LONGEST_LABEL: usize = 128;
+
     /// The identity of this process.
     pub fn of_this_process(label: Option<&str>) -> Self {
         Self { host: host_name(), pid: std::process::id(), label: label.map(Arc::from) }
     }
+}
+
+/// Whether `text`, which operators will see on their terminals, is fit to be shown.
+pub(crate) fn check_text(what: &str, text: &str, longest: usize) -> Result<()> {
+    let problem = if text.len() > longest {
+        format!("a {what} has at most {longest} bytes and this one has {}", text.len())
+    } else if text.chars().any(char::is_control) {
+        format!("a {what} can't contain control characters; remove them")
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_input(problem))
 }
 
 fn host_name() -> Arc<str> {

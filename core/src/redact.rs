@@ -41,7 +41,12 @@ fn one_url(text: &str) -> String {
             Some(colon) => (format!("{}:***", &text[..start + colon]), &text[at..]),
             None => (text[..at].to_owned(), &text[at..]),
         },
-        None => (String::new(), text),
+        // Somebody may have forgotten the '@' and the host: what stands in a port's place and isn't
+        // one may be a password.
+        None => match port_like(&text[start..]).filter(|_| start > 0) {
+            Some((from, to)) => (format!("{}***", &text[..start + from]), &text[start + to..]),
+            None => (String::new(), text),
+        },
     };
     match tail.split_once('?') {
         Some((before, query)) => {
@@ -50,6 +55,15 @@ fn one_url(text: &str) -> String {
         }
         None => format!("{head}{tail}"),
     }
+}
+
+/// Where in what follows `//` something stands like a port, but isn't a number.
+fn port_like(text: &str) -> Option<(usize, usize)> {
+    let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+    let colon = text[..end].rfind(':')?;
+    let port = &text[colon + 1..end];
+    let is_port = port.chars().all(|c| c.is_ascii_digit()) || port.ends_with(']');
+    (!is_port).then_some((colon + 1, end))
 }
 
 fn redact_parameter(parameter: &str) -> String {
@@ -78,11 +92,16 @@ mod tests {
             "postgres://db/x?sslpassword=hush",
             "redlock:redis://a:hush@a:1,redis://b:hush@b:1",
             "me:hush@db",
+            "redis://:hush/x",
+            "redis://me:hush",
+            "redis://me:hush?x=1",
         ] {
             let shown = url(text);
             assert!(!shown.contains("hu"), "{shown}");
         }
         assert_eq!(url("sqlite:/var/lib/locks.db"), "sqlite:/var/lib/locks.db");
-        assert_eq!(url("redis://127.0.0.1:6379"), "redis://127.0.0.1:6379");
+        for plain in ["redis://127.0.0.1:6379", "redis://db/1", "redis://[::1]/", "sqlite:///a:b"] {
+            assert_eq!(url(plain), plain);
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use rand::TryRng;
+use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -27,13 +29,14 @@ impl Token {
         &self.0
     }
 
-    /// A fresh one, from a generator that the operating system's random source seeds (ChaCha, by
-    /// the `rand` crate; a call to the operating system for each would be felt).
+    /// A fresh one, straight from the operating system's random source.
     ///
     /// # Panics
     /// If the operating system has no random source.
     pub fn random() -> Self {
-        Self(rand::random())
+        let mut bytes = [0; 16];
+        SysRng.try_fill_bytes(&mut bytes).expect("the operating system's random source answers");
+        Self(bytes)
     }
 }
 
@@ -83,27 +86,51 @@ impl From<Token> for String {
 }
 
 /// Where a client's tokens come from: the operating system, or what a test chose.
-#[derive(Clone, Default)]
-pub struct TokenSource(Option<Arc<dyn Fn() -> Token + Send + Sync>>);
+///
+/// A client's own come from a generator in the process (ChaCha, by the `rand` crate), as a call to
+/// the operating system for each would be felt. Two processes that were forked from one share that
+/// generator's state, so each client adds random bits of its own to every token. A client itself
+/// must not be used on both sides of a fork, as little as its connections.
+#[derive(Clone)]
+pub struct TokenSource(Source);
+
+#[derive(Clone)]
+enum Source {
+    Random { salt: Token },
+    Chosen(Arc<dyn Fn() -> Token + Send + Sync>),
+}
+
+impl Default for TokenSource {
+    /// Random ones.
+    fn default() -> Self {
+        Self(Source::Random { salt: Token::random() })
+    }
+}
 
 impl TokenSource {
     /// Tokens from the given function, so that a test can foresee them. Two holds with one token
     /// are one hold to a server: never repeat one outside of tests.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(source)))
+        Self(Source::Chosen(Arc::new(source)))
     }
 
     pub(crate) fn next(&self) -> Token {
         match &self.0 {
-            None => Token::random(),
-            Some(source) => source(),
+            Source::Random { salt } => {
+                Token((rand::random::<u128>() ^ u128::from_ne_bytes(salt.0)).to_ne_bytes())
+            }
+            Source::Chosen(source) => source(),
         }
     }
 }
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "TokenSource(chosen)" } else { "TokenSource(random)" })
+        // Not the salt: it is nobody's business.
+        f.write_str(match self.0 {
+            Source::Random { .. } => "TokenSource(random)",
+            Source::Chosen(_) => "TokenSource(chosen)",
+        })
     }
 }
 
@@ -149,6 +176,16 @@ mod tests {
         for bad in ["", "12", &"g".repeat(32), &"A".repeat(32)] {
             assert!(bad.parse::<Token>().is_err());
         }
+    }
+
+    #[test]
+    fn clients_that_share_a_generator_have_tokens_of_their_own() {
+        // After a fork both sides draw the same bits: the salt alone must keep them apart.
+        let salt = |source: &TokenSource| match &source.0 {
+            Source::Random { salt } => *salt,
+            Source::Chosen(_) => unreachable!(),
+        };
+        assert_ne!(salt(&TokenSource::default()), salt(&TokenSource::default()));
     }
 
     #[test]

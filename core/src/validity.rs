@@ -15,6 +15,7 @@
 use std::time::Duration;
 
 use crate::clock::{BootInstant, nanos};
+use crate::error::{Error, Result};
 
 /// How validity is reckoned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,6 +51,20 @@ impl Rules {
     /// How long before its deadline a hold of `ttl` is given up for lost.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
+    }
+
+    /// Whether something of a hold of `ttl` is left to believe in.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin take all of it.
+    pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
+        if self.validity(ttl) > self.margin(ttl) {
+            return Ok(());
+        }
+        Err(Error::invalid_input(format!(
+            "a TTL of {ttl:?} is used up by the drift and the margin that this client reckons with; \
+             take a longer TTL, or smaller ones of those"
+        )))
     }
 
     /// When a hold that was confirmed by a request sent at `start` is renewed, is at risk, is lost

@@ -1,6 +1,7 @@
 //! The trait implementation.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ struct Inner {
     profile: Profile,
     clock: Clock,
     store: Mutex<Store>,
-    clients: Mutex<Vec<Events>>,
+    clients: Mutex<Vec<(u64, Events)>>,
+    next_client: AtomicU64,
 }
 
 impl Memory {
@@ -39,6 +41,7 @@ impl Memory {
             clock,
             store: Mutex::default(),
             clients: Mutex::default(),
+            next_client: AtomicU64::new(0),
         }))
     }
 
@@ -60,17 +63,14 @@ impl Memory {
     /// do may come back here.
     fn tell(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut gone = false;
-        for client in &clients {
-            for event in events {
-                gone |= !client.send(event.clone());
-            }
+        let mut gone = Vec::new();
+        for (id, client) in &clients {
+            let listens = events.iter().all(|event| client.send(event.clone()));
+            gone.extend((!listens).then_some(*id));
         }
-        if gone {
-            // An unknown wake-up does no harm, so asking who is still there is one.
-            let listens =
-                |client: &mut Events| events.first().is_none_or(|e| client.send(e.clone()));
-            self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(listens);
+        if !gone.is_empty() {
+            let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.retain(|(id, _)| !gone.contains(id));
         }
     }
 }
@@ -94,7 +94,8 @@ impl DistributedLock for Memory {
     }
 
     fn attach(&self, events: Events) {
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).push(events);
+        let id = self.0.next_client.fetch_add(1, Ordering::Relaxed);
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).push((id, events));
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {

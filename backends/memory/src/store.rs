@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hashbrown::hash_map::EntryRef;
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, Fence, Granted,
-    Holder, Identity, Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal,
+    Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, ErrorKind, Fence,
+    Granted, Holder, Identity, Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal,
     RenewalOutcome, Result, Seen, Settle, Token,
 };
 
@@ -64,7 +64,10 @@ impl Store {
         now: BootInstant,
     ) -> Result<Attempt> {
         if !self.tombstones.is_empty() && self.tombstones.contains_key(&claim.token) {
-            return Err(Error::indeterminate("this token was released before it was acquired"));
+            return Err(Error::new(
+                ErrorKind::Lost(Reason::Gone),
+                "this claim was ended before it arrived; ask with a new token",
+            ));
         }
         let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
@@ -217,10 +220,12 @@ impl Store {
         let token = Some(hold.token);
         match how {
             BreakHow::RunOut => {
-                hold.broken = Some(note.into());
+                hold.broken.get_or_insert_with(|| note.into());
                 Done { answer: (Broken::RunsOut(left), token), wake: false }
             }
             BreakHow::Now => {
+                // A repeat of its acquire may still be on its way.
+                self.tombstones.insert(hold.token, now + TOMBSTONE);
                 row.hold = None;
                 let wake = row.queue.is_some();
                 if row.is_idle() {

@@ -112,7 +112,7 @@ impl Redis {
                 Ok(Attempt::Busy(busy(&words)))
             }
             "ended" => Err(error(
-                ErrorKind::Indeterminate,
+                ErrorKind::Lost(Reason::Gone),
                 "this token was released or broken before, so its hold does not come back; ask \
                  with a new token",
             )),

@@ -126,7 +126,8 @@ impl Shop {
     fn look(&self, key: &str, claim: &Claim, wait: Wait) -> Result<Option<Attempt>> {
         let mut store = self.store();
         if store.tombstones.contains(&claim.token) && !self.has(Flaw::NoTombstones) {
-            return Err(Error::indeterminate("this token was settled"));
+            let ended = lockwright_core::ErrorKind::Lost(Reason::Gone);
+            return Err(Error::new(ended, "this token was settled"));
         }
         let Some(row) = store.rows.get(key).filter(|row| self.live(row)) else {
             let anothers = store.next.get(key).is_some_and(|next| *next != claim.token);
@@ -335,7 +336,9 @@ impl DistributedLock for Shop {
             .values()
             .filter(|row| matches(row.claim.name.as_str()) && self.live(row))
             .filter(|row| match &after {
-                Some(after) if self.has(Flaw::ListRepeats) => row.claim.name.as_str() >= after.as_str(),
+                Some(after) if self.has(Flaw::ListRepeats) => {
+                    row.claim.name.as_str() >= after.as_str()
+                }
                 Some(after) => row.claim.name.as_str() > after.as_str(),
                 None => true,
             })

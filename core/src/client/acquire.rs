@@ -11,7 +11,6 @@ use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::mode::Mode;
 use crate::name::LockName;
-use crate::token::Token;
 use crate::validity::Term;
 
 use super::background::{Job, send_release};
@@ -160,7 +159,13 @@ async fn claim(
             Ok(Attempt::Granted(granted)) => {
                 match believe(shared, &pending.claim, granted, start) {
                     Some(believed) => return Ok(Some((granted, believed))),
-                    None => too_late(shared, turn).await,
+                    None => {
+                        too_late(shared, turn).await;
+                        if limit == Limit::Once {
+                            return Err(Error::timed_out(Step::Answer, name));
+                        }
+                        NextTry::Fresh
+                    }
                 }
             }
             Ok(Attempt::Busy(busy)) => {
@@ -185,7 +190,8 @@ async fn claim(
             }
             Err(error) => {
                 shared.metrics.attempts_failed.add(1);
-                if limit == Limit::Once || !error.is_transient() {
+                let ended = error.lost_reason().is_some();
+                if limit == Limit::Once || !(ended || error.is_transient()) {
                     return Err(error);
                 }
                 let now = shared.clock.now();
@@ -197,13 +203,25 @@ async fn claim(
                     return Err(Error::timed_out(Step::Answer, name).with_source(error));
                 }
                 pause = (pause * 2).min(TRY_AGAIN.1);
-                NextTry::In(spread(pause))
+                if ended {
+                    // An operator broke it before its answer came, say. Nobody is ever granted
+                    // this token again, so neither is whoever would inherit it.
+                    drop(GivenBack { shared, pending: turn.take_pending() });
+                    NextTry::Fresh
+                } else {
+                    NextTry::In(spread(pause))
+                }
             }
         };
         // A hand-over is to one token: it can't go on with another while it is parked.
         let token = turn.pending.as_ref().map(|pending| pending.claim.token);
         match next_try {
-            NextTry::Fresh => spot = None,
+            NextTry::Fresh => {
+                spot = None;
+                // A little later: what went wrong once for no fault of ours may do so again.
+                let wake_at = shared.clock.now() + spread(TRY_AGAIN.0);
+                shared.clock.sleep_until(wake_at.min(limit.instant())).await;
+            }
             NextTry::In(time) => {
                 let wake_at = shared.clock.now() + time;
                 let woken = async {
@@ -238,7 +256,7 @@ async fn claim(
 }
 
 enum NextTry {
-    /// At once, with a new token.
+    /// Soon, with a new token.
     Fresh,
     /// When woken, or after this time.
     In(Duration),
@@ -271,9 +289,9 @@ async fn attempt(
     start: BootInstant,
 ) -> Result<Attempt> {
     let settled_before = std::mem::replace(&mut pending.settle, Settle::Unanswered);
-    pending.on_server = true;
+    let stood_before = std::mem::replace(&mut pending.on_server, true);
     pending.last_sent = start;
-    let answer = catch_panic(shared.backend.acquire(&pending.claim, wait));
+    let answer = catch_panic(async { shared.backend.acquire(&pending.claim, wait).await });
     let ttl = pending.claim.ttl;
     let give_up_at = || {
         let useless = if shared.backend.profile().blocks && wait != Wait::No {
@@ -298,7 +316,7 @@ async fn attempt(
     if known {
         // What was left open before this attempt still is.
         pending.settle = settled_before;
-        pending.on_server = answer.is_ok() || settled_before == Settle::Unanswered;
+        pending.on_server = answer.is_ok() || stood_before || settled_before == Settle::Unanswered;
     }
     answer
 }
@@ -327,12 +345,11 @@ fn believe(
 /// A grant came when it was no longer of use: it is released, and a new token tries on. The old one
 /// is never asked for again, however its release ends: that may arrive late, and would end what the
 /// token holds by then.
-async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) -> NextTry {
+async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
     let given_back = GivenBack { shared, pending: turn.take_pending() };
     given_back.release().await;
-    NextTry::Fresh
 }
 
 /// A claim that is given back; when that isn't certain, or is dropped, it goes on in the background.
@@ -401,15 +418,16 @@ fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = spread(shared.backend.profile().slow_poll);
     match busy.retry_after {
         // A little later than promised, and not all at once.
-        Some(time) => slowly.min(time + spread(Duration::from_millis(4))),
+        Some(time) => slowly.min(time.saturating_add(spread(Duration::from_millis(4)))),
         None => slowly,
     }
 }
 
 /// `time`, give or take a quarter.
 fn spread(time: Duration) -> Duration {
-    let random = f64::from(Token::random().as_bytes()[0]) / 255.0;
-    time.mul_f64(0.75 + random / 2.0)
+    let quarter = time / 4;
+    let random = rand::random_range(0..=2_u32 * 1_024);
+    (time - quarter).saturating_add(quarter / 1_024 * random)
 }
 
 /// Waits for `future` until `instant`. `None` when that has come first.

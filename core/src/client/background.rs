@@ -126,7 +126,7 @@ impl Drop for Running {
 /// Sends one release, and waits for its answer for a while.
 pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
-    let answer = catch_panic(shared.backend.release(claim, settle));
+    let answer = catch_panic(async { shared.backend.release(claim, settle).await });
     super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + patience)
         .await
         .unwrap_or_else(|| {

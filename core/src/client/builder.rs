@@ -9,7 +9,7 @@ use crate::backend::DistributedLock;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::Events;
-use crate::identity::Identity;
+use crate::identity::{Identity, check_text};
 use crate::name::LockName;
 use crate::token::TokenSource;
 use crate::validity::Rules;
@@ -107,6 +107,10 @@ impl Builder {
     pub fn build(self) -> Result<Locks> {
         let Self { backend, settings, label, clock, runtime } = self;
         check(&settings, &*backend)?;
+        if let Some(label) = &label {
+            check_text("label", label, Identity::LONGEST_LABEL)
+                .map_err(|error| Error::invalid_config(error.to_string()))?;
+        }
         let runtime = match runtime {
             Some(runtime) => runtime,
             None => Handle::try_current().map_err(|error| {
@@ -157,5 +161,5 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
     if drift_floor > Duration::from_secs(60) {
         return Err(Error::invalid_config("a drift floor above 60 s leaves nothing of most TTLs"));
     }
-    Ok(())
+    settings.rules.check(settings.ttl).map_err(|error| Error::invalid_config(error.to_string()))
 }

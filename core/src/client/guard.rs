@@ -247,9 +247,10 @@ impl Held {
         if !hold.shared.turns.leave(&hold) {
             return hold.state().lost_error(&hold);
         }
-        let ended = hold.end_and_let_go();
+        // Before the registry lets it go: a keeper that finds neither holds nor releases may end.
         let releasing = Releasing::new(hold);
         let hold = releasing.hold();
+        let ended = hold.end_and_let_go();
         let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
         match (answer, ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
@@ -284,8 +285,11 @@ impl Drop for Held {
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     let shared: Arc<Shared> = Arc::clone(&hold.shared);
     if shared.turns.leave(&hold) {
+        // As above: the release is begun before the hold is let go.
+        shared.begin_release();
         let _ = hold.end_and_let_go();
         shared.in_background(Job::release(hold));
+        shared.end_release();
     }
 }
 

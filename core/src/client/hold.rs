@@ -335,6 +335,13 @@ impl Hold {
         self.claim.ttl / 30
     }
 
+    /// The same for when it is looked at first: a loss has no slack.
+    pub(crate) fn first_slack(&self) -> Duration {
+        let renews = self.claim.upkeep == Upkeep::Renewed
+            && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);
+        if renews { self.renew_slack() } else { Duration::ZERO }
+    }
+
     /// What is due at `now`, told and done as far as it can be done here.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);

@@ -146,7 +146,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     let renews: Vec<Renew<'_>> =
         holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
     let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
-    let answer = catch_panic(shared.backend.renew(&renews));
+    let answer = catch_panic(async { shared.backend.renew(&renews).await });
     super::acquire::first_poll_then_limit(&shared.clock, answer, || {
         shared.clock.now() + shortest / 4
     })

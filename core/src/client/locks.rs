@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::backend::DistributedLock;
 use crate::error::Result;
+use crate::identity::check_text;
 use crate::mode::Mode;
 use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen};
 use crate::profile::Profile;
@@ -127,8 +128,9 @@ impl Locks {
     /// Breaks the hold that was seen. `reason` stands on the server beside this client's identity.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where the backend can't, and those of
-    /// reaching the server.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason of more than 512 bytes or with
+    /// control characters, [`Unsupported`](crate::ErrorKind::Unsupported) where the backend can't,
+    /// and those of reaching the server.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -141,6 +143,7 @@ impl Locks {
     ) -> Result<Broken> {
         let shared = self.shared();
         let name = shared.full_name(name.as_ref())?;
+        check_text("reason", reason, 512)?;
         let by = shared.identity.to_string();
         shared
             .backend

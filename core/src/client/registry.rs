@@ -75,7 +75,7 @@ impl Registry {
         };
         holds.slots[slot as usize].hold = Some(Arc::clone(hold));
         hold.slot.store(u64::from(slot), Ordering::Relaxed);
-        holds.schedule(slot, at, hold.renew_slack())
+        holds.schedule(slot, at, hold.first_slack())
     }
 
     /// Lets a hold go that its holder released after this time.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::profile::Profile;
+use crate::validity::Rules;
 
 use super::acquire::{self, Limit};
 use super::guard::{Guard, Permit};
@@ -224,7 +225,7 @@ fn checked(shared: &Shared, name: Result<LockName>, options: &Options) -> Result
     if shared.is_closed() {
         return Err(shared.tell(Error::closed(), &name));
     }
-    match options.check(shared.backend.profile()) {
+    match options.check(shared.backend.profile(), &shared.settings.rules) {
         Ok(()) => Ok(name),
         Err(error) => Err(shared.tell(error, &name)),
     }
@@ -241,7 +242,7 @@ impl Request<Permit> {
 }
 
 impl Options {
-    fn check(&self, profile: &Profile) -> Result<()> {
+    fn check(&self, profile: &Profile, rules: &Rules) -> Result<()> {
         if !profile.modes.contains(self.mode) {
             let what = match self.mode {
                 Mode::Exclusive => "exclusive locks",
@@ -265,6 +266,7 @@ impl Options {
                 self.ttl
             )));
         }
+        rules.check(self.ttl)?;
         if self.retry.is_some_and(|(tries, _)| tries == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));
         }

@@ -156,3 +156,20 @@ async fn a_waiting_acquire_may_be_dropped_at_any_time() {
         assert!(memory.is_empty(), "after {polls} polls");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_claim_is_taken_back_also_after_an_error() {
+    let (locks, stage, other, _, _) = troubled();
+    let held = other.mutex("x").acquire().await.unwrap();
+    let refuse = Act::Refuse(lockwright_core::ErrorKind::Unavailable);
+    stage.on_acquire([Act::Pass, Act::Pass].into_iter().chain([refuse; 100]));
+    let mut acquire = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut acquire).is_none());
+    let _ = tokio::time::timeout(secs(2), &mut acquire).await;
+    assert!(stage.calls("acquire").len() >= 3);
+    assert_eq!(other.inspect("x").await.unwrap().waiters, Some(1));
+    drop(acquire);
+    settle_down().await;
+    assert_eq!(other.inspect("x").await.unwrap().waiters, Some(0));
+    held.release().await.unwrap();
+}

@@ -132,3 +132,22 @@ async fn guards_and_requests_outlive_the_last_handle() {
     settle_down().await;
     assert!(memory.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_dropped_together_with_the_last_handle_is_released() {
+    let memory = Memory::new();
+    for i in 0..2_000 {
+        let locks = Locks::new(memory.clone()).unwrap();
+        let guard = locks.mutex(format!("x/{i}")).acquire().await.unwrap();
+        let dropping = tokio::task::spawn_blocking(move || drop(guard));
+        drop(locks);
+        dropping.await.unwrap();
+    }
+    tokio::time::timeout(secs(20), async {
+        while !memory.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{} were not released", memory.len()));
+}

@@ -167,3 +167,16 @@ async fn the_longest_hold_is_as_asked() {
     assert!(clock.now() >= guard.deadline());
     next.release().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_has_no_slack() {
+    let (locks, _, other, _, clock) = troubled();
+    // This one has the keeper look much later.
+    let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
+    let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
+    clock.sleep_until(capped.lost_at() + millis(5)).await;
+    assert_eq!(locks.metrics().lost, 1, "the keeper told it, with nobody looking");
+    clock.sleep_until(capped.deadline() + millis(5)).await;
+    other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    long.release().await.unwrap();
+}

@@ -71,6 +71,28 @@ async fn retries_are_as_many_as_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_pause_is_too_long_to_be_reckoned_with() {
+    let (locks, _, other, _, _) = troubled();
+    let _held = other.mutex("x").acquire().await.unwrap();
+    let acquire = locks.mutex("x").retry(3, std::time::Duration::MAX).acquire();
+    assert!(tokio::time::timeout(secs(3_600), acquire).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_operators_see_must_be_fit_to_be_shown() {
+    let (locks, memory, _) = client();
+    for label in ["a\nb", "\u{1b}[31m", &"x".repeat(129)] {
+        let error = Locks::builder(memory.clone()).label(label).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{label:?}");
+    }
+    use lockwright_core::{BreakHow, Seen};
+    for reason in ["a\nb", &"x".repeat(513)] {
+        let error = locks.break_lock("x", Seen::Any, BreakHow::Now, reason).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{reason:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_is_on_the_server_and_nowhere_else() {
     let (_, memory, clock) = client();
     let plain = another_client(&memory, &clock);

@@ -142,3 +142,25 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let waited = clock.now().saturating_since(start);
     assert!(waited >= TTL && waited <= TTL + secs(2), "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() {
+    use lockwright_core::{BreakHow, Seen};
+
+    let (locks, stage, other, memory, clock) = troubled();
+    // It is granted, its answer is lost, and before it asks again an operator breaks it.
+    stage.on_acquire([Act::AnswerLost]);
+    let mut first = Box::pin(locks.mutex("x").acquire());
+    let mut second = Box::pin(locks.mutex("x").acquire());
+    assert!(crate::queue::futures_poll(&mut first).is_none());
+    assert!(crate::queue::futures_poll(&mut second).is_none());
+    other.break_lock("x", Seen::Any, BreakHow::Now, "it hangs").await.unwrap();
+    let start = clock.now();
+    let guard = first.await.unwrap();
+    assert_ne!(guard.token(), stage.calls("acquire")[0].token);
+    guard.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+    assert!(clock.now().saturating_since(start) < secs(1));
+    locks.close().await;
+    assert!(memory.is_empty());
+}

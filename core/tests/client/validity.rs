@@ -74,20 +74,43 @@ async fn drift_and_margin_are_as_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, stage, other, _, _) = troubled();
     // The client gives up on the answer before that; so the server answers at once, and it is the
     // stated start that makes it late.
     stage.on_acquire([Act::StartBefore(secs(9))]);
-    let sent = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
     assert_eq!(calls.len(), 2);
     assert_ne!(calls[0].token, calls[1].token, "a token that was released isn't used again");
     assert_eq!(stage.calls("release")[0].token, calls[0].token);
     assert_eq!(guard.token(), calls[1].token);
-    assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
+    assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
     assert_eq!(locks.metrics().grants_too_late, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_ends_with_a_grant_that_comes_too_late() {
+    let (locks, stage, _, memory, _) = troubled();
+    stage.on_acquire([Act::StartBefore(secs(9))]);
+    let error = locks.mutex("x").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(lockwright_core::Step::Answer));
+    assert_eq!(stage.calls("acquire").len(), 1);
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_of_which_nothing_is_left_is_refused() {
+    let (_, memory, clock) = client();
+    let rules = Rules { drift_floor: secs(1), ..Rules::default() };
+    let locks = Locks::builder(memory.clone()).ttl(TTL).clock(clock).rules(rules).build().unwrap();
+    for ttl in [millis(500), secs(1), millis(1_100)] {
+        let error = locks.mutex("x").ttl(ttl).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{ttl:?}");
+        let error = Locks::builder(memory.clone()).ttl(ttl).rules(rules).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{ttl:?}");
+    }
+    locks.mutex("x").ttl(secs(2)).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

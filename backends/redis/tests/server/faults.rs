@@ -171,7 +171,7 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
     let late = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Indeterminate);
+    assert_eq!(late.kind(), ErrorKind::Lost(lockwright_core::Reason::Gone));
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ async fn a_released_token_with_a_tombstone_does_not_come_back() {
     let claim = claim("a");
     assert_eq!(redis.release(&claim, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
     let late = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Indeterminate);
+    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
     let tombstone = format!("lockwright:{{a}}:ended:{}", claim.token);
     let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();

@@ -102,7 +102,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::NotHeld);
     let late = redis.try_acquire(&holder).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Indeterminate);
+    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
     // What was seen before isn't broken now.
     let broken = redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await;
     assert_eq!(broken.unwrap(), Broken::NotHeld);

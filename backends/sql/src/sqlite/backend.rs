@@ -1,9 +1,9 @@
 //! The trait.
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
-    Inspection, LockName, Mode, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
-    async_trait,
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
+    Settle, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Hold};
@@ -114,8 +114,9 @@ impl Sqlite {
             ttl: claim.ttl,
         });
         match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
-            Answer::Buried => Err(Error::indeterminate(
-                "this claim was released before it arrived; ask with a new token",
+            Answer::Buried => Err(Error::new(
+                ErrorKind::Lost(Reason::Gone),
+                "this claim was ended before it arrived; ask with a new token",
             )
             .with_backend(PROFILE.backend)
             .with_name(&claim.name)),

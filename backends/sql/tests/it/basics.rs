@@ -87,13 +87,13 @@ async fn a_late_duplicate_is_refused() {
     granted(&backend, &a).await;
     assert_eq!(backend.release(&a, Settle::Unanswered).await.unwrap(), Ended::Released);
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
     // Also when the release overtook its acquire, and while another holds.
     let b = claim("x", LONG);
     assert_eq!(backend.release(&b, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
     granted(&backend, &claim("x", LONG)).await;
     let error = backend.acquire(&b, Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn breaking() {
     let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
     assert!(granted(&backend, &claim("x", LONG)).await.fence > fence);
 }
 

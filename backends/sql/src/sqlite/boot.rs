@@ -8,6 +8,7 @@ use lockwright_core::{Error, Result};
 /// The id of this boot. Two processes with the same id share one `CLOCK_BOOTTIME`.
 pub(super) fn boot_id() -> Result<Arc<str>> {
     const ID: &str = "/proc/sys/kernel/random/boot_id";
+    const MOUNTS: &str = "/proc/self/mountinfo";
     const OFFSETS: &str = "/proc/self/timens_offsets";
 
     let id = fs::read_to_string(ID).map_err(|source| {
@@ -16,6 +17,14 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
+    // Two containers of one machine would take each other's live holds for those of another boot.
+    if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
+        return Err(Error::invalid_config(format!(
+            "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
+             other containers on the same machine can't be told from those of another boot; \
+             unmount it there, or keep the locks on a server"
+        )));
+    }
     // A kernel without time namespaces has no such file.
     if let Ok(offsets) = fs::read_to_string(OFFSETS)
         && shifts_boot_clock(&offsets)
@@ -26,6 +35,11 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ));
     }
     Ok(Arc::from(id.trim()))
+}
+
+/// Whether something is mounted just there, by the fifth word of a line of mountinfo.
+fn is_mounted_over(mounts: &str, path: &str) -> bool {
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
 
 fn shifts_boot_clock(offsets: &str) -> bool {
@@ -45,6 +59,29 @@ mod tests {
         let id = boot_id().unwrap();
         assert_eq!(id.len(), 36, "{id}");
         assert_eq!(id, boot_id().unwrap());
+    }
+
+    /// In a mount namespace of its own, with a file over the boot id, as containers have it.
+    #[test]
+    fn a_replaced_boot_id_is_noticed() {
+        const REPLACE: &str = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        if std::env::var_os("LOCKWRIGHT_TEST_REPLACED_BOOT_ID").is_some() {
+            let error = boot_id().unwrap_err();
+            assert!(error.to_string().contains("was replaced"), "{error}");
+            return;
+        }
+        let fake = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(fake.path(), "5c73d9a9-1444-4e4f-a077-000000000000\n").unwrap();
+        let child = std::process::Command::new("unshare")
+            .args(["--mount", "--map-root-user", "sh", "-c", REPLACE])
+            .arg(fake.path())
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "sqlite::boot::tests::a_replaced_boot_id_is_noticed"])
+            .env("LOCKWRIGHT_TEST_REPLACED_BOOT_ID", "yes")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && text.contains("1 passed"), "{child:?}");
     }
 
     #[test]

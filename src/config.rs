@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockwright_core::{
     Error, Fault, Fencing, Locks, Order, Profile, Reach, Result, WakeUp, duration, redact,
 };
+use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{backend, profiles};
@@ -193,22 +194,42 @@ impl fmt::Display for Requirement {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Time {
-    Seconds(f64),
-    Text(String),
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Option::<Time>::deserialize(deserializer).map(|time| time.map(|Time(time)| time))
 }
 
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    use serde::de::Error as _;
+struct Time(Duration);
 
-    let time = Option::<Time>::deserialize(deserializer)?;
-    time.map(|time| match time {
-        Time::Text(text) => duration::parse(&text).map_err(D::Error::custom),
-        Time::Seconds(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| {
-            D::Error::custom(format!("{seconds} is not a time; write 30, or \"500ms\""))
-        }),
-    })
-    .transpose()
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = Time;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time: \"30s\", \"500ms\", or a number of seconds")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+        duration::parse(text).map(Time).map_err(E::custom)
+    }
+
+    fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Time, E> {
+        let not_a_time = |_| E::invalid_value(Unexpected::Float(seconds), &self);
+        Duration::try_from_secs_f64(seconds).map(Time).map_err(not_a_time)
+    }
+
+    fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Time, E> {
+        Ok(Time(Duration::from_secs(seconds)))
+    }
+
+    fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Time, E> {
+        let not_a_time = |_| E::invalid_value(Unexpected::Signed(seconds), &self);
+        u64::try_from(seconds).map(|s| Time(Duration::from_secs(s))).map_err(not_a_time)
+    }
 }

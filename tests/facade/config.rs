@@ -41,6 +41,8 @@ fn what_is_wrong_is_named() {
     assert!(bad("ttl = \"3s\"").contains("url"));
     assert!(bad("url = \"memory:\"\nttl = \"soon\"").contains("500ms"));
     assert!(bad("url = \"memory:\"\nttl = -3").contains("-3"));
+    let not_a_time = bad("url = \"memory:\"\nttl = true");
+    assert!(not_a_time.contains("\"500ms\""), "{not_a_time}");
     assert!(bad("url = \"memory:\"\nrequire = [\"magic\"]").contains("magic"));
 }
 

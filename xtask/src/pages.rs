@@ -21,7 +21,9 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
             }
         }
         for (line, source) in sources(&text) {
-            if !root.join(&source).exists() {
+            // As seen from the root, or from the page's own folder.
+            let beside = page.parent().is_some_and(|folder| folder.join(&source).exists());
+            if !root.join(&source).exists() && !beside {
                 let page = page.strip_prefix(root).unwrap_or(page);
                 problems.push(format!("{}:{line}: there is no {source}", page.display()));
             }

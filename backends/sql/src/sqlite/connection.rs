@@ -165,10 +165,7 @@ impl Database {
 
     fn failed(&self, error: sqlx::Error) -> Error {
         // Whatever failed on the way, no lock was touched.
-        let error = Failure::without_effect(error).to_error();
-        Error::new(error.kind(), format!("can't open {:?}", self.path))
-            .with_backend("sqlite")
-            .with_source(error)
+        Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
     }
 }
 

@@ -20,6 +20,9 @@ pub(super) struct Failure {
     source: Arc<sqlx::Error>,
 }
 
+const OTHER_TABLES: &str = "the lock file's tables are not as Lockwright made them; name another \
+                            file, or stop all who use this one and delete it";
+
 // Primary result codes: https://www.sqlite.org/rescode.html
 const ERROR: i32 = 1;
 const PERM: i32 = 3;
@@ -74,6 +77,11 @@ impl Failure {
 
     /// What the caller is told.
     pub(super) fn to_error(&self) -> Error {
+        self.to_error_about("")
+    }
+
+    /// The same, about what was tried.
+    pub(super) fn to_error_about(&self, what: &str) -> Error {
         let code = code(&self.source);
         let (kind, message) = match code {
             Some(BUSY | LOCKED) => (
@@ -92,15 +100,20 @@ impl Failure {
                 ErrorKind::InvalidConfig,
                 "the file is not a SQLite database; name another, or delete it if it can go",
             ),
+            // Nothing that may pass: whoever tries again should change something first.
             Some(CORRUPT) => (
-                ErrorKind::Indeterminate,
+                ErrorKind::InvalidConfig,
                 "the lock file is damaged; stop all who use it and delete it",
             ),
+            Some(ERROR) => (ErrorKind::InvalidConfig, OTHER_TABLES),
             Some(CONSTRAINT) => (
                 ErrorKind::Conflict,
                 "the lock file's rows or its counter of fences were changed by hand, or the \
                  counter has reached its end; run the doctor",
             ),
+            None if matches!(*self.source, sqlx::Error::RowNotFound) => {
+                (ErrorKind::InvalidConfig, OTHER_TABLES)
+            }
             Some(FULL) => (ErrorKind::Indeterminate, "the disk is full; make room"),
             _ if is_foreign_row(&self.source) => (
                 ErrorKind::Conflict,
@@ -113,7 +126,9 @@ impl Failure {
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,
         };
-        Error::new(kind, message).with_backend("sqlite").with_source(self.source.clone())
+        Error::new(kind, format!("{what}{message}"))
+            .with_backend("sqlite")
+            .with_source(self.source.clone())
     }
 }
 

@@ -104,8 +104,8 @@ impl Options {
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder,
-    ///   the path is a folder, the file isn't a database or has newer tables than this version
-    ///   knows.
+    ///   the path is a folder, the file isn't a database, is damaged, or has other tables than
+    ///   this version knows.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
     ///   locked for too long, or there is no `/proc`.

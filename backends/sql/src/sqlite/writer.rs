@@ -173,12 +173,8 @@ impl Writer {
 
     async fn serve_batch(&mut self, batch: &mut Vec<Job>) {
         if let Err(error) = self.make_sure_of_the_file().await {
-            let error = Arc::new(error);
             for job in batch.drain(..) {
-                let told = Error::new(error.kind(), "the lock file can't be used")
-                    .with_backend("sqlite")
-                    .with_source(error.clone());
-                let _ = job.answer.send(Err(told));
+                let _ = job.answer.send(Err(again(&error)));
             }
             return;
         }
@@ -363,6 +359,17 @@ impl Writer {
         let swept = statements::sweep(connection, LIMIT, at).await.unwrap_or_default();
         let full = swept >= u64::from(LIMIT);
         self.next_sweep = now + if full { SHORT_PAUSE } else { PAUSE };
+    }
+}
+
+/// The same error for another caller.
+fn again(error: &Error) -> Error {
+    let text = error.to_string();
+    let told = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))
+        .with_backend("sqlite");
+    match std::error::Error::source(error) {
+        Some(cause) => told.with_source(cause.to_string()),
+        None => told,
     }
 }
 

@@ -48,6 +48,39 @@ async fn a_file_that_is_not_a_database() {
 }
 
 #[tokio::test]
+async fn a_damaged_file_is_no_reason_to_try_again() {
+    let place = Place::new();
+    place.close(place.open().await).await;
+    let sound = fs::read(place.file()).unwrap();
+    // The page of the tables' definitions, behind the header of the file.
+    let mut damaged = sound.clone();
+    damaged[100..4096].fill(0xff);
+    fs::write(place.file(), damaged).unwrap();
+    let (kind, text) = refused(&place.file()).await;
+    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+    assert!(text.contains("damaged"), "{text}");
+    assert_eq!(text.matches("sqlite: ").count(), 1, "{text}");
+    // Cut off.
+    fs::write(place.file(), &sound[..4096]).unwrap();
+    let (kind, text) = refused(&place.file()).await;
+    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+
+    // Tables of other shapes, and an empty one.
+    for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
+        let place = Place::new();
+        place.close(place.open().await).await;
+        sql(&mut place.raw().await, change).await;
+        match Sqlite::open(place.file()).await {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}"),
+            Ok(backend) => {
+                let error = backend.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+                assert!(!error.is_transient(), "{error:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_newer_file_is_refused_and_left_alone() {
     let place = Place::new();
     place.close(place.open().await).await;

@@ -24,7 +24,8 @@ pub(crate) struct Place {
     ///
     /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
     /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. A URL with a
-    /// password belongs into the environment: everybody on this machine sees arguments.
+    /// password belongs into the environment: everybody on this machine sees arguments. An empty
+    /// one is an error.
     #[arg(long, global = true, env = "LOCKWRIGHT_URL", hide_env_values = true, value_name = "URL")]
     pub url: Option<String>,
 
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     Run(Box<Run>),
 
     /// List the locks that are held
+    ///
+    /// On Redis those of other lock libraries are not among them, as nothing but their name tells
+    /// them from other keys; `show NAME` shows one.
     List {
         /// Only names that begin with this
         #[arg(default_value = "", hide_default_value = true)]
@@ -89,7 +93,8 @@ pub(crate) enum Command {
 
     /// Run the conformance suite against a server
     ///
-    /// It locks names of its own and leaves nothing but their fences behind.
+    /// It locks names of its own. What it leaves behind on Redis goes by itself: fences after a
+    /// week, marks of tokens that have ended after an hour.
     Conformance(Conformance),
 }
 
@@ -117,11 +122,13 @@ pub(crate) struct Run {
         long,
         visible_alias = "wait",
         value_name = "SECONDS",
+        // So that a negative one is answered as a time, not as an unknown option.
+        allow_hyphen_values = true,
         value_parser = duration::any
     )]
     pub timeout: Option<Duration>,
 
-    /// A shared lock: several may hold it, but no exclusive one beside them
+    /// A shared lock, beside which no exclusive one is held (no backend of this build has it yet)
     #[arg(short = 's', long, conflicts_with = "exclusive")]
     pub shared: bool,
 
@@ -134,7 +141,13 @@ pub(crate) struct Run {
     pub conflict_exit_code: u8,
 
     /// How long the server keeps the lock when this machine dies: 30s, 500ms, 1m
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::ttl)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        allow_hyphen_values = true,
+        value_parser = duration::ttl
+    )]
     pub ttl: Duration,
 
     /// Don't renew: CMD is ended when the TTL runs out
@@ -142,7 +155,7 @@ pub(crate) struct Run {
     pub fixed: bool,
 
     /// End CMD when it has held the lock for this long
-    #[arg(long, value_name = "TIME", value_parser = duration::some)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
     pub max_hold: Option<Duration>,
 }
 

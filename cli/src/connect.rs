@@ -4,15 +4,24 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use lockwright::Locks;
+use lockwright::{DistributedLock, Locks};
 
 use crate::args::Place;
 use crate::exit::{self, Failure};
 
 /// Connects to where `place` says that the locks are.
 pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
-    let backend = lockwright::backend(&url(place)?).await?;
+    client(place, lockwright::backend(&url(place)?).await?)
+}
+
+/// The same for looking only, also at a server on which nothing can be locked.
+pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failure> {
+    client(place, lockwright::backend_for_diagnosis(&url(place)?).await?)
+}
+
+fn client(place: &Place, backend: Arc<dyn DistributedLock>) -> Result<Locks, Failure> {
     let mut builder = Locks::builder(backend).namespace(&place.namespace);
     if let Some(label) = &place.label {
         builder = builder.label(label);
@@ -22,10 +31,26 @@ pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
 
 /// The URL that `place` says, or the default. Never to be printed: it may hold a password.
 pub(crate) fn url(place: &Place) -> Result<String, Failure> {
+    let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match place.url.as_deref() {
-        Some(url) if !url.is_empty() => Ok(url.to_owned()),
-        _ => default_url(),
+        None => default_url(),
+        // Mostly a variable that was mistyped. With the default, a job that should lock across
+        // machines would lock on each of them for itself.
+        Some("") => invalid(
+            "--url or LOCKWRIGHT_URL is set, but empty; say where the locks are, or leave both out \
+             for a file that only this machine's processes share",
+        ),
+        Some(url) if is_memory(url) => invalid(
+            "memory: locks nothing between commands, as each has a memory of its own; use \
+             sqlite:PATH for one machine, redis://HOST/ for several",
+        ),
+        Some(url) => Ok(url.to_owned()),
     }
+}
+
+/// Asked here, as the library may have that backend in one build and not in another.
+fn is_memory(url: &str) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
 
 /// A SQLite file in the user's state folder, which is made if it isn't there.

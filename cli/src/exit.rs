@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use lockwright::{Error, ErrorKind, Step};
 
+use crate::harmless::harmless;
+
 /// The lock is held by somebody else; `-E` changes it.
 pub(crate) const HELD: u8 = 1;
 /// The command line can't be right.
@@ -44,7 +46,7 @@ Exit codes:
    71  the operating system refuses a process or a file
    75  the hold was lost, so CMD was ended before its deadline (or had just ended by itself)
    77  the server refuses: password, permission
-   78  the URL can't be right, or this build lacks the backend
+   78  the URL can't be right, or this build lacks the backend, or the backend the mode
   126  CMD can't be executed
   127  CMD doesn't exist";
 
@@ -108,7 +110,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 /// Says `message` on standard error, if anybody can still read that, and answers `code`.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "lockwright: {message}");
+    let _ = writeln!(io::stderr(), "lockwright: {}", harmless(&message.to_string()));
     ExitCode::from(code)
 }
 

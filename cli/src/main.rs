@@ -12,6 +12,8 @@ mod args;
 mod connect;
 mod duration;
 mod exit;
+mod harmless;
+mod json;
 mod operator;
 mod process;
 mod run;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
+use crate::harmless::harmless;
 
 /// Says it in the way that was asked for. Standard error may be closed or full: what nobody reads
 /// is lost, and never an error.
@@ -40,7 +41,7 @@ impl Voice {
         if self.json {
             self.write_event(event, fields);
         } else {
-            let _ = writeln!(io::stderr(), "lockwright: {sentence}");
+            let _ = writeln!(io::stderr(), "lockwright: {}", harmless(sentence));
         }
     }
 
@@ -57,7 +58,8 @@ impl Voice {
 
     /// Replaces the status line; an empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
-        let _ = write!(io::stderr(), "\r\x1b[K{text}").and_then(|()| io::stderr().flush());
+        let _ =
+            write!(io::stderr(), "\r\x1b[K{}", harmless(text)).and_then(|()| io::stderr().flush());
     }
 
     fn write_event(self, event: &str, fields: Value) {

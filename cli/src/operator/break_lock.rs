@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use lockwright::{BreakHow, Broken, Inspection, LockName, Locks, Seen, Token};
+use lockwright::{BreakHow, Broken, Error, ErrorKind, Inspection, LockName, Locks, Seen, Token};
 use serde_json::json;
 
 use super::show::describe;
@@ -10,6 +10,7 @@ use super::{print, print_json};
 use crate::args::Break;
 use crate::duration;
 use crate::exit::{self, Failure};
+use crate::json::{inspection, millis};
 
 /// Says what can't be right before anything is connected.
 pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
@@ -47,7 +48,10 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         }
         Some(target) => {
             let how = if what.now { BreakHow::Now } else { BreakHow::RunOut };
-            locks.break_lock(&what.name, target, how, &what.reason).await?
+            locks
+                .break_lock(&what.name, target, how, &what.reason)
+                .await
+                .map_err(|error| refused(error, what.now))?
         }
     };
     let code = if broken == Broken::NotHeld { exit::HELD } else { 0 };
@@ -60,8 +64,8 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         print_json(&json!({
             "name": what.name,
             "outcome": outcome,
-            "within_ms": within.map(|left| left.as_millis() as u64),
-            "seen": seen,
+            "within_ms": within.map(millis),
+            "seen": inspection(&seen),
         }))?;
     } else {
         print(&sentence(broken))?;
@@ -82,6 +86,16 @@ fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
     }
 }
 
+/// What can't be made to run out, as another library holds it, can only be freed at once.
+fn refused(error: Error, now: bool) -> Failure {
+    let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
+    let mut failure = Failure::from(error);
+    if could_be_freed {
+        failure.message.push_str("; --now does that, though its holder may go on working");
+    }
+    failure
+}
+
 fn confirmed(what: &Break) -> Result<bool, Failure> {
     let question = if what.now {
         "Free it at once? Its holder may go on working beside the next one. [y/N] "
@@ -100,7 +114,7 @@ fn sentence(broken: Broken) -> String {
     match broken {
         Broken::NotHeld => "not held: nothing was changed\n".to_owned(),
         Broken::RunsOut(left) => format!(
-            "broken: it can't be renewed any more and is free in {}\n",
+            "broken: it can't be renewed any more and is free in at most {}\n",
             duration::show(left)
         ),
         Broken::Freed(left) if left.is_zero() => "freed\n".to_owned(),

@@ -11,6 +11,7 @@ use super::{print, print_json};
 use crate::args::{Conformance, Place};
 use crate::connect;
 use crate::exit::Failure;
+use crate::harmless::harmless;
 use crate::voice::Voice;
 
 /// The exit code when a case failed.
@@ -75,7 +76,9 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
     if place.json {
         print_json(&report)?;
     } else {
-        print(&format!("{report}\n"))?;
+        // A case that failed quotes what the server said.
+        let lines = report.to_string();
+        print(&lines.lines().map(|line| harmless(line) + "\n").collect::<String>())?;
     }
     Ok(if report.ok() { 0 } else { CASE_FAILED })
 }

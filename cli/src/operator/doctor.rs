@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{print, print_json};
 use crate::exit::Failure;
+use crate::harmless::harmless;
 
 /// The exit code when an error was found.
 const ERROR_FOUND: u8 = 1;
@@ -28,11 +29,15 @@ fn report(backend: &str, findings: &[Finding]) -> String {
     }
     let mut text = String::new();
     for Finding { severity, code, what, why, fix } in findings {
+        let [what, why, fix] = [what, why, fix].map(|text| harmless(text));
         text.push_str(&format!("{severity}: {what} [{code}]\n  why: {why}\n  fix: {fix}\n"));
     }
-    let count = |wanted| findings.iter().filter(|finding| finding.severity == wanted).count();
+    let count = |wanted| {
+        let n = findings.iter().filter(|finding| finding.severity == wanted).count();
+        format!("{n} {wanted}{}", if n == 1 { "" } else { "s" })
+    };
     text.push_str(&format!(
-        "{backend}: {} errors, {} warnings, {} notes\n",
+        "{backend}: {}, {}, {}\n",
         count(Severity::Error),
         count(Severity::Warning),
         count(Severity::Note)

@@ -9,7 +9,7 @@ mod table;
 use std::process::ExitCode;
 
 use crate::args::{Command, Place};
-use crate::connect::connect;
+use crate::connect::{connect, connect_for_diagnosis};
 use crate::exit::Failure;
 use crate::voice::Voice;
 pub(crate) use conformance::as_child;
@@ -45,7 +45,7 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
             break_lock::check(what, place.json)?;
             break_lock::break_lock(&connect(place).await?, what, place.json).await
         }
-        Command::Doctor => doctor::doctor(&connect(place).await?, place.json).await,
+        Command::Doctor => doctor::doctor(&connect_for_diagnosis(place).await?, place.json).await,
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these have runtimes of their own")
         }

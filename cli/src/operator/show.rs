@@ -8,13 +8,19 @@ use super::table::table;
 use super::{print, print_json};
 use crate::duration;
 use crate::exit::Failure;
+use crate::harmless::harmless;
+use crate::json::inspection;
 use crate::run::who;
 
 /// The held names that begin with `prefix`.
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;
     if json {
-        print_json(&names)?;
+        print_json(&names.iter().map(inspection).collect::<Vec<_>>())?;
+        return Ok(0);
+    }
+    if names.is_empty() {
+        print("nothing is held\n")?;
         return Ok(0);
     }
     let rows: Vec<_> = names.iter().flat_map(rows).collect();
@@ -25,7 +31,7 @@ pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, 
 fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
     seen.holders.iter().map(|holder| {
         [
-            seen.name.to_string(),
+            harmless(seen.name.as_str()),
             holder.mode.to_string(),
             who(holder),
             holder.fence.map_or_else(String::new, |fence| fence.to_string()),
@@ -39,7 +45,7 @@ fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
 pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(name).await?;
     if json {
-        print_json(&seen)?;
+        print_json(&inspection(&seen))?;
     } else {
         print(&describe(&seen))?;
     }
@@ -48,10 +54,11 @@ pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Fa
 
 /// A name and its holders, a line for each fact.
 pub(super) fn describe(seen: &Inspection) -> String {
+    let name = harmless(seen.name.as_str());
     let mut text = match seen.holders.len() {
-        0 => format!("{}: free\n", seen.name),
-        1 => format!("{}: held\n", seen.name),
-        n => format!("{}: held by {n}\n", seen.name),
+        0 => format!("{name}: free\n"),
+        1 => format!("{name}: held\n"),
+        n => format!("{name}: held by {n}\n"),
     };
     let mut fact = |what: &str, is: String| text.push_str(&format!("  {what:<12}{is}\n"));
     for holder in &seen.holders {
@@ -64,7 +71,7 @@ pub(super) fn describe(seen: &Inspection) -> String {
             fact("token", token.to_string());
         }
         if let Some(broken) = &holder.broken {
-            fact("broken", broken.clone());
+            fact("broken", harmless(broken));
         }
     }
     if let Some(fence) = seen.fence.filter(|_| seen.holders.is_empty()) {

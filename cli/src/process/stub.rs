@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_si
 
 use super::foreground::Terminal;
 use crate::exit;
+use crate::harmless::harmless;
 
 /// What stands for "nobody hands us the foreground".
 pub(crate) const NOBODY: &str = "-";
@@ -64,8 +65,8 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
     };
     let _ = writeln!(
         io::stderr(),
-        "lockwright: cannot run {}: {error}{hint}",
-        command.to_string_lossy()
+        "lockwright: cannot run {}: {error}{hint}; the lock is released",
+        harmless(&command.to_string_lossy())
     );
     ExitCode::from(code)
 }

@@ -1,5 +1,6 @@
 //! The time while the lock is held: the supervisor runs CMD, and is told until when it may.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,6 +17,7 @@ use tokio::time::sleep;
 
 use super::signals::Signals;
 use crate::exit::{self, Failure};
+use crate::json::millis;
 use crate::process::Exit;
 use crate::process::descendants::{self, Process};
 use crate::process::wire::{self, FRAME, Order, Report, Term};
@@ -43,7 +45,8 @@ pub(crate) async fn hold(
     let mut child_changed = signal(SignalKind::child()).map_err(cannot)?;
     signals.refuse_suspension().map_err(cannot)?;
     let (socket, pid) = start(guard, supervisor).map_err(cannot)?;
-    let held = Held { voice, guard, socket, supervisor: pid, children };
+    let held =
+        Held { voice, guard, socket, supervisor: pid, children, loss_told: Cell::new(false) };
 
     let mut hold = guard.signal();
     let mut give_up_at = None;
@@ -61,6 +64,7 @@ pub(crate) async fn hold(
                 _ => {
                     held.order(Order::Lost);
                     give_up_at = Some(held.give_up_at());
+                    held.tell_loss();
                 }
             },
             signal = signals.next() => held.forward(signal),
@@ -107,6 +111,7 @@ struct Held<'a> {
     socket: tokio::net::UnixStream,
     supervisor: Pid,
     children: Children,
+    loss_told: Cell<bool>,
 }
 
 impl Held<'_> {
@@ -206,7 +211,7 @@ impl Held<'_> {
     fn tell_risk(&self) {
         self.voice.tell(
             "at_risk",
-            json!({ "name": self.guard.name(), "left_ms": super::millis(self.guard.remaining()) }),
+            json!({ "name": self.guard.name(), "left_ms": millis(self.guard.remaining()) }),
             &format!(
                 "the lock {:?} could not be renewed yet; the command is ended in {} if that goes on",
                 self.guard.name(),
@@ -225,20 +230,36 @@ impl Held<'_> {
         (kill_at + patience / 2).min(after_order)
     }
 
-    fn lost(&self, exit: Option<Exit>) -> Outcome {
-        let name = self.guard.name();
-        let reason = self.guard.check().err().and_then(|error| error.lost_reason());
-        let because = match reason {
+    fn why_lost(&self) -> String {
+        match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
             // The supervisor saw it first: this process was stopped or starved.
             None => "it was not renewed within its TTL".to_owned(),
-        };
+        }
+    }
+
+    /// At once, as ending the command and asking the server takes seconds.
+    fn tell_loss(&self) {
+        if self.loss_told.replace(true) {
+            return;
+        }
+        let (name, fence, because) = (self.guard.name(), self.guard.fence(), self.why_lost());
+        self.voice.tell(
+            "lost",
+            json!({ "name": name, "fence": fence, "reason": because }),
+            &format!("lost the lock {name:?} (fence {fence}): {because}; ending the command"),
+        );
+    }
+
+    fn lost(&self, exit: Option<Exit>) -> Outcome {
+        self.tell_loss();
         if let Some(exit) = exit {
             self.voice.event("ended", exit_fields(exit));
         }
         let message = format!(
-            "lost the lock {name:?} (fence {}): {because}; the command was ended",
-            self.guard.fence()
+            "the command was ended, as the lock {:?} was lost: {}",
+            self.guard.name(),
+            self.why_lost()
         );
         Outcome::Lost(Failure::new(exit::LOST, "lost", message))
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::duration;
+use crate::harmless::harmless;
 use crate::process::foreground::Terminal;
 use crate::voice::Voice;
 
@@ -60,7 +61,7 @@ impl StatusLine {
                 Ok(seen) => sentence(&seen, since.elapsed()),
                 Err(error) => format!("waiting for {name:?}; {error}"),
             };
-            self.show(&self.fit(&line));
+            self.show(&self.fit(&harmless(&line)));
             sleep(LOOK).await;
         }
     }
@@ -105,7 +106,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
 /// Who holds, in a few words.
 pub(crate) fn who(holder: &Holder) -> String {
     match (&holder.identity, &holder.token) {
-        (Some(identity), _) => identity.to_string(),
+        (Some(identity), _) => harmless(&identity.to_string()),
         (None, Some(_)) => "somebody without a name".to_owned(),
         (None, None) => "a client of another kind".to_owned(),
     }
@@ -113,13 +114,26 @@ pub(crate) fn who(holder: &Holder) -> String {
 
 async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert::Infallible {
     let mut told = None;
+    let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            let tokens: Vec<_> = seen.holders.iter().map(|holder| holder.token).collect();
+            // Our own grant may show before its answer has come. Somebody else with our host name
+            // and process id, in another container, is still there at the next look.
+            let others: Vec<_> = seen
+                .holders
+                .iter()
+                .filter(|holder| {
+                    holder.identity.as_ref() != Some(locks.identity())
+                        || seen_before.contains(&holder.token)
+                })
+                .collect();
+            let tokens: Vec<_> = others.iter().map(|holder| holder.token).collect();
             if !tokens.is_empty() && told.as_ref() != Some(&tokens) {
-                voice.event("waiting", json!({ "name": name, "holders": seen.holders }));
+                let holders: Vec<_> = others.into_iter().map(crate::json::holder).collect();
+                voice.event("waiting", json!({ "name": name, "holders": holders }));
                 told = Some(tokens);
             }
+            seen_before = seen.holders.iter().map(|holder| holder.token).collect();
         }
         sleep(LOOK).await;
     }

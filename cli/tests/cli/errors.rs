@@ -32,12 +32,20 @@ fn bad_names() {
 #[test]
 fn bad_times() {
     let sandbox = Sandbox::new();
-    for (ttl, says) in
-        [("0", "zero"), ("0s", "zero"), ("31d", "30 days"), ("-1", ""), ("soon", "30s"), ("", "")]
-    {
+    for (ttl, says) in [
+        ("0", "zero"),
+        ("0s", "zero"),
+        ("31d", "30 days"),
+        ("-1", "\"-1\" is not a time"),
+        ("-5s", "is not a time"),
+        ("soon", "30s"),
+        ("", ""),
+    ] {
         fails(&sandbox, ["run", "--ttl", ttl, "a", "--", "true"], 64, says);
     }
     fails(&sandbox, ["run", "--ttl", "1ms", "a", "--", "true"], 64, "");
+    fails(&sandbox, ["run", "-w", "-1", "a", "--", "true"], 64, "is not a time");
+    fails(&sandbox, ["run", "--max-hold", "-1", "a", "--", "true"], 64, "is not a time");
     fails(&sandbox, ["run", "-w", "soon", "a", "--", "true"], 64, "30s");
     fails(&sandbox, ["run", "--max-hold", "0", "a", "--", "true"], 64, "");
 }
@@ -68,6 +76,7 @@ fn a_command_that_is_no_program() {
     fs::write(&file, "text").unwrap();
     let path = file.to_str().unwrap();
     fails(&sandbox, ["run", "a", "--", path], 126, "Permission denied");
+    fails(&sandbox, ["run", "a", "--", path], 126, "the lock is released");
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -80,7 +89,6 @@ fn bad_urls_and_no_secret_in_what_is_said_of_them() {
     let secret = "hush-hush";
     for (url, code) in [
         ("nonsense", 78),
-        ("", 0),
         ("gopher://me:hush-hush@host/", 78),
         ("redis://me:hush-hush@host:port/", 78),
         ("redis://me:hush-hush@127.0.0.1:1/", 69),
@@ -88,14 +96,36 @@ fn bad_urls_and_no_secret_in_what_is_said_of_them() {
         ("postgres://me:hush-hush@host/db", 78),
     ] {
         let sandbox = Sandbox::at(url);
-        // An empty one is none: the default is used, here in a home of its own.
-        let mut command = sandbox.lockwright(["run", "-w", "1", "a", "--", "true"]);
-        command.env("HOME", sandbox.path("home")).env_remove("XDG_STATE_HOME");
-        let finished = Finished(command.output().unwrap());
+        let finished = sandbox.output(["run", "-w", "1", "a", "--", "true"]);
         let stderr = finished.stderr();
         assert_eq!(finished.code(), code, "{url}: {stderr}");
         assert!(!stderr.contains(secret), "{stderr}");
-        assert!(code == 0 || stderr.starts_with("lockwright: "), "{stderr}");
+        assert!(stderr.starts_with("lockwright: "), "{stderr}");
+    }
+}
+
+#[test]
+fn an_empty_url_is_not_the_default() {
+    let from_environment = Sandbox::at("");
+    let from_argument = Sandbox::new();
+    for command in ["list", "doctor", "conformance"] {
+        fails(&from_environment, [command], 78, "LOCKWRIGHT_URL is set, but empty");
+        fails(&from_argument, [command, "--url", ""], 78, "empty");
+    }
+    fails(&from_environment, ["run", "a", "--", "true"], 78, "empty");
+    fails(&from_argument, ["run", "--url=", "a", "--", "true"], 78, "empty");
+}
+
+#[test]
+fn memory_locks_nothing_between_commands() {
+    for url in ["memory:", "Memory:"] {
+        let sandbox = Sandbox::at(url);
+        for command in ["list", "doctor", "conformance"] {
+            fails(&sandbox, [command], 78, "locks nothing between commands");
+        }
+        fails(&sandbox, ["run", "a", "--", "true"], 78, "locks nothing between commands");
+        fails(&sandbox, ["show", "a"], 78, "locks nothing between commands");
+        fails(&sandbox, ["break", "-y", "a"], 78, "locks nothing between commands");
     }
 }
 

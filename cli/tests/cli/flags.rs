@@ -51,6 +51,19 @@ fn a_timeout_that_is_long_enough_gets_the_lock() {
 }
 
 #[test]
+fn nobody_waits_for_himself() {
+    let redis = lockwright_testbed::redis::Redis::start().unwrap();
+    for sandbox in [Sandbox::new(), Sandbox::at(&redis.url())] {
+        for _ in 0..20 {
+            let running = sandbox.start(&["a", "--", "true"]);
+            running.wait_for_event("released");
+            assert!(running.event("waiting").is_none(), "{:?}", running.events());
+            assert_eq!(running.code(), 0);
+        }
+    }
+}
+
+#[test]
 fn the_conflict_exit_code_can_be_another() {
     let sandbox = Sandbox::new();
     let _held = held(&sandbox);

@@ -17,6 +17,7 @@ fn a_free_name_is_free() {
     assert_eq!((shown.code(), shown.stdout().as_str()), (0, "a: free\n"), "{}", shown.stderr());
     assert_eq!(sandbox.output(["show", "--json", "a"]).json()["holders"], serde_json::json!([]));
     assert_eq!(sandbox.output(["list", "--json"]).json(), serde_json::json!([]));
+    assert_eq!(sandbox.output(["list"]).stdout(), "nothing is held\n");
 }
 
 #[test]
@@ -30,6 +31,10 @@ fn a_holder_is_shown_with_all_that_is_known() {
     let json = sandbox.output(["show", "--json", "orders/1"]).json();
     assert_eq!(json["holders"][0]["identity"]["pid"], held.pid());
     assert_eq!(json["holders"][0]["fence"], held.event("granted").unwrap()["fence"]);
+    let left = json["holders"][0]["remaining_ms"].as_u64().unwrap();
+    assert!(left > 0 && left <= 30_000, "{json}");
+    let list = sandbox.output(["list", "--json"]).json();
+    assert!(list[0]["holders"][0]["remaining_ms"].is_u64(), "{list}");
 }
 
 #[test]
@@ -107,6 +112,10 @@ fn a_break_now_frees_at_once_and_says_what_that_may_cost() {
     sandbox.assert_free("a");
     let error = held.wait_for_event("error");
     assert_eq!(error["exit_code"], 75, "{error}");
+    let events = held.events();
+    let at = |name: &str| events.iter().position(|event| event["event"] == name);
+    assert!(at("lost").unwrap() < at("ended").unwrap(), "told before it is over: {events:?}");
+    assert_eq!(events.iter().filter(|event| event["event"] == "lost").count(), 1);
     assert_eq!(held.event("ended").unwrap()["signal"], 15, "it had its chance to end by itself");
     assert_eq!(held.code(), 75);
 }
@@ -145,6 +154,54 @@ fn the_doctor_fails_on_an_error() {
     for needed in ["error: ", "noeviction", "why: ", "fix: "] {
         assert!(text.stdout().contains(needed), "{}", text.stdout());
     }
+}
+
+#[test]
+fn the_doctor_looks_at_a_server_that_can_not_lock() {
+    let master = Redis::start().unwrap();
+    let replica = Redis::options().replica_of(&master).start().unwrap();
+    let sandbox = Sandbox::at(&replica.url());
+    let finished = sandbox.output(["doctor", "--json"]);
+    assert_eq!(finished.code(), 1, "{}", finished.stderr());
+    let findings = finished.json()["findings"].clone();
+    let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
+    assert!(codes.contains(&&"replica".into()), "{findings}");
+    // For locks it is refused, as before.
+    let refused = sandbox.output(["run", "a", "--", "true"]);
+    assert_eq!(refused.code(), 78, "{}", refused.stderr());
+    assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
+}
+
+#[test]
+fn what_others_wrote_can_not_steer_the_terminal() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let held = hold(&sandbox, "a");
+    let hold_key = "lockwright:{a}:hold";
+    let evil = "evil\u{1b}]0;x\u{7}\u{202e}\n@host:7";
+    redis.command::<i64>(&["HSET", hold_key, "identity", evil]).unwrap();
+    redis.command::<i64>(&["HSET", hold_key, "broken", "me: \u{1b}[2J\r\nb: free"]).unwrap();
+    for args in [&["list"][..], &["show", "a"], &["break", "-y", "a"]] {
+        let finished = sandbox.finish(sandbox.command(crate::harness::program()).args(args));
+        let (out, err) = (finished.stdout(), finished.stderr());
+        let unsafe_one = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!out.contains(unsafe_one) && !err.contains(unsafe_one), "{out:?} {err:?}");
+        assert!(out.contains("evil\\u{1b}"), "{args:?}: {out:?} {err:?}");
+        assert!(!out.lines().any(|line| line.contains("b: free") && !line.contains("me:")));
+    }
+    drop(held);
+}
+
+#[test]
+fn what_another_library_holds_can_only_be_freed_at_once() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    redis.command::<()>(&["SET", "a", "somebody else's", "PX", "60000"]).unwrap();
+    let refused = sandbox.output(["break", "-y", "a"]);
+    assert_eq!(refused.code(), 65, "{}", refused.stderr());
+    assert!(refused.stderr().contains("--now"), "{}", refused.stderr());
+    assert_eq!(sandbox.output(["break", "-y", "--now", "a"]).code(), 0);
+    sandbox.assert_free("a");
 }
 
 #[test]

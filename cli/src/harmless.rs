@@ -1,0 +1,44 @@
+//! Text that others wrote, made harmless for a terminal.
+
+use std::fmt::Write;
+
+/// `text` with every control character spelled out (`\u{1b}`, `\n`), and every one that changes the
+/// direction of what follows. A label or a reason on a server is somebody else's: it must not move
+/// the cursor, set the clipboard or pass for another line.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Writing to a string can't fail.
+        let _ = match c {
+            _ if c.is_control() => write!(out, "{}", c.escape_debug()),
+            _ if turns_or_breaks_the_line(c) => write!(out, "{}", c.escape_unicode()),
+            _ => out.write_char(c),
+        };
+    }
+    out
+}
+
+fn turns_or_breaks_the_line(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        for (text, shown) in [
+            ("job \"7\" o'clock \\ ü", "job \"7\" o'clock \\ ü"),
+            ("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}"),
+            ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::args::{Conformance, Place};
 use crate::connect;
 use crate::exit::Failure;
 use crate::harmless::harmless;
+use crate::json::profile;
 use crate::voice::Voice;
 
 /// The exit code when a case failed.
@@ -74,7 +75,11 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
     }
     let report = report?;
     if place.json {
-        print_json(&report)?;
+        print_json(&json!({
+            "backend": report.backend,
+            "profile": profile(&report.profile),
+            "rows": report.rows,
+        }))?;
     } else {
         // A case that failed quotes what the server said.
         let lines = report.to_string();

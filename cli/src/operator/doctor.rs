@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{print, print_json};
 use crate::exit::Failure;
 use crate::harmless::harmless;
+use crate::json::profile;
 
 /// The exit code when an error was found.
 const ERROR_FOUND: u8 = 1;
@@ -15,7 +16,7 @@ pub(super) async fn doctor(locks: &Locks, json: bool) -> Result<u8, Failure> {
     let mut findings = locks.doctor().await?;
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     if json {
-        print_json(&json!({ "profile": locks.profile(), "findings": findings }))?;
+        print_json(&json!({ "profile": profile(locks.profile()), "findings": findings }))?;
     } else {
         print(&report(locks.profile().backend, &findings))?;
     }

@@ -137,7 +137,12 @@ fn the_doctor_finds_no_error_in_a_fresh_database() {
     let sandbox = Sandbox::new();
     let finished = sandbox.output(["doctor", "--json"]);
     assert_eq!(finished.code(), 0, "{}{}", finished.stdout(), finished.stderr());
-    assert_eq!(finished.json()["profile"]["backend"], "sqlite");
+    let profile = &finished.json()["profile"];
+    assert_eq!(profile["backend"], "sqlite");
+    assert_eq!(
+        (&profile["shortest_ttl_ms"], &profile["slow_poll_ms"]),
+        (&50.into(), &1_000.into())
+    );
     assert_eq!(sandbox.output(["doctor"]).code(), 0);
 }
 

@@ -123,6 +123,8 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
+            // At worst a claim stands in a file that is to be deleted, and runs out there.
+            (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,
         };

@@ -65,6 +65,13 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let (kind, text) = refused(&place.file()).await;
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
 
+    // Opening doesn't look at the pages of the holds, so that the doctor can be asked.
+    let mut damaged = sound;
+    damaged[8192..].fill(0xff);
+    fs::write(place.file(), damaged).unwrap();
+    let error = place.open().await.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+
     // Tables of other shapes, and an empty one.
     for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
         let place = Place::new();

@@ -6,14 +6,24 @@ use std::fs;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 /// A process, told apart from a later one of the same number by when it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
     started: u64,
+    /// Its process group when it was seen. It may change while the process stays the same.
+    group: i32,
 }
+
+impl PartialEq for Process {
+    fn eq(&self, other: &Self) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+}
+
+impl Eq for Process {}
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -55,6 +65,11 @@ pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
+/// The living process of this number.
+pub(crate) fn process(pid: Pid) -> Option<Process> {
+    look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
+}
+
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The command's name stands in parentheses and may hold anything, parentheses too.
@@ -62,7 +77,11 @@ fn look_at(pid: Pid) -> Option<Entry> {
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
     Some(Entry {
-        process: Process { pid, started: fields.get(19)?.parse().ok()? },
+        process: Process {
+            pid,
+            started: fields.get(19)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+        },
         parent: fields.get(1)?.parse().ok()?,
         ended: matches!(*fields.first()?, "Z" | "X"),
     })
@@ -78,6 +97,18 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
         }
     }
     refused
+}
+
+/// Kills each of them, and `group` as long as one of them is in it: the number can't be anybody
+/// else's then. A signal to a group is atomic against `fork`, so that nobody in it escapes by being
+/// faster than the look at `/proc`. Answers as [`signal`] does.
+pub(crate) fn kill(processes: &[Process], group: Option<Pid>) -> u32 {
+    if let Some(group) = group
+        && processes.iter().any(|process| process.group == group.as_raw_nonzero().get())
+    {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    signal(processes, Signal::KILL)
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
@@ -120,7 +151,7 @@ mod tests {
         assert!(tree.wait().unwrap().success(), "the shell waited for both");
         assert!(of(root, &[]).unwrap().is_empty());
 
-        let stranger = Process { pid: pid_of(&bystander), started: 1 };
+        let stranger = Process { pid: pid_of(&bystander), started: 1, group: 1 };
         signal(&[stranger], Signal::KILL);
         assert!(bystander.try_wait().unwrap().is_none(), "started at another time: not the one");
         bystander.kill().unwrap();

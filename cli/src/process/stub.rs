@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use lockwright::{BootInstant, Clock};
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
 
@@ -19,17 +20,17 @@ use crate::harmless::harmless;
 pub(crate) const NOBODY: &str = "-";
 
 /// Becomes the command in `args`: the supervisor's process id, the process group that hands over
-/// the foreground or [`NOBODY`], the command and its arguments.
+/// the foreground or [`NOBODY`], the instant from which on the command may not begin in nanoseconds
+/// of the boot clock, the command and its arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
-    let mut number = || {
-        let text = args.next().and_then(|text| text.into_string().ok())?;
-        Some(text.parse().ok().and_then(Pid::from_raw))
-    };
-    let (Some(Some(supervisor)), Some(hands_over), Some(command)) =
-        (number(), number(), args.next())
+    let mut text = || args.next().and_then(|text| text.into_string().ok());
+    let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);
+    let (Some(Some(supervisor)), Some(hands_over), Some(Ok(lost_at)), Some(command)) =
+        (text().map(pid), text().map(pid), text().map(|text| text.parse()), args.next())
     else {
         return exit::internal_use_only();
     };
+    let lost_at = BootInstant::from_nanos(lost_at);
 
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         // Without it nothing would end CMD if the supervisor were killed.
@@ -48,6 +49,13 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     // The supervisor blocks every signal; CMD begins with none blocked.
     let _ = SigSet::all().thread_unblock();
 
+    // The last thing before it begins: any of us may have been stopped or starved since the grant.
+    if Clock::boot().now() >= lost_at {
+        return exit::complain(
+            exit::LOST,
+            "the hold was over before the command could begin, so it was not started",
+        );
+    }
     let error = Command::new(&command).args(args).exec();
     not_executed(&command, &error)
 }

@@ -45,7 +45,13 @@ const LOOK_AT_TERMINAL: Duration = Duration::from_millis(100);
 
 /// How soon is looked again for what escaped a KILL by forking, at first and at most.
 const AGAIN: Duration = Duration::from_millis(2);
-const AGAIN_LIMIT: Duration = Duration::from_millis(100);
+const AGAIN_LIMIT: Duration = Duration::from_millis(10);
+
+/// The same when all that is left belongs to somebody else, which may go on for hours.
+const AGAIN_LIMIT_OUT_OF_REACH: Duration = Duration::from_millis(100);
+
+/// How many looks follow each other without a pause while there is something to kill.
+const LOOKS: u32 = 8;
 
 /// Runs the command in `args` until it and its descendants are gone.
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -58,7 +64,11 @@ pub(crate) fn main(args: ArgsOs) -> ExitCode {
         _ => return exit::internal_use_only(),
     };
     match Supervisor::start(socket, term, stdin, &command) {
-        Ok(supervisor) => supervisor.run(),
+        Ok(Some(supervisor)) => supervisor.run(),
+        Ok(None) => {
+            let _ = wire::post(socket, &Report::TooLate.encode());
+            ExitCode::from(exit::LOST)
+        }
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
             let _ = wire::post(socket, &Report::NotStarted(errno).encode());
@@ -104,12 +114,13 @@ struct Supervisor {
 }
 
 impl Supervisor {
+    /// `None` when the term was over before CMD could be started.
     fn start(
         socket: BorrowedFd<'static>,
         term: Term,
         stdin: OwnedFd,
         command: &[OsString],
-    ) -> io::Result<Self> {
+    ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         // What `ps` and `pgrep` show, instead of "exe".
         let _ = rustix::thread::set_name(c"lockwright-sup");
@@ -125,21 +136,26 @@ impl Supervisor {
         } else {
             stub::NOBODY.to_owned()
         };
+        let clock = Clock::boot();
+        if clock.now() >= term.lost_at {
+            return Ok(None);
+        }
         let child = Command::new(SELF)
             .arg0("lockwright")
             .arg(BECOME)
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(hands_over)
+            .arg(term.lost_at.as_nanos().to_string())
             .args(command)
             .process_group(0)
             .stdin(stdin)
             .spawn()?;
         let command = Pid::from_child(&child);
         let _ = wire::post(socket, &Report::Started(child.id()).encode());
-        Ok(Self {
+        Ok(Some(Self {
             socket: Some(socket),
             signals,
-            clock: Clock::boot(),
+            clock,
             terminal,
             theirs,
             command,
@@ -149,7 +165,7 @@ impl Supervisor {
             out_of_reach: 0,
             waits_for_terminal: false,
             again: AGAIN,
-        })
+        }))
     }
 
     fn run(mut self) -> ExitCode {
@@ -233,6 +249,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
+            // The last that it did may not have been protected; or it was never begun for that.
+            self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
         }
@@ -278,9 +296,13 @@ impl Supervisor {
     fn act(&mut self, now: BootInstant) -> BootInstant {
         let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
         if is_due(self.end.kill_at) {
-            self.signal_all(Signal::KILL);
-            let next = now + self.again;
-            self.again = (self.again * 2).min(AGAIN_LIMIT);
+            let limit = if (0..LOOKS).any(|_| !self.kill_all()) {
+                AGAIN_LIMIT_OUT_OF_REACH
+            } else {
+                AGAIN_LIMIT
+            };
+            let next = self.clock.now() + self.again.min(limit);
+            self.again = (self.again * 2).min(limit);
             return next;
         }
         if is_due(self.end.term_at) && !self.end.termed {
@@ -301,16 +323,30 @@ impl Supervisor {
     }
 
     fn signal_all(&mut self, signal: Signal) {
-        let refused = match descendants::of(getpid(), &[]) {
-            Ok(found) => descendants::signal(&found, signal),
-            Err(_) => {
-                // No `/proc` to be read: at least the group.
-                if self.exit.is_none() {
-                    let _ = kill_process_group(self.command, signal);
-                }
-                0
-            }
-        };
+        match descendants::of(getpid(), &[]) {
+            Ok(found) => self.tell_refused(descendants::signal(&found, signal)),
+            // No `/proc` to be read: at least the group.
+            Err(_) => self.signal_group(signal),
+        }
+    }
+
+    /// Kills all that is found. True if there was anything that can be killed.
+    fn kill_all(&mut self) -> bool {
+        self.signal_group(Signal::KILL);
+        let Ok(found) = descendants::of(getpid(), &[]) else { return true };
+        let refused = descendants::kill(&found, Some(self.command));
+        self.tell_refused(refused);
+        found.len() > refused as usize
+    }
+
+    /// Signals CMD's process group while its number is certainly ours, as CMD isn't reaped.
+    fn signal_group(&self, signal: Signal) {
+        if self.exit.is_none() {
+            let _ = kill_process_group(self.command, signal);
+        }
+    }
+
+    fn tell_refused(&mut self, refused: u32) {
         if refused > self.out_of_reach {
             self.out_of_reach = refused;
             self.report(Report::OutOfReach(refused));

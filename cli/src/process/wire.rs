@@ -50,6 +50,8 @@ pub(crate) enum Report {
     Started(u32),
     /// CMD could not be started, for this reason of the operating system.
     NotStarted(i32),
+    /// CMD was not started: the hold was over before it could begin.
+    TooLate,
     /// Somebody wanted CMD suspended; it was continued.
     NotSuspended,
     /// CMD ended by itself and left processes behind, which are being ended.
@@ -109,6 +111,7 @@ impl Report {
         match self {
             Self::Started(pid) => frame(b'P', u64::from(pid), 0),
             Self::NotStarted(errno) => frame(b'N', errno as u64, 0),
+            Self::TooLate => frame(b'X', 0, 0),
             Self::NotSuspended => frame(b'T', 0, 0),
             Self::Leftovers => frame(b'O', 0, 0),
             Self::OutOfReach(count) => frame(b'R', u64::from(count), 0),
@@ -123,6 +126,7 @@ impl Report {
         Some(match parts(bytes) {
             (b'P', pid, _) => Self::Started(u32::try_from(pid).ok()?),
             (b'N', errno, _) => Self::NotStarted(i32::try_from(errno).ok()?),
+            (b'X', ..) => Self::TooLate,
             (b'T', ..) => Self::NotSuspended,
             (b'O', ..) => Self::Leftovers,
             (b'R', count, _) => Self::OutOfReach(u32::try_from(count).ok()?),
@@ -197,6 +201,7 @@ mod tests {
         for report in [
             Report::Started(4_000_000),
             Report::NotStarted(2),
+            Report::TooLate,
             Report::NotSuspended,
             Report::Leftovers,
             Report::OutOfReach(3),

@@ -1,6 +1,6 @@
 //! The time while the lock is held: the supervisor runs CMD, and is told until when it may.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use lockwright::{BootInstant, Clock, Guard, HoldState};
 use rustix::net::{RecvFlags, recv};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper,
+    wait, waitid,
+};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -32,56 +35,77 @@ pub(crate) enum Outcome {
     Lost(Failure),
 }
 
+/// What came of it, and what is left.
+#[derive(Debug)]
+pub(crate) struct Conclusion {
+    pub outcome: Result<Outcome, Failure>,
+    /// Whether nothing of the command is left for certain. Otherwise the lock mustn't be released.
+    pub all_gone: bool,
+}
+
+impl Conclusion {
+    fn nothing_ran(outcome: Result<Outcome, Failure>) -> Self {
+        Self { outcome, all_gone: true }
+    }
+}
+
 /// Runs `supervisor` until its command and everything that descends from it is gone.
 pub(crate) async fn hold(
     voice: Voice,
     guard: &Guard,
     supervisor: Command,
     signals: &mut Signals,
-) -> Result<Outcome, Failure> {
-    let cannot = |error| Failure::os("cannot start the supervisor process", error);
-    let children = Children::adopt();
-    // Before the first child exists, so that no end is missed.
-    let mut child_changed = signal(SignalKind::child()).map_err(cannot)?;
-    signals.refuse_suspension().map_err(cannot)?;
-    let (socket, pid) = start(guard, supervisor).map_err(cannot)?;
-    let held =
-        Held { voice, guard, socket, supervisor: pid, children, loss_told: Cell::new(false) };
-
-    let mut hold = guard.signal();
-    let mut give_up_at = None;
-    loop {
-        tokio::select! {
-            report = held.report() => match report {
-                Some(report) => if let Some(outcome) = held.hear(report)? {
-                    return Ok(held.conclude(outcome).await);
-                },
-                None => return Ok(held.without_supervisor().await),
-            },
-            state = hold.changed(), if give_up_at.is_none() => match state {
-                HoldState::Held => held.confirm(),
-                HoldState::AtRisk => held.tell_risk(),
-                _ => {
-                    held.order(Order::Lost);
-                    give_up_at = Some(held.give_up_at());
-                    held.tell_loss();
-                }
-            },
-            signal = signals.next() => held.forward(signal),
-            _ = child_changed.recv() => held.keep_supervisor_going(),
-            () = sleep_until(give_up_at) => {
-                // It had half of what was left. It has said its last word while we were stopped, or
-                // it is stopped itself, or starved.
-                while let Some(report) = held.report_that_came() {
-                    if let Some(outcome) = held.hear(report)? {
-                        return Ok(held.conclude(outcome).await);
-                    }
-                }
-                held.children.end_all().await;
-                return Ok(held.lost(None));
-            }
+) -> Conclusion {
+    let (held, mut child_changed) = match begin(voice, guard, supervisor, signals) {
+        Ok(Some(prepared)) => prepared,
+        Ok(None) => return Conclusion::nothing_ran(Ok(not_started(guard))),
+        Err(error) => {
+            let failure = Failure::os("cannot start the supervisor process", error);
+            return Conclusion::nothing_ran(Err(failure));
         }
+    };
+    let outcome = held.watch(signals, &mut child_changed).await;
+    // Whatever came of it: nothing may outlive the lock, which is released next.
+    let all_gone = held.end_all().await;
+    Conclusion { outcome, all_gone }
+}
+
+/// Starts the supervisor. `None` when the hold was over before that.
+fn begin<'a>(
+    voice: Voice,
+    guard: &'a Guard,
+    supervisor: Command,
+    signals: &mut Signals,
+) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
+    let children = Children::adopt()?;
+    // Before the first child exists, so that no end is missed.
+    let child_changed = signal(SignalKind::child())?;
+    signals.refuse_suspension()?;
+    if guard.check().is_err() {
+        // This process was stopped or starved since the grant.
+        return Ok(None);
     }
+    let (socket, pid) = start(guard, supervisor)?;
+    let held = Held {
+        voice,
+        guard,
+        socket,
+        supervisor: pid,
+        supervisor_done: Cell::new(false),
+        command: Cell::new(None),
+        children,
+        loss_told: Cell::new(false),
+    };
+    Ok(Some((held, child_changed)))
+}
+
+fn not_started(guard: &Guard) -> Outcome {
+    let message = format!(
+        "lost the lock {:?} (fence {}) before the command could begin; it was not started",
+        guard.name(),
+        guard.fence()
+    );
+    Outcome::Lost(Failure::new(exit::LOST, "lost", message))
 }
 
 async fn sleep_until(instant: Option<BootInstant>) {
@@ -94,15 +118,18 @@ fn term(guard: &Guard) -> Term {
 
 fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::UnixStream, Pid)> {
     let (ours, theirs) = UnixStream::pair()?;
+    // What can fail comes first: once the supervisor has its order, the command runs.
+    ours.set_nonblocking(true)?;
+    let ours = tokio::net::UnixStream::from_std(ours)?;
     // In a group of its own it doesn't get what is typed at the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
     // The command and its copy of their end is gone with this: else a supervisor's death would
     // never show as the end of the file.
     drop(supervisor);
+    // Without this order it starts nothing, and ends with the socket.
     wire::post_start(&ours, term(guard), rustix::stdio::stdin())?;
-    ours.set_nonblocking(true)?;
-    Ok((tokio::net::UnixStream::from_std(ours)?, Pid::from_child(&child)))
+    Ok((ours, Pid::from_child(&child)))
 }
 
 struct Held<'a> {
@@ -110,11 +137,66 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
+    /// Whether it said that nothing of the command is left, or ever was.
+    supervisor_done: Cell<bool>,
+    /// The command, and its process group.
+    command: Cell<Option<Pid>>,
     children: Children,
     loss_told: Cell<bool>,
 }
 
 impl Held<'_> {
+    /// Tells the supervisor what it must know, until it has said its last word.
+    async fn watch(
+        &self,
+        signals: &mut Signals,
+        child_changed: &mut tokio::signal::unix::Signal,
+    ) -> Result<Outcome, Failure> {
+        let mut hold = self.guard.signal();
+        let mut give_up_at = None;
+        loop {
+            tokio::select! {
+                report = self.report() => match report {
+                    Some(report) => if let Some(outcome) = self.hear(report)? {
+                        return Ok(self.conclude(outcome).await);
+                    },
+                    None => return Ok(self.without_supervisor().await),
+                },
+                state = hold.changed(), if give_up_at.is_none() => match state {
+                    HoldState::Held => self.confirm(),
+                    HoldState::AtRisk => self.tell_risk(),
+                    _ => {
+                        self.order(Order::Lost);
+                        give_up_at = Some(self.give_up_at());
+                        self.tell_loss();
+                    }
+                },
+                signal = signals.next() => self.forward(signal),
+                _ = child_changed.recv() => self.keep_supervisor_going(),
+                () = sleep_until(give_up_at) => {
+                    // It had half of what was left. It has said its last word while we were stopped, or
+                    // it is stopped itself, or starved.
+                    while let Some(report) = self.report_that_came() {
+                        if let Some(outcome) = self.hear(report)? {
+                            return Ok(self.conclude(outcome).await);
+                        }
+                    }
+                    self.end_all().await;
+                    return Ok(self.lost(None));
+                }
+            }
+        }
+    }
+
+    /// Ends everything of the command. True when nothing of it is left for certain.
+    async fn end_all(&self) -> bool {
+        if self.supervisor_done.get() && self.children.had_any_before() {
+            // What is ours by now stems from those that were there before.
+            return true;
+        }
+        self.children.end_all(self.command.get()).await
+    }
+
     /// The next report; `None` when the supervisor is gone. May be dropped and called again.
     async fn report(&self) -> Option<Report> {
         loop {
@@ -140,8 +222,6 @@ impl Held<'_> {
     /// After the supervisor's last word.
     async fn conclude(&self, outcome: Outcome) -> Outcome {
         self.see_supervisor_off().await;
-        // There is nothing left. Should that ever be wrong, it must not outlive the lock.
-        self.children.end_all().await;
         outcome
     }
 
@@ -154,6 +234,7 @@ impl Held<'_> {
     fn confirm(&self) {
         let term = term(self.guard);
         self.order(Order::Confirmed(term));
+        self.children.know_strangers(self.supervisor);
         self.voice.event(
             "renewed",
             json!({ "name": self.guard.name(), "deadline_ns": term.deadline.as_nanos() }),
@@ -162,12 +243,18 @@ impl Held<'_> {
 
     fn hear(&self, report: Report) -> Result<Option<Outcome>, Failure> {
         let name = self.guard.name();
+        self.supervisor_done
+            .set(matches!(report, Report::Done { .. } | Report::NotStarted(_) | Report::TooLate));
         match report {
-            Report::Started(pid) => self.voice.event("started", json!({ "pid": pid })),
+            Report::Started(pid) => {
+                self.command.set(i32::try_from(pid).ok().and_then(Pid::from_raw));
+                self.voice.event("started", json!({ "pid": pid }));
+            }
             Report::NotStarted(errno) => {
                 let error = io::Error::from_raw_os_error(errno);
                 return Err(Failure::os("cannot start the command", error));
             }
+            Report::TooLate => return Ok(Some(not_started(self.guard))),
             Report::NotSuspended => self.refuse_suspension(),
             Report::Leftovers => self.voice.tell(
                 "leftovers",
@@ -266,7 +353,7 @@ impl Held<'_> {
 
     /// Somebody killed the supervisor. The kernel killed CMD with it, and the rest is ours now.
     async fn without_supervisor(&self) -> Outcome {
-        self.children.end_all().await;
+        self.end_all().await;
         let message = "the supervisor process was killed, so the command was ended with it";
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
@@ -292,6 +379,8 @@ impl Held<'_> {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
+        // A job of the shell that ended may have left orphans to us.
+        self.children.know_strangers(self.supervisor);
     }
 }
 
@@ -305,29 +394,56 @@ fn exit_fields(exit: Exit) -> serde_json::Value {
     }
 }
 
+/// How soon is looked again for what escaped a KILL by forking, at first and at most.
+const AGAIN: Duration = Duration::from_millis(2);
+const AGAIN_LIMIT: Duration = Duration::from_millis(10);
+
+/// How many looks in a row must find nothing where the kernel can't be asked.
+const EMPTY_LOOKS: u32 = 3;
+
 /// The processes that descend from this one.
 struct Children {
-    /// Those that were there before, because a shell with jobs became us by `exec`.
-    before: Vec<Process>,
+    /// Those that aren't the command's, because a shell with jobs became us by `exec`.
+    strangers: RefCell<Vec<Process>>,
 }
 
 impl Children {
     /// Makes this process the parent of every orphan among its descendants.
-    fn adopt() -> Self {
-        let before = descendants::of(getpid(), &[]).unwrap_or_default();
-        if before.is_empty() {
-            // Otherwise orphans of those would come to us, and couldn't be told from ours.
-            let _ = set_child_subreaper(Some(getpid()));
-        }
-        Self { before }
+    fn adopt() -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Self { strangers: RefCell::new(descendants::of(getpid(), &[])?) })
     }
 
-    /// Kills them all, and returns when none is left.
-    async fn end_all(&self) {
-        let mut again = Duration::from_millis(2);
+    fn had_any_before(&self) -> bool {
+        !self.strangers.borrow().is_empty()
+    }
+
+    /// While the supervisor lives, all orphans of the command are below it, so that what is beside
+    /// it isn't the command's.
+    fn know_strangers(&self, supervisor: Pid) {
+        if !self.had_any_before() {
+            return;
+        }
+        let Some(ours) = descendants::process(supervisor) else { return };
+        let Ok(beside_it) = descendants::of(getpid(), &[ours]) else { return };
+        // Asked after the look: its end and the handing over of its orphans are one step of the
+        // kernel's, so the look was before both.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
+            self.strangers.replace(beside_it);
+        }
+    }
+
+    /// Kills all of them but the strangers, and returns when none is left. True when the kernel
+    /// says so. Beside strangers only looks can tell, and one that forks all the time may hide from
+    /// a look.
+    async fn end_all(&self, command: Option<Pid>) -> bool {
+        let strangers = self.strangers.take();
+        let mut again = AGAIN;
+        let mut empty_looks = 0;
         loop {
-            let found = descendants::of(getpid(), &self.before).unwrap_or_default();
-            descendants::signal(&found, Signal::KILL);
+            let found = descendants::of(getpid(), &strangers).unwrap_or_default();
+            descendants::kill(&found, command);
             let none_left = loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some(_)) => {}
@@ -335,11 +451,13 @@ impl Children {
                     Err(_) => break true,
                 }
             };
-            if none_left || (found.is_empty() && !self.before.is_empty()) {
-                return;
+            empty_looks = if found.is_empty() { empty_looks + 1 } else { 0 };
+            if none_left || (empty_looks >= EMPTY_LOOKS && !strangers.is_empty()) {
+                self.strangers.replace(strangers);
+                return none_left;
             }
             sleep(again).await;
-            again = (again * 2).min(Duration::from_millis(100));
+            again = (again * 2).min(AGAIN_LIMIT);
         }
     }
 }

@@ -103,7 +103,25 @@ async fn hold_and_run(
         ("LOCKWRIGHT_FENCE", guard.fence().to_string()),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
-    let outcome = held::hold(voice, &guard, command, signals).await;
+    let held::Conclusion { outcome, all_gone } = held::hold(voice, &guard, command, signals).await;
+    if !all_gone {
+        voice.tell(
+            "not_released",
+            json!({ "name": run.name, "message": "something of the command may be left" }),
+            &format!(
+                "did not release {:?}, as processes were there before the command, and what is \
+                 left of it can't be told from theirs for certain; it is free when its TTL has \
+                 run out",
+                run.name
+            ),
+        );
+        // A guard that is dropped releases. This process ends next, and with it the renewals.
+        std::mem::forget(guard);
+        return match outcome? {
+            held::Outcome::Ended(exit) => Ok(exit.shell_code()),
+            held::Outcome::Lost(failure) => Err(failure),
+        };
+    }
     let patience = match &outcome {
         Ok(held::Outcome::Ended(_)) => FAREWELL,
         _ => FAREWELL_WHEN_LOST,

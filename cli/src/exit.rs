@@ -47,7 +47,7 @@ Exit codes:
    75  the hold was lost, so CMD was ended before its deadline (or had just ended by itself)
    77  the server refuses: password, permission
    78  the URL can't be right, or this build lacks the backend, or the backend the mode
-  126  CMD can't be executed
+  126  CMD can't be executed; the lock is released
   127  CMD doesn't exist";
 
 /// What ends the program before its work is done.

@@ -98,6 +98,8 @@ fn a_break_keeps_others_out_until_the_hold_runs_out() {
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
     let shown = sandbox.output(["show", "a"]).stdout();
     assert!(shown.contains("test"), "who and why is shown: {shown}");
+    let again = sandbox.output(["break", "--yes", "a"]).stdout();
+    assert!(again.contains("free in at most "), "{again}");
     drop(held);
 }
 
@@ -156,7 +158,7 @@ fn the_doctor_fails_on_an_error() {
     assert_eq!(finished.code(), 1);
     let text = sandbox.output(["doctor"]);
     assert_eq!(text.code(), 1);
-    for needed in ["error: ", "noeviction", "why: ", "fix: "] {
+    for needed in ["error: ", "noeviction", "why: ", "fix: ", ": 1 error, "] {
         assert!(text.stdout().contains(needed), "{}", text.stdout());
     }
 }

@@ -6,14 +6,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
 use lockwright_testbed::redis::Redis;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::Signal;
 
 use crate::harness::{
-    Entry, FAMILY, Log, Running, Sandbox, children, family, signal, uptime, wait_for, wait_until,
+    Entry, FAMILY, Log, Running, Sandbox, children, family, program, signal, uptime, wait_for,
+    wait_until,
 };
 
 /// Its margin is 400 ms, so that a busy machine is no breach of promise.
@@ -364,4 +369,117 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
     let last = log.entries().last().unwrap().time;
     assert!(last < held.deadline(), "{last} and {}", held.deadline());
+}
+
+/// The last look at the clock, in the process that becomes the command.
+#[test]
+fn a_command_does_not_begin_after_its_term() {
+    let sandbox = Sandbox::new();
+    let begin = |lost_at: u64| {
+        let mut command = sandbox.command(program());
+        command.args(["__become", &std::process::id().to_string(), "-", &lost_at.to_string()]);
+        sandbox.finish(command.args(["touch", "began"]))
+    };
+    let now = lockwright::Clock::boot().now().as_nanos();
+    let finished = begin(now);
+    assert_eq!(finished.code(), 75, "{}", finished.stderr());
+    assert!(!sandbox.path("began").exists());
+    assert_eq!(begin(now + 3_600_000_000_000).code(), 0);
+    assert!(sandbox.path("began").exists());
+}
+
+/// What the supervisor gets when `lockwright run` was stopped between the grant and its start.
+#[test]
+fn a_supervisor_does_not_start_a_command_after_its_term() {
+    let sandbox = Sandbox::new();
+    let supervise = |lost_at: u64| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut command = sandbox.command(program());
+        command.args(["__supervise", "touch", "began"]).stdin(OwnedFd::from(theirs));
+        let mut order = vec![b'C'];
+        order.extend(lost_at.to_le_bytes());
+        order.extend((lost_at + 1_000_000_000).to_le_bytes());
+        let null = fs::File::open("/dev/null").unwrap();
+        let fds = [std::os::fd::AsFd::as_fd(&null)];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        let bytes = [std::io::IoSlice::new(&order)];
+        sendmsg(&ours, &bytes, &mut ancillary, SendFlags::empty()).unwrap();
+        (sandbox.finish(&mut command).code(), ours)
+    };
+    let now = lockwright::Clock::boot().now().as_nanos();
+    let (code, _) = supervise(now);
+    assert_eq!(code, 75);
+    assert!(!sandbox.path("began").exists());
+    let (code, _) = supervise(now + 3_600_000_000_000);
+    assert_eq!(code, 0);
+    assert!(sandbox.path("began").exists());
+}
+
+/// A shell with a job becomes the run, whose supervisor is killed: what the command left behind is
+/// ended, the job isn't, and as nobody knows for certain, the lock runs out instead of being given
+/// to the next one.
+#[test]
+fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
+    let sandbox = Sandbox::new();
+    let log = Log::new(&sandbox);
+    fs::write(sandbox.path("family.sh"), family(&sandbox)).unwrap();
+    let events = fs::File::create(sandbox.path("told")).unwrap();
+    let script = format!(
+        "sleep 1234 & echo $! >job; exec {} run --json --ttl {TTL} a -- sh family.sh",
+        program()
+    );
+    let mut shell = sandbox.command("sh").args(["-c", &script]).stderr(events).spawn().unwrap();
+    log.wait_for_all(&FAMILY);
+    let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
+    let supervisor = wait_for("the supervisor", || {
+        children(shell.id() as i32).into_iter().find(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.trim() == "lockwright-sup")
+        })
+    });
+    signal(supervisor, Signal::KILL);
+    let status = wait_for("its end", || shell.try_wait().unwrap());
+    assert_eq!(status.code(), Some(70));
+    assert_eq!(sandbox.processes(), [job], "the command's are gone, the shell's job isn't");
+    let told = fs::read_to_string(sandbox.path("told")).unwrap();
+    assert!(told.contains("\"not_released\""), "{told}");
+    let busy = sandbox.output(["run", "-n", "a", "--", "true"]);
+    assert_eq!(busy.code(), 1, "it was not released: {}", busy.stderr());
+    let next = sandbox.output(["run", "-w", "20", "a", "--", "true"]);
+    assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
+}
+
+/// The same shell, when nothing goes wrong: the lock is released, and the job's orphans live on.
+#[test]
+fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
+    let sandbox = Sandbox::new();
+    let script = format!(
+        "(until [ -e orphan ]; do sleep 0.01; done; setsid sleep 1234 & echo $! >job) & \
+         exec {} run --ttl {TTL} a -- sh -c 'touch orphan; until [ -s job ]; do sleep 0.01; done'",
+        program()
+    );
+    let finished = sandbox.finish(sandbox.command("sh").args(["-c", &script]));
+    assert_eq!(finished.code(), 0, "{}", finished.stderr());
+    let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
+    sandbox.assert_free("a");
+    assert_eq!(sandbox.processes(), [job]);
+}
+
+/// Each of them lives only until it has forked the next one, faster than anybody can look.
+#[test]
+fn a_fast_chain_of_forks_is_ended_too() {
+    let sandbox = Sandbox::new();
+    let script = "$SIG{TERM} = 'IGNORE'; open(my $up, '>', 'up'); close($up); \
+                  while (time < $^T + 40) { my $pid = fork(); exit 0 if $pid; }";
+    let held = sandbox.start(&["--fixed", "--ttl", TTL, "a", "--", "perl", "-e", script]);
+    wait_until("the chain", || sandbox.path("up").exists());
+    let deadline = held.wait_for_event("granted")["deadline_ns"].as_u64().unwrap() as f64 / 1e9;
+    let error = held.wait_for_event("error");
+    let now = uptime();
+    assert_eq!(error["exit_code"], 75, "{error}");
+    // The farewell to the server is within this.
+    assert!(now < deadline + 2.0, "ended {} s after the deadline", now - deadline);
+    assert_eq!(sandbox.processes(), [0; 0]);
 }

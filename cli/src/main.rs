@@ -17,6 +17,7 @@ mod json;
 mod operator;
 mod process;
 mod run;
+mod unwaited;
 mod voice;
 
 use std::process::ExitCode;

@@ -1,15 +1,17 @@
 //! What the command says on standard error: sentences for people, or JSON lines for programs.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::harmless::harmless;
+use crate::unwaited;
 
 /// Says it in the way that was asked for. Standard error may be closed or full: what nobody reads
-/// is lost, and never an error.
+/// is lost, and never an error, nor ever waited for while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Voice {
     json: bool,
@@ -32,17 +34,13 @@ impl Voice {
     /// Something that only programs want to know.
     pub(crate) fn event(self, event: &str, fields: Value) {
         if self.json {
-            self.write_event(event, fields);
+            write_event(event, fields, Duration::ZERO);
         }
     }
 
     /// Something that people want to know too.
     pub(crate) fn tell(self, event: &str, fields: Value, sentence: &str) {
-        if self.json {
-            self.write_event(event, fields);
-        } else {
-            let _ = writeln!(io::stderr(), "lockwright: {}", harmless(sentence));
-        }
+        self.say(event, fields, sentence, Duration::ZERO);
     }
 
     /// Why it ends, and with which code.
@@ -52,21 +50,31 @@ impl Voice {
             "message": failure.message,
             "exit_code": failure.code,
         });
-        self.tell("error", fields, &failure.message);
+        self.say("error", fields, &failure.message, LAST_WORDS);
         ExitCode::from(failure.code)
     }
 
     /// Replaces the status line; an empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
-        let _ =
-            write!(io::stderr(), "\r\x1b[K{}", harmless(text)).and_then(|()| io::stderr().flush());
+        unwaited::write(&format!("\r\x1b[K{}", harmless(text)), Duration::ZERO);
     }
 
-    fn write_event(self, event: &str, fields: Value) {
-        let mut line = json!({ "event": event });
-        if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
-            line.extend(fields);
+    fn say(self, event: &str, fields: Value, sentence: &str, patience: Duration) {
+        if self.json {
+            write_event(event, fields, patience);
+        } else {
+            unwaited::write(&format!("lockwright: {}\n", harmless(sentence)), patience);
         }
-        let _ = writeln!(io::stderr(), "{line}");
     }
+}
+
+/// How long the reader of the last line gets, when nothing is held any more.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+fn write_event(event: &str, fields: Value, patience: Duration) {
+    let mut line = json!({ "event": event });
+    if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+        line.extend(fields);
+    }
+    unwaited::write(&format!("{line}\n"), patience);
 }

@@ -483,3 +483,24 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert!(now < deadline + 2.0, "ended {} s after the deadline", now - deadline);
     assert_eq!(sandbox.processes(), [0; 0]);
 }
+
+/// Nobody reads what the run says. It goes on renewing, telling the supervisor, and ends.
+#[test]
+fn a_full_pipe_of_messages_stops_nothing() {
+    let sandbox = Sandbox::new();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    while writer.write(b"x").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut run = sandbox
+        .command(program())
+        .args(["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", "sleep 3; touch done"])
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let status = wait_for("its end", || run.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert!(sandbox.path("done").exists());
+    drop(reader);
+}

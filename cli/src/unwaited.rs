@@ -1,0 +1,95 @@
+//! Writing to standard error without waiting for its reader: whoever waits can't keep a deadline.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::{self, Errno};
+use rustix::net::{SendFlags, send};
+
+/// The most that a pipe or a terminal which is ready to be written to takes without waiting.
+const READY_FOR: usize = 4096;
+
+/// Whether a line stopped in the middle, as there was no room for the rest.
+static CUT: AtomicBool = AtomicBool::new(false);
+
+/// Writes `text`. What there is no room for within `patience` is dropped.
+pub(crate) fn write(text: &str, patience: Duration) {
+    let until = Instant::now() + patience;
+    let text =
+        if CUT.swap(false, Ordering::Relaxed) { format!("\n{text}") } else { text.to_owned() };
+    let mut left = text.as_bytes();
+    while !left.is_empty() {
+        match write_some(left) {
+            Ok(0) => return,
+            Ok(written) => left = &left[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let patience = until.saturating_duration_since(Instant::now());
+                if patience.is_zero() || !is_ready(patience) {
+                    CUT.store(left.len() < text.len(), Ordering::Relaxed);
+                    return;
+                }
+            }
+            // Closed, or nobody reads it any more.
+            Err(_) => return,
+        }
+    }
+}
+
+fn write_some(bytes: &[u8]) -> io::Result<usize> {
+    match way() {
+        Way::File => io::write(stderr(), bytes),
+        Way::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        Way::Own(own) => io::write(own, bytes),
+        // Somebody else may take the room between the look and the write; so be it.
+        Way::Look if is_ready(Duration::ZERO) => {
+            io::write(stderr(), &bytes[..bytes.len().min(READY_FOR)])
+        }
+        Way::Look => Err(Errno::AGAIN),
+    }
+}
+
+fn is_ready(patience: Duration) -> bool {
+    let patience = Timespec {
+        tv_sec: patience.as_secs() as i64,
+        tv_nsec: i64::from(patience.subsec_nanos()) as _,
+    };
+    let mut fds = [PollFd::from_borrowed_fd(stderr(), PollFlags::OUT)];
+    poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0)
+}
+
+fn stderr() -> BorrowedFd<'static> {
+    rustix::stdio::stderr()
+}
+
+/// How standard error is written to without waiting.
+#[derive(Debug)]
+enum Way {
+    /// It never waits for a reader.
+    File,
+    Socket,
+    /// Opened once more, for us alone: CMD has the other one too, and doesn't expect it to be in
+    /// non-blocking mode.
+    Own(OwnedFd),
+    /// It can't be opened once more: somebody else's terminal, say. So one looks before.
+    Look,
+}
+
+fn way() -> &'static Way {
+    static WAY: OnceLock<Way> = OnceLock::new();
+    WAY.get_or_init(|| {
+        let kind = fstat(stderr()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            Ok(FileType::Socket) => Way::Socket,
+            Ok(FileType::Fifo | FileType::CharacterDevice) => {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                open("/proc/self/fd/2", flags, Mode::empty()).map_or(Way::Look, Way::Own)
+            }
+            _ => Way::File,
+        }
+    })
+}

@@ -15,6 +15,7 @@ pub(crate) mod descendants;
 pub(crate) mod foreground;
 pub(crate) mod stub;
 pub(crate) mod supervisor;
+mod timer;
 pub(crate) mod wire;
 
 use rustix::process::WaitStatus;

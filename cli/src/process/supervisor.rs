@@ -26,6 +26,7 @@ use rustix::process::{
 use rustix::termios::isatty;
 
 use super::foreground::Terminal;
+use super::timer::Timer;
 use super::wire::{self, FRAME, Order, Report, Term};
 use super::{BECOME, Exit, SELF, descendants, stub};
 use crate::exit;
@@ -37,7 +38,7 @@ const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long processes have between TERM and KILL when no deadline is near.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Timers stop while the machine sleeps, so the clock is read at least this often.
+/// How often the clock is read at least, whatever becomes of the timer.
 const SLICE: Duration = Duration::from_secs(1);
 
 /// How often is looked whether the terminal is ours, while CMD waits for it.
@@ -99,6 +100,7 @@ struct Supervisor {
     socket: Option<BorrowedFd<'static>>,
     signals: SignalFd,
     clock: Clock,
+    timer: Timer,
     terminal: Terminal,
     /// The process group of `lockwright run`, which has the foreground when we don't.
     theirs: Pid,
@@ -136,6 +138,7 @@ impl Supervisor {
         } else {
             stub::NOBODY.to_owned()
         };
+        let timer = Timer::new()?;
         let clock = Clock::boot();
         if clock.now() >= term.lost_at {
             return Ok(None);
@@ -156,6 +159,7 @@ impl Supervisor {
             socket: Some(socket),
             signals,
             clock,
+            timer,
             terminal,
             theirs,
             command,
@@ -355,12 +359,16 @@ impl Supervisor {
 
     /// Sleeps until `instant`, until an order comes, or until a child changes.
     fn sleep(&self, instant: BootInstant) {
+        self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());
         let timeout = Timespec {
             tv_sec: left.as_secs() as i64,
             tv_nsec: i64::from(left.subsec_nanos()) as _,
         };
-        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
+        ];
         fds.extend(self.socket.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
         let _ = poll(&mut fds, Some(&timeout));
     }

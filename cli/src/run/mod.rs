@@ -1,5 +1,6 @@
 //! `lockwright run`: holds the lock while CMD runs.
 
+mod children;
 mod command;
 mod held;
 mod signals;

@@ -1,0 +1,70 @@
+//! A timer that goes on while the machine is suspended.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lockwright::BootInstant;
+use rustix::event::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+/// A timer of the boot clock. That of `poll` stands still while the machine is suspended, so that
+/// CMD would run for as long beside the next holder when it goes on.
+pub(crate) struct Timer(OwnedFd);
+
+impl Timer {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+    }
+
+    /// Makes it readable from `instant` on, and not before.
+    pub(crate) fn set(&self, instant: BootInstant) {
+        // Zero would stop it.
+        let nanos = instant.as_nanos().max(1);
+        let at = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (nanos % 1_000_000_000) as _,
+            },
+        };
+        // The clock is read once a second, whatever this answers.
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &at);
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockwright::Clock;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    #[test]
+    fn the_timer_wakes_at_an_instant_of_the_boot_clock() {
+        let timer = Timer::new().unwrap();
+        let is_due = |within: Timespec| {
+            let mut fds = [PollFd::from_borrowed_fd(timer.as_fd(), PollFlags::IN)];
+            poll(&mut fds, Some(&within)).unwrap() == 1
+        };
+        let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let at = Clock::boot().now() + Duration::from_millis(50);
+        timer.set(at);
+        assert!(is_due(minute));
+        assert!(Clock::boot().now() >= at);
+        timer.set(at + Duration::from_secs(3600));
+        assert!(!is_due(Timespec { tv_sec: 0, tv_nsec: 0 }), "set again, and not yet due");
+        timer.set(BootInstant::from_nanos(0));
+        assert!(is_due(minute), "long past");
+    }
+}

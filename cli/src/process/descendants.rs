@@ -37,6 +37,13 @@ struct Entry {
 /// It is a look at something that moves: who forks meanwhile may be missing. So whoever wants
 /// them all gone looks until none is left, and asks the kernel by `wait`, not by this.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
+    let mut found = entries_of(root, except)?;
+    found.retain(|entry| !entry.ended);
+    Ok(found.into_iter().map(|entry| entry.process).collect())
+}
+
+/// The same, with those that ended and weren't reaped yet.
+fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -57,9 +64,7 @@ pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
                 continue;
             }
             parents.push(entry.process.pid.as_raw_nonzero().get());
-            if !entry.ended {
-                found.push(entry.process);
-            }
+            found.push(entry);
         }
     }
     Ok(found)
@@ -99,16 +104,28 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     refused
 }
 
-/// Kills each of them, and `group` as long as one of them is in it: the number can't be anybody
-/// else's then. A signal to a group is atomic against `fork`, so that nobody in it escapes by being
-/// faster than the look at `/proc`. Answers as [`signal`] does.
-pub(crate) fn kill(processes: &[Process], group: Option<Pid>) -> u32 {
+/// What a [`kill_all`] came upon.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Killed {
+    /// How many were alive.
+    pub found: usize,
+    /// How many of them belong to somebody else.
+    pub refused: u32,
+}
+
+/// Kills what [`of`] finds, and `group` as long as a descendant is in it, also one that ended and
+/// wasn't reaped: the number can't be anybody else's then. A signal to a group is atomic against
+/// `fork`, so that nobody in it escapes by being faster than the look at `/proc`.
+pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
+    let mut entries = entries_of(root, except)?;
     if let Some(group) = group
-        && processes.iter().any(|process| process.group == group.as_raw_nonzero().get())
+        && entries.iter().any(|entry| entry.process.group == group.as_raw_nonzero().get())
     {
         let _ = kill_process_group(group, Signal::KILL);
     }
-    signal(processes, Signal::KILL)
+    entries.retain(|entry| !entry.ended);
+    let living: Vec<Process> = entries.into_iter().map(|entry| entry.process).collect();
+    Ok(Killed { found: living.len(), refused: signal(&living, Signal::KILL) })
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {

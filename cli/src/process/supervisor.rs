@@ -337,10 +337,11 @@ impl Supervisor {
     /// Kills all that is found. True if there was anything that can be killed.
     fn kill_all(&mut self) -> bool {
         self.signal_group(Signal::KILL);
-        let Ok(found) = descendants::of(getpid(), &[]) else { return true };
-        let refused = descendants::kill(&found, Some(self.command));
-        self.tell_refused(refused);
-        found.len() > refused as usize
+        let Ok(killed) = descendants::kill_all(getpid(), &[], Some(self.command)) else {
+            return true;
+        };
+        self.tell_refused(killed.refused);
+        killed.found > killed.refused as usize
     }
 
     /// Signals CMD's process group while its number is certainly ours, as CMD isn't reaped.

@@ -59,8 +59,8 @@ impl Children {
         let mut again = AGAIN;
         let mut empty_looks = 0;
         loop {
-            let found = descendants::of(getpid(), &strangers).unwrap_or_default();
-            descendants::kill(&found, command);
+            let found = descendants::kill_all(getpid(), &strangers, command)
+                .map_or(0, |killed| killed.found);
             let none_left = loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some(_)) => {}
@@ -68,7 +68,7 @@ impl Children {
                     Err(_) => break true,
                 }
             };
-            empty_looks = if found.is_empty() { empty_looks + 1 } else { 0 };
+            empty_looks = if found == 0 { empty_looks + 1 } else { 0 };
             if none_left || (empty_looks >= EMPTY_LOOKS && !strangers.is_empty()) {
                 self.strangers.replace(strangers);
                 return none_left;

@@ -125,10 +125,7 @@ async fn local_turn(
     };
     Ok(match passed {
         Passed::Turn(turn) => Local::Turn(turn),
-        Passed::Entered(share) => match share.into_hold() {
-            Some(hold) => Local::Entered(hold),
-            None => Local::Busy,
-        },
+        Passed::Entered(share) => Local::Entered(share.into_hold()),
     })
 }
 
@@ -213,10 +210,9 @@ async fn claim(
                 }
             }
         };
-        // A hand-over is to one token: it can't go on with another while it is parked.
-        let token = turn.pending.as_ref().map(|pending| pending.claim.token);
         match next_try {
             NextTry::Fresh => {
+                // A hand-over is to one token, so the next one needs a spot of its own.
                 spot = None;
                 // A little later: what went wrong once for no fault of ours may do so again.
                 let wake_at = shared.clock.now() + spread(TRY_AGAIN.0);
@@ -236,7 +232,7 @@ async fn claim(
         if shared.is_closed() {
             return Err(Error::closed());
         }
-        if let (Some(spot), Some(_)) = (&spot, token)
+        if let Some(spot) = &spot
             && let Some(granted) = spot.take_handed()
             && let Some(started) = granted.start
             && let Some(pending) = &mut turn.pending
@@ -362,8 +358,7 @@ impl GivenBack<'_> {
     async fn release(mut self) {
         let Some(pending) = &self.pending else { return };
         let answer = send_release(self.shared, &pending.claim, pending.settle).await;
-        let tombstones = self.shared.backend.profile().tombstones;
-        if answer.is_ok() && (pending.settle == Settle::Answered || tombstones) {
+        if answer.is_ok() && self.shared.one_answer_settles(pending.settle) {
             self.pending = None;
         }
     }

@@ -96,15 +96,9 @@ struct Running {
 
 impl Running {
     fn is_settled(&self, ended: Ended, now: BootInstant) -> bool {
-        match self.job.settle {
-            Settle::Answered => true,
-            Settle::Unanswered => {
-                let tombstone = self.shared.backend.profile().tombstones;
-                let ttl = self.job.claim().ttl;
-                let long_ago = self.job.last_sent.is_none_or(|sent| now > sent + ttl);
-                tombstone || (ended == Ended::NotHeld && long_ago)
-            }
-        }
+        let ttl = self.job.claim().ttl;
+        let long_ago = || self.job.last_sent.is_none_or(|sent| now > sent + ttl);
+        self.shared.one_answer_settles(self.job.settle) || (ended == Ended::NotHeld && long_ago())
     }
 
     /// An answered hold ends on the server by itself; an unanswered claim is pursued for as long

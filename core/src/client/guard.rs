@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::claim::{Ended, Settle};
+use crate::claim::Ended;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::event::Reason;
@@ -15,7 +15,6 @@ use crate::token::{Fence, Token};
 use super::background::{Job, send_release};
 use super::hold::Hold;
 use super::keeper::{ask_renewal, note_renewal};
-use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 
 /// An exclusive or shared hold. Owned and `'static`: it may move to another task or thread.
@@ -181,11 +180,7 @@ impl Held {
     }
 
     fn check(&self) -> Result<()> {
-        let hold = self.hold();
-        match hold.state() {
-            HoldState::Lost(reason) => Err(lost(hold, reason)),
-            _ => Ok(()),
-        }
+        check(self.hold())
     }
 
     async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
@@ -245,12 +240,10 @@ impl Held {
     async fn release(mut self) -> Result<()> {
         let Some(hold) = self.0.take() else { return Ok(()) };
         if !hold.shared.turns.leave(&hold) {
-            return hold.state().lost_error(&hold);
+            return check(&hold);
         }
-        // Before the registry lets it go: a keeper that finds neither holds nor releases may end.
-        let releasing = Releasing::new(hold);
+        let (releasing, ended) = Releasing::begin(hold);
         let hold = releasing.hold();
-        let ended = hold.end_and_let_go();
         let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
         match (answer, ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
@@ -262,9 +255,7 @@ impl Held {
                     (Ended::Released, Ok(())) => Ok(()),
                     (Ended::NotHeld, Ok(())) => Err(lost(hold, Reason::Gone)),
                 };
-                // An acquire that was never answered may still arrive where no tombstone stops it.
-                let tombstones = hold.shared.backend.profile().tombstones;
-                if hold.settle() == Settle::Answered || tombstones {
+                if hold.shared.one_answer_settles(hold.settle()) {
                     releasing.finish();
                 }
                 result
@@ -283,13 +274,8 @@ impl Drop for Held {
 
 /// One guard fewer; the last one ends the hold.
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
-    let shared: Arc<Shared> = Arc::clone(&hold.shared);
-    if shared.turns.leave(&hold) {
-        // As above: the release is begun before the hold is let go.
-        shared.begin_release();
-        let _ = hold.end_and_let_go();
-        shared.in_background(Job::release(hold));
-        shared.end_release();
+    if hold.shared.turns.leave(&hold) {
+        drop(Releasing::begin(hold));
     }
 }
 
@@ -297,12 +283,10 @@ fn lost(hold: &Hold, reason: Reason) -> Error {
     hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
 }
 
-impl HoldState {
-    fn lost_error(self, hold: &Hold) -> Result<()> {
-        match self {
-            Self::Lost(reason) => Err(lost(hold, reason)),
-            _ => Ok(()),
-        }
+fn check(hold: &Hold) -> Result<()> {
+    match hold.state() {
+        HoldState::Lost(reason) => Err(lost(hold, reason)),
+        _ => Ok(()),
     }
 }
 
@@ -310,9 +294,12 @@ impl HoldState {
 struct Releasing(Option<Arc<Hold>>);
 
 impl Releasing {
-    fn new(hold: Arc<Hold>) -> Self {
+    /// Ends the hold, and answers the reason if it was lost before.
+    fn begin(hold: Arc<Hold>) -> (Self, Result<(), Reason>) {
+        // Before the registry lets it go: a keeper that finds neither holds nor releases may end.
         hold.shared.begin_release();
-        Self(Some(hold))
+        let ended = hold.end_and_let_go();
+        (Self(Some(hold)), ended)
     }
 
     fn hold(&self) -> &Arc<Hold> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
+use crate::claim::Settle;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::{Event, Reason};
@@ -158,6 +159,12 @@ impl Shared {
             Some(_) => error,
             None => error.with_backend(self.backend.profile().backend),
         }
+    }
+
+    /// Whether a claim is settled once its release was answered. Where an acquire was left
+    /// unanswered it may still arrive, and only a tombstone keeps it out.
+    pub(crate) fn one_answer_settles(&self, settle: Settle) -> bool {
+        settle == Settle::Answered || self.backend.profile().tombstones
     }
 
     /// A fresh claim's token.

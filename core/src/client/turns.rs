@@ -76,8 +76,8 @@ pub(crate) enum Passed {
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
-    pub(crate) fn into_hold(mut self) -> Option<Arc<Hold>> {
-        self.0.take()
+    pub(crate) fn into_hold(mut self) -> Arc<Hold> {
+        self.0.take().expect("a share has its hold until it is taken")
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
-    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token,
+    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept, Token,
     Wait, async_trait,
 };
 use tokio::sync::Notify;
@@ -308,6 +308,10 @@ impl DistributedLock for Faulty {
         reason: &str,
     ) -> Result<Broken> {
         self.0.backend.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.0.backend.sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

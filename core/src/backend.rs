@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -10,7 +11,7 @@ use crate::claim::{Attempt, Claim, Ended, Renew, Renewal, Settle, Wait};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::name::LockName;
-use crate::operator::{BreakHow, Broken, Cursor, Finding, Inspection, Page, Seen};
+use crate::operator::{BreakHow, Broken, Cursor, Finding, Inspection, Page, Seen, Swept};
 use crate::profile::Profile;
 use crate::token::Token;
 
@@ -120,6 +121,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("breaking a lock", self.profile()).with_name(name))
     }
 
+    /// Clears away, in one small step, what holds left behind that have been over for `idle`: for
+    /// servers that keep something of every name that was ever locked.
+    ///
+    /// - It never delays an acquire by more than one short statement would.
+    /// - A name that comes back gets a fence above its old one all the same.
+    /// - [`Swept::more`] asks for another step. Several may sweep at once.
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        let _ = idle;
+        Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
+    }
+
     /// Looks at the live server for what would make its locks less safe than they seem.
     ///
     /// - An empty answer means that nothing was found, and everything could be looked at: what
@@ -200,6 +212,10 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         reason: &str,
     ) -> Result<Broken> {
         (**self).break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        (**self).sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -144,3 +144,12 @@ pub struct Finding {
     /// How to mend it.
     pub fix: String,
 }
+
+/// What one step of a sweep cleared away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Swept {
+    /// Traces of holds that ran out or were released, and of tokens that are settled.
+    pub rows: u64,
+    /// Whether there was more than one step takes.
+    pub more: bool,
+}

@@ -3,12 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::backend::DistributedLock;
 use crate::error::Result;
 use crate::identity::check_text;
 use crate::mode::Mode;
-use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen};
+use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen, Swept};
 use crate::profile::Profile;
 
 use super::builder::Builder;
@@ -150,6 +151,21 @@ impl Locks {
             .break_lock(&name, seen, how, &by, reason)
             .await
             .map_err(|error| shared.tell(error, &name))
+    }
+
+    /// Clears away one batch of what holds left behind that have been over for `idle`, where the
+    /// server keeps something of every name; call it again while it answers
+    /// [`more`](Swept::more). Acquiring goes on meanwhile, and a name that comes back gets a fence
+    /// above its old one.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where nothing is left behind, and those of
+    /// reaching the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped; the batch may then be cleared away all the same.
+    pub async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.shared().backend.sweep(idle).await
     }
 
     /// Looks at the live server for what would make its locks less safe than they seem.

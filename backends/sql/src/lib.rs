@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`sqlite`] | a database file shared by the processes of one machine; the embedded default |
+//! | [`postgres`] | a PostgreSQL server |
 //!
 //! Each database is a module with the same plan: `mod` (what it is and promises), `options` (how
 //! to connect), `backend` (the trait), `statements` and `queries/*.sql` (what goes to the
@@ -12,8 +13,15 @@
 //! clock that runs while the machine sleeps and that all processes share.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "postgres")]
+mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
+
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub use sqlite::Sqlite;

@@ -1,0 +1,196 @@
+//! How waiters learn of a release: `LISTEN` on one connection, while somebody waits here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::Executor;
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::task::JoinHandle;
+
+use super::POLL;
+use super::dialect::Postgresql;
+use crate::server::dialect::Dialect;
+use crate::server::errors::Effect;
+use crate::server::lease::Bell;
+use crate::server::pool::Pool;
+use crate::server::sql::Value;
+use crate::server::waiters::Waiters;
+
+/// For how long our own note is waited for. A server sends it at once.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// When a way on which nothing was heard is tried again.
+const DEAF_FOR: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether the connection lives, and whether anybody waits.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How long nobody must have waited for the connection to be closed.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// Between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Listens on a connection of its own, while somebody waits.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pool: Arc<Pool<Postgresql>>,
+    waiters: Arc<Waiters>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    deaf_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Listener {
+    pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Waiters>) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            waiters: Arc::clone(waiters),
+            task: Mutex::default(),
+            deaf_until: Arc::default(),
+        }
+    }
+}
+
+impl Bell for Listener {
+    fn listen(&self) -> Option<Duration> {
+        let deaf = *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if deaf.is_some_and(|until| Instant::now() < until) {
+            return Some(POLL);
+        }
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that ended with its runtime is started again on this one.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let ears = Ears {
+                pool: Arc::clone(&self.pool),
+                waiters: Arc::clone(&self.waiters),
+                deaf_until: Arc::clone(&self.deaf_until),
+            };
+            *task = Some(tokio::spawn(ears.run()));
+        }
+        None
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+}
+
+struct Ears {
+    pool: Arc<Pool<Postgresql>>,
+    waiters: Arc<Waiters>,
+    deaf_until: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Why listening on one connection ended.
+enum End {
+    NobodyWaits,
+    Deaf,
+    Lost(sqlx::Error),
+}
+
+impl Ears {
+    async fn run(self) {
+        while self.waiters.anybody() {
+            match self.listen().await {
+                End::NobodyWaits => return,
+                End::Deaf => {
+                    tracing::warn!(
+                        "notifications don't arrive, most likely because of a pooler, so waiters \
+                         ask each {POLL:?}"
+                    );
+                    let until = Instant::now() + DEAF_FOR;
+                    *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+                    // They learn of it when they ask.
+                    self.waiters.wake_all();
+                    return;
+                }
+                End::Lost(error) => {
+                    tracing::debug!(%error, "the connection that listens was lost");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn listen(&self) -> End {
+        self.listen_once().await.unwrap_or_else(End::Lost)
+    }
+
+    async fn listen_once(&self) -> sqlx::Result<End> {
+        let limits = self.pool.limits();
+        let dialect = self.pool.dialect();
+        let only_one = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(limits.connect)
+            .test_before_acquire(false)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .connect_lazy_with(dialect.server.clone());
+        let mut listener = PgListener::connect_with(&only_one).await?;
+        // A lost connection is an error then, and all that may have gone unheard is made up for.
+        listener.eager_reconnect(false);
+        within(limits.answer, listener.listen(dialect.channel())).await?;
+        if !self.hears(&mut listener).await? {
+            return Ok(End::Deaf);
+        }
+        self.waiters.wake_all();
+        let mut used = Instant::now();
+        loop {
+            match tokio::time::timeout(LOOK, listener.try_recv()).await {
+                Ok(Ok(Some(note))) => self.waiters.wake(note.payload()),
+                Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {
+                    // A peer that died without a word says nothing, like one with nothing to say.
+                    within(limits.answer, listener.execute("SELECT 1")).await?;
+                }
+            }
+            if self.waiters.anybody() {
+                used = Instant::now();
+            } else if used.elapsed() > UNUSED {
+                return Ok(End::NobodyWaits);
+            }
+        }
+    }
+
+    /// Whether a note of our own, sent on another connection, arrives.
+    async fn hears(&self, listener: &mut PgListener) -> sqlx::Result<bool> {
+        // No name begins with a space.
+        let probe = format!(" {}", lockwright_core::Token::random());
+        let mut text = "SELECT pg_notify(".to_owned();
+        Postgresql::literal(Value::Text(self.pool.dialect().channel()), &mut text);
+        text.push_str(", ");
+        Postgresql::literal(Value::Text(&probe), &mut text);
+        text.push(')');
+        if let Err(error) = self.pool.fetch_text(text, Effect::Reads).await {
+            return Err(sqlx::Error::Protocol(error.to_string()));
+        }
+        let arriving = async {
+            while let Some(note) = listener.try_recv().await? {
+                if note.payload() == probe {
+                    return Ok(());
+                }
+                self.waiters.wake(note.payload());
+            }
+            Err(sqlx::Error::WorkerCrashed)
+        };
+        match tokio::time::timeout(PROBE, arriving).await {
+            Ok(arrived) => arrived.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => Err(sqlx::Error::PoolTimedOut),
+    }
+}

@@ -1,0 +1,234 @@
+//! What PostgreSQL has of its own: connections, literals, error codes.
+
+use lockwright_core::{ErrorKind, Finding, Result};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
+
+use super::options::Options;
+use crate::server::dialect::{Cell, Dialect, Row, Texts};
+use crate::server::errors::Verdict;
+use crate::server::pool::Pool;
+use crate::server::schema::MISSING;
+use crate::server::sql::Value;
+use crate::server::table::Tables;
+
+/// A PostgreSQL server.
+#[derive(Clone)]
+pub(crate) struct Postgresql {
+    pub(super) server: PgConnectOptions,
+    tables: Tables,
+    channel: String,
+    backend: &'static str,
+}
+
+impl Postgresql {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            server: options.server.clone().disable_statement_logging(),
+            channel: options.common.tables.scope(),
+            tables: options.common.tables.clone(),
+            backend: options.backend(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Postgresql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the driver's options: they have the password.
+        f.debug_struct("Postgresql").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+macro_rules! texts {
+    ($($name:ident),*) => {
+        Texts {
+            schema: include_str!("../../schema/postgres.sql"),
+            $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
+        }
+    };
+}
+
+static TEXTS: Texts = texts!(
+    version,
+    acquire,
+    renew,
+    release,
+    settle,
+    inspect,
+    list,
+    break_run_out,
+    break_now,
+    sweep_floor,
+    sweep_leases,
+    sweep_tombstones
+);
+
+impl Dialect for Postgresql {
+    type Connection = PgConnection;
+
+    const QUOTE: char = '"';
+    const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+    fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn texts(&self) -> &'static Texts {
+        &TEXTS
+    }
+
+    fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        self.server.connect().await
+    }
+
+    async fn fetch(&self, connection: &mut PgConnection, text: String) -> sqlx::Result<Vec<Row>> {
+        // Safe: names of tables are checked, and values come through `literal`.
+        let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
+        rows.iter().map(row).collect()
+    }
+
+    fn literal(value: Value<'_>, text: &mut String) {
+        match value {
+            Value::Int(number) => text.push_str(&number.to_string()),
+            Value::Bool(yes) => text.push_str(if yes { "true" } else { "false" }),
+            Value::Null => text.push_str("NULL::text"),
+            Value::Text(value) => quote(value, text),
+        }
+    }
+
+    fn judge(code: &str, message: &str) -> Option<Verdict> {
+        judge(code, message)
+    }
+
+    async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
+        super::doctor::examine(pool).await
+    }
+}
+
+/// A text as a literal that means the same whatever `standard_conforming_strings` is: with a
+/// backslash in it, it is written as an escape string.
+fn quote(value: &str, text: &mut String) {
+    let escapes = value.contains('\\');
+    text.push_str(if escapes { " E'" } else { "'" });
+    for c in value.chars() {
+        match c {
+            '\'' => text.push_str("''"),
+            '\\' => text.push_str("\\\\"),
+            // The server would end the query there. No name, token or note has one.
+            '\0' => {}
+            other => text.push(other),
+        }
+    }
+    text.push('\'');
+}
+
+fn row(row: &PgRow) -> sqlx::Result<Row> {
+    let mut cells = Vec::with_capacity(row.len());
+    for at in 0..row.len() {
+        let value = row.try_get_raw(at)?;
+        cells.push(if value.is_null() {
+            Cell::Null
+        } else {
+            match row.column(at).type_info().name() {
+                "INT8" => Cell::Int(row.try_get(at)?),
+                "BOOL" => Cell::Int(i64::from(row.try_get::<bool, _>(at)?)),
+                _ => Cell::Text(row.try_get_unchecked(at)?),
+            }
+        });
+    }
+    Ok(Row(cells))
+}
+
+/// By the SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. Whatever a
+/// statement answers with an error, it has undone; those that may come after a commit, or are made
+/// by a pooler that has lost the server, are `Indeterminate`.
+fn judge(code: &str, message: &str) -> Option<Verdict> {
+    use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
+
+    Some(match code {
+        "28P01" | "28000" => Verdict::new(
+            Denied,
+            "the server refuses the user or the password; check both in the URL",
+        ),
+        "42501" => Verdict::new(
+            Denied,
+            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables",
+        ),
+        "3D000" => Verdict::new(InvalidConfig, "there is no such database; name one in the URL"),
+        "3F000" => Verdict::new(
+            InvalidConfig,
+            "there is no such schema; create it, or name another with ?schema=",
+        ),
+        "42P01" => Verdict::new(InvalidConfig, MISSING),
+        "42703" | "42804" | "42883" | "42P10" | "42809" => Verdict::new(
+            InvalidConfig,
+            "the tables are not as Lockwright made them; name others with ?table=",
+        ),
+        "23514" | "22003" => Verdict::new(
+            Conflict,
+            "the name's row was changed by hand, or its fences have reached their end; delete it \
+             once nobody holds it and no fence of it is in use",
+        ),
+        "40001" | "40P01" | "23505" => {
+            Verdict::again("the request lost against others again and again; try again")
+        }
+        "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
+        "57014" => Verdict::new(
+            Unavailable,
+            "the server cancelled the request, by its statement_timeout or for an operator",
+        ),
+        "25006" => {
+            Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
+                .useless()
+        }
+        "53100" => Verdict::new(Unavailable, "the server's disk is full; make room"),
+        "53300" => Verdict::new(
+            Unavailable,
+            "the server has no connection left; raise max_connections, or ask for fewer",
+        ),
+        "57P01" | "57P03" | "57P05" => {
+            Verdict::new(Unavailable, "the server is stopping, starting, or ended the connection")
+                .useless()
+        }
+        _ if code.starts_with("53") => {
+            Verdict::new(Unavailable, "the server is short of memory, disk or connections")
+        }
+        // A pooler's own words, before it has passed anything on.
+        "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
+            InvalidConfig,
+            "the pooler refuses a startup parameter; leave `options` out of the URL",
+        ),
+        _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("58") => {
+            Verdict::new(Indeterminate, "the server or a pooler ended the connection").useless()
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_out_of_a_literal() {
+        for (value, literal) in [
+            ("a", "'a'"),
+            ("it's", "'it''s'"),
+            ("'; DROP TABLE x; --", "'''; DROP TABLE x; --'"),
+            ("\\'", " E'\\\\'''"),
+            ("$1 :name", "'$1 :name'"),
+        ] {
+            let mut text = String::new();
+            quote(value, &mut text);
+            assert_eq!(text, literal);
+        }
+    }
+}

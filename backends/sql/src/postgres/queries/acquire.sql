@@ -1,0 +1,65 @@
+-- Grants a free or run-out name, re-arms the token's own hold, or notes that somebody waits.
+-- :name, :token, :identity, :fences, :ttl, :waits
+-- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
+--
+-- The clock that decides is read after the row was locked: what runs out while this waits for the
+-- row isn't revived, and a grant's TTL begins no earlier than the grant. Everything is decided by
+-- one reading of it.
+WITH seen AS (
+    SELECT * FROM {lease} WHERE name = :name
+), buried AS (
+    SELECT token FROM {tombstone} WHERE token = :token
+), written AS (
+    INSERT INTO {lease} AS lease
+        (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
+    SELECT :name, :token, :identity, 'exclusive',
+           -- Above the floor, and above the row, should the sweeper delete it meanwhile.
+           greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
+           :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
+    FROM {meta} AS meta
+    CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
+    LEFT JOIN seen ON true
+    WHERE NOT EXISTS (SELECT FROM buried)
+      -- Whoever only finds it held writes nothing; nor does one who waits, while the note that
+      -- somebody waits stands for some seconds yet.
+      AND NOT coalesce(
+          seen.token <> :token AND seen.expires > at.now
+              AND (NOT :waits OR seen.waiting > at.now + 5000000),
+          false)
+    ON CONFLICT (name) DO UPDATE SET
+        (token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting) = (
+            SELECT
+                CASE WHEN free THEN excluded.token ELSE lease.token END,
+                CASE WHEN free THEN excluded.identity ELSE lease.identity END,
+                CASE WHEN free THEN excluded.mode ELSE lease.mode END,
+                CASE WHEN free THEN greatest(lease.fence + lease.fences, excluded.fence)
+                     ELSE lease.fence END,
+                CASE WHEN free THEN excluded.fences ELSE lease.fences END,
+                CASE WHEN free OR again THEN excluded.ttl ELSE lease.ttl END,
+                CASE WHEN free OR again THEN now + excluded.ttl ELSE lease.expires END,
+                CASE WHEN free OR again THEN now ELSE lease.updated END,
+                CASE WHEN free THEN NULL ELSE lease.broken END,
+                CASE WHEN :waits AND NOT free AND NOT mine THEN now + 15000000
+                     ELSE lease.waiting END
+            FROM (
+                SELECT now,
+                       (lease.token IS NULL OR lease.expires <= now)
+                           AND position(excluded.token IN lease.buried) = 0 AS free,
+                       lease.token = excluded.token AND lease.expires > now
+                           AND lease.broken IS NULL AS again,
+                       coalesce(lease.token = excluded.token, false) AS mine
+                FROM (SELECT {now} AS now OFFSET 0) AS clock
+            ) AS state)
+    RETURNING lease.*
+), answer AS (
+    SELECT * FROM written
+    UNION ALL
+    SELECT * FROM seen
+    WHERE NOT EXISTS (SELECT FROM written) AND NOT EXISTS (SELECT FROM buried)
+)
+SELECT position(:token IN buried) > 0, name, token, identity, mode, fence, fences::bigint, expires,
+       broken, waiting > at.now, at.now
+FROM answer
+CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
+UNION ALL
+SELECT true, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM buried

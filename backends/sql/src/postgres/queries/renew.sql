@@ -1,0 +1,28 @@
+-- Re-arms every hold of the batch that is still held.
+-- :holds JSON [[name, token, ttl], ...]
+-- Answers for each: its place, 'renewed' or why not, whether somebody waits
+WITH asked AS (
+    SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
+    FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
+), renewed AS (
+    UPDATE {lease} AS lease SET
+        ttl = asked.ttl,
+        expires = {now} + asked.ttl,
+        updated = {now}
+    FROM asked
+    WHERE lease.name = asked.name
+      AND lease.token = asked.token
+      AND lease.expires > {now}
+      AND lease.broken IS NULL
+    RETURNING asked.place, lease.waiting > lease.updated AS waiting
+)
+SELECT asked.place,
+       CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
+            WHEN lease.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN lease.expires <= {now} THEN 'expired'
+            ELSE 'gone' END,
+       coalesce(renewed.waiting, false)
+FROM asked
+LEFT JOIN renewed ON renewed.place = asked.place
+LEFT JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
+LEFT JOIN {tombstone} AS tombstone ON tombstone.token = asked.token

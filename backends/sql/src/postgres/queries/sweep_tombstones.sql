@@ -1,0 +1,12 @@
+-- Deletes tombstones that have stood long enough, some at a time.
+-- :limit
+-- Answers: how many
+WITH gone AS (
+    DELETE FROM {tombstone} WHERE token IN (
+        SELECT token FROM {tombstone}
+        WHERE until < {now}
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+)
+SELECT count(*) FROM gone

@@ -1,0 +1,132 @@
+//! What each database brings.
+
+use std::fmt::Debug;
+use std::future::Future;
+
+use lockwright_core::{Finding, Result};
+
+use super::errors::Verdict;
+use super::pool::Pool;
+use super::sql::Value;
+use super::table::Tables;
+
+/// A database, as far as it differs from the others.
+///
+/// Every text is sent as it is by [`Dialect::fetch`], in one round trip, and may consist of several
+/// statements. A text that changes anything must be atomic, or such that each of its statements
+/// may be the last one that is carried out.
+pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
+    /// A connection. Dropping it closes it.
+    type Connection: Send + 'static;
+
+    /// What names are quoted with.
+    const QUOTE: char;
+
+    /// The server's clock as `{now}` in the texts: microseconds, read anew wherever it stands.
+    const NOW: &'static str;
+
+    /// What errors say they come from: the profile's name.
+    fn backend(&self) -> &'static str;
+
+    /// The tables.
+    fn tables(&self) -> &Tables;
+
+    /// The texts.
+    fn texts(&self) -> &'static Texts;
+
+    /// A text with the names of the tables, and the clock.
+    fn expand(&self, text: &str) -> String {
+        self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
+    }
+
+    /// Where a release that somebody waits for is told, in the words of the texts.
+    fn channel(&self) -> &str {
+        ""
+    }
+
+    /// Opens a connection, ready for use.
+    fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
+
+    /// Sends a text, and answers the rows of all its statements.
+    fn fetch<'a>(
+        &'a self,
+        connection: &'a mut Self::Connection,
+        text: String,
+    ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a;
+
+    /// Writes a value as a literal, so that nothing in it can be taken for SQL.
+    fn literal(value: Value<'_>, text: &mut String);
+
+    /// What a server's error means, by its code and its message; `None` for one that isn't known.
+    fn judge(code: &str, message: &str) -> Option<Verdict>;
+
+    /// Looks at the live server.
+    fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
+}
+
+/// The texts of a database. Their parameters and columns are the same in all of them; each file
+/// says what they are. Times are the server's, in microseconds.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    /// The tables.
+    pub(crate) schema: &'static str,
+    /// Answers `version`.
+    pub(crate) version: &'static str,
+    pub(crate) acquire: &'static str,
+    pub(crate) renew: &'static str,
+    pub(crate) release: &'static str,
+    /// A release that leaves a tombstone.
+    pub(crate) settle: &'static str,
+    pub(crate) inspect: &'static str,
+    pub(crate) list: &'static str,
+    pub(crate) break_run_out: &'static str,
+    pub(crate) break_now: &'static str,
+    /// Raises the floor above what the next text deletes.
+    pub(crate) sweep_floor: &'static str,
+    pub(crate) sweep_leases: &'static str,
+    pub(crate) sweep_tombstones: &'static str,
+}
+
+/// One row of an answer, column by column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row(pub(crate) Vec<Cell>);
+
+/// One value of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+impl Row {
+    /// A number, or a boolean as 0 or 1.
+    pub(crate) fn int(&self, at: usize) -> Result<i64, BadRow> {
+        match self.0.get(at) {
+            Some(Cell::Int(number)) => Ok(*number),
+            _ => Err(BadRow),
+        }
+    }
+
+    /// A boolean; `NULL` is false.
+    pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
+        match self.0.get(at) {
+            Some(Cell::Int(number)) => Ok(*number != 0),
+            Some(Cell::Null) => Ok(false),
+            _ => Err(BadRow),
+        }
+    }
+
+    /// A text, if it isn't `NULL`.
+    pub(crate) fn text(&self, at: usize) -> Result<Option<&str>, BadRow> {
+        match self.0.get(at) {
+            Some(Cell::Text(text)) => Ok(Some(text)),
+            Some(Cell::Null) => Ok(None),
+            _ => Err(BadRow),
+        }
+    }
+}
+
+/// A row that isn't as the texts make them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BadRow;

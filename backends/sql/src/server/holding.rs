@@ -1,0 +1,112 @@
+//! From a row to what the trait answers.
+
+use std::time::Duration;
+
+use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
+
+use super::dialect::{BadRow, Row};
+
+/// A row of the lease table as the texts answer it, from some column on: `name, token, identity,
+/// mode, fence, fences, expires, broken, waiting, now`.
+#[derive(Debug)]
+pub(crate) struct Holding<'r> {
+    pub(crate) name: &'r str,
+    pub(crate) token: Option<&'r str>,
+    identity: &'r str,
+    fence: u64,
+    fences: u32,
+    expires: i64,
+    pub(crate) broken: Option<&'r str>,
+    waiting: bool,
+    now: i64,
+}
+
+impl<'r> Holding<'r> {
+    pub(crate) fn of(row: &'r Row, from: usize) -> Result<Self, BadRow> {
+        if row.text(from + 3)? != Some("exclusive") {
+            return Err(BadRow);
+        }
+        let holding = Self {
+            name: row.text(from)?.ok_or(BadRow)?,
+            token: row.text(from + 1)?,
+            identity: row.text(from + 2)?.unwrap_or_default(),
+            fence: row.int(from + 4)?.try_into().map_err(|_| BadRow)?,
+            fences: row.int(from + 5)?.try_into().map_err(|_| BadRow)?,
+            expires: row.int(from + 6)?,
+            broken: row.text(from + 7)?,
+            waiting: row.bool(from + 8)?,
+            now: row.int(from + 9)?,
+        };
+        if holding.fences == 0 { Err(BadRow) } else { Ok(holding) }
+    }
+
+    /// Whether somebody holds it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.token.is_some() && self.expires > self.now
+    }
+
+    /// How long yet.
+    pub(crate) fn remaining(&self) -> Duration {
+        let micros = self.expires.saturating_sub(self.now);
+        Duration::from_micros(micros.try_into().unwrap_or(0))
+    }
+
+    /// The grant, for the one whose token it is.
+    pub(crate) fn granted(&self) -> Granted {
+        let mut granted = Granted::new(Fence::new(self.fence));
+        granted.fences = self.fences;
+        granted.waiters = self.waiting;
+        if self.broken.is_some() {
+            // It runs out as it would have.
+            granted.valid = Some(self.remaining());
+        }
+        granted
+    }
+
+    /// The refusal, for everybody else.
+    pub(crate) fn busy(&self) -> Busy {
+        Busy {
+            retry_after: Some(self.remaining()),
+            holder: self.is_live().then(|| Box::new(self.holder())),
+            queued: false,
+        }
+    }
+
+    pub(crate) fn holder(&self) -> Holder {
+        let mut holder = Holder::new(self.token.and_then(|token| token.parse().ok()));
+        holder.mode = Mode::Exclusive;
+        holder.identity = serde_json::from_str(self.identity).ok();
+        holder.fence = Some(Fence::new(self.fence));
+        holder.remaining = Some(self.remaining());
+        holder.broken = self.broken.map(str::to_owned);
+        holder
+    }
+
+    pub(crate) fn inspection(&self) -> Result<Inspection, BadRow> {
+        let mut inspection = Inspection::free(LockName::new(self.name).map_err(|_| BadRow)?);
+        let last = self.fence.saturating_add(u64::from(self.fences) - 1);
+        inspection.fence = Some(Fence::new(last)).filter(|_| last > 0);
+        if self.is_live() {
+            inspection.holders.push(self.holder());
+        }
+        Ok(inspection)
+    }
+}
+
+/// A duration in the server's unit, rounded up.
+pub(crate) fn micros_up(duration: Duration) -> i64 {
+    let micros = duration.as_nanos().div_ceil(1000);
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_rounded_up() {
+        for (nanos, micros) in [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2)] {
+            assert_eq!(micros_up(Duration::from_nanos(nanos)), micros);
+        }
+    }
+}

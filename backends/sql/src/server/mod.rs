@@ -1,0 +1,30 @@
+//! What the databases with a server have in common: once, for all of them.
+//!
+//! What differs is in a [`dialect::Dialect`]: SQL texts in files, with the same parameters and the
+//! same columns in each; how a connection is made; what an error code means.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `dialect` | what each database brings |
+//! | `sql` | a text with named parameters, and how values get into it |
+//! | `pool` | a few connections, a limit for each request |
+//! | `lease` | the trait, for holds that are rows |
+//! | `holding` | from a row to what the trait answers |
+//! | `schema` | tables that make themselves |
+//! | `table` | the user's own names for them |
+//! | `options` | the parameters of a URL that are ours |
+//! | `errors` | what a failed request did |
+//! | `waiters` | who waits here, and how they are told |
+
+pub(crate) mod dialect;
+pub(crate) mod errors;
+pub(crate) mod holding;
+pub(crate) mod lease;
+pub(crate) mod options;
+pub(crate) mod pool;
+pub(crate) mod schema;
+pub(crate) mod sql;
+pub(crate) mod table;
+pub(crate) mod waiters;
+
+pub use options::Mode;

@@ -1,0 +1,112 @@
+//! The parameters of a URL that are ours.
+
+use std::time::Duration;
+
+use lockwright_core::{Error, Result, redact};
+
+use super::pool::Limits;
+use super::table::Tables;
+
+/// What a hold is on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// A row that runs out by itself. Survives lost connections and restarts of the server, and
+    /// works behind a transaction pooler.
+    #[default]
+    Lease,
+    /// A lock of a database session: it ends with its connection. One connection for each hold.
+    Session,
+    /// A locked row, in a transaction that is kept open: it ends with its connection. One
+    /// connection for each hold.
+    Row,
+}
+
+impl Mode {
+    fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "lease" => Ok(Self::Lease),
+            "session" => Ok(Self::Session),
+            "row" => Ok(Self::Row),
+            _ => Err(Error::invalid_config(format!(
+                "there is no mode {name:?}; the modes are lease, session and row"
+            ))),
+        }
+    }
+}
+
+/// What is the same for each database with a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
+    pub(crate) mode: Mode,
+    pub(crate) tables: Tables,
+    pub(crate) limits: Limits,
+    pub(crate) for_diagnosis: bool,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            tables: Tables::default(),
+            limits: Limits {
+                connections: 4,
+                connect: Duration::from_secs(5),
+                answer: Duration::from_secs(3),
+            },
+            for_diagnosis: false,
+        }
+    }
+}
+
+/// Takes our parameters out of a URL and leaves those that the driver knows.
+///
+/// # Errors
+/// For a parameter that neither knows, named without its value, which may be a secret.
+pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
+    let mut common = Common::default();
+    let Some((server, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), common));
+    };
+    let mut rest = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match name {
+            "mode" => common.mode = Mode::from_name(value)?,
+            "table" => common.tables = common.tables.named(value)?,
+            "schema" => common.tables = common.tables.within(value)?,
+            "connections" => {
+                common.limits.connections =
+                    value.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+                        Error::invalid_config("connections is a number of at least 1")
+                    })?;
+            }
+            _ if drivers.iter().any(|known| is_named(name, known)) => rest.push(parameter),
+            _ => {
+                return Err(Error::invalid_config(format!(
+                    "the URL has an unknown parameter {name:?}; ours are mode, table, schema and \
+                     connections, and the driver's {}",
+                    drivers.join(", ")
+                )));
+            }
+        }
+    }
+    let url =
+        if rest.is_empty() { server.to_owned() } else { format!("{server}?{}", rest.join("&")) };
+    Ok((url, common))
+}
+
+/// A known name that ends with `[` stands for all that begin with it.
+fn is_named(name: &str, known: &str) -> bool {
+    name == known || (known.ends_with('[') && name.starts_with(known))
+}
+
+/// An error about a URL, which shows no password.
+pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
+    // A parser may quote what it was given.
+    let cause = cause.to_string();
+    let shown = redact::url(url);
+    if url.contains(&cause) || cause.contains(url) {
+        return Error::invalid_config(format!("{problem} in {shown:?}"));
+    }
+    Error::invalid_config(format!("{problem} in {shown:?}: {cause}"))
+}

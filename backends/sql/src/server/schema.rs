@@ -1,0 +1,77 @@
+//! Tables that make themselves.
+
+use lockwright_core::{Error, ErrorKind, Result};
+
+use super::dialect::Dialect;
+use super::errors::Effect;
+use super::pool::Pool;
+use super::sql::Sql;
+
+/// The tables' version that this code writes and understands.
+pub(crate) const VERSION: i64 = 1;
+
+/// The statements that make the tables, as a person can run them.
+pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
+    dialect.expand(dialect.texts().schema)
+}
+
+/// Makes the tables unless they are there. Several may do it at once.
+///
+/// Where they are there, nothing is tried that needs the permission to make them.
+pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
+    let found = match version(pool).await {
+        Err(error) if is_missing(&error) => {
+            // As it was printed: comments and all.
+            match pool.fetch_text(text(pool.dialect()), Effect::Changes).await {
+                Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
+                    ErrorKind::Denied,
+                    format!(
+                        "the tables {} aren't there and this user may not make them; have them \
+                         made with what `lockwright schema` prints",
+                        pool.dialect().tables().shown()
+                    ),
+                )
+                .with_backend(pool.dialect().backend())
+                .with_source(cause(&error)))?,
+                made => made?,
+            };
+            version(pool).await?
+        }
+        found => found?,
+    };
+    if found == VERSION {
+        return Ok(());
+    }
+    Err(Error::invalid_config(format!(
+        "the tables {} are of version {found}, and this version of Lockwright knows version \
+         {VERSION}; use the same version everywhere, or other tables",
+        pool.dialect().tables().shown()
+    ))
+    .with_backend(pool.dialect().backend()))
+}
+
+/// The message with which a dialect says that a table isn't there.
+pub(crate) const MISSING: &str =
+    "a table of Lockwright's isn't there; make the tables with what `lockwright schema` prints";
+
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.to_string().contains(MISSING)
+}
+
+fn cause(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+}
+
+async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {
+    let dialect = pool.dialect();
+    let sql = Sql::new(&dialect.expand(dialect.texts().version));
+    let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
+    rows.first().and_then(|row| row.int(0).ok()).ok_or_else(|| {
+        Error::invalid_config(format!(
+            "the tables {} lack their one row of {:?}; they were changed by hand",
+            dialect.tables().shown(),
+            "meta"
+        ))
+        .with_backend(dialect.backend())
+    })
+}

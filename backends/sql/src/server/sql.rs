@@ -1,0 +1,109 @@
+//! A text with named parameters, and how values get into it.
+
+/// A value for a parameter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Int(i64),
+    Bool(bool),
+    Text(&'a str),
+    Null,
+}
+
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        text.map_or(Self::Null, Value::Text)
+    }
+}
+
+/// The parameters of one request, by name.
+pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
+
+/// A text in which a parameter stands as `:name`. Comments are left out of it.
+///
+/// The values are written into the text, each as a literal of its database, and the whole goes to
+/// the server as one plain query: one round trip, nothing that has to be prepared and could be
+/// missing on the connection that a pooler chooses, and a file may hold several statements.
+#[derive(Debug, Clone)]
+pub(crate) struct Sql {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Text(String),
+    Parameter(String),
+}
+
+impl Sql {
+    /// Reads a text whose tables were named already.
+    pub(crate) fn new(text: &str) -> Self {
+        let text: Vec<&str> = text
+            .lines()
+            .map(|line| line.split_once("--").map_or(line, |(code, _)| code).trim())
+            .filter(|line| !line.is_empty())
+            .collect();
+        let text = text.join(" ");
+        let mut pieces = Vec::new();
+        let mut rest = text.as_str();
+        let mut from = 0;
+        while let Some(found) = rest[from..].find(':') {
+            let colon = from + found;
+            let name = &rest[colon + 1..];
+            let length =
+                name.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(name.len());
+            if length == 0 || rest[..colon].ends_with(':') {
+                // A cast has two of them.
+                from = colon + 1;
+                continue;
+            }
+            pieces.push(Piece::Text(rest[..colon].to_owned()));
+            pieces.push(Piece::Parameter(name[..length].to_owned()));
+            rest = &name[length..];
+            from = 0;
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        Self { pieces }
+    }
+
+    /// The text with each parameter written by `literal`.
+    ///
+    /// # Panics
+    /// When a parameter isn't among the arguments: that is a mistake in this crate.
+    pub(crate) fn render(
+        &self,
+        arguments: Arguments<'_>,
+        literal: impl Fn(Value<'_>, &mut String),
+    ) -> String {
+        let mut text = String::with_capacity(2048);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Parameter(name) => {
+                    let found = arguments.iter().find(|(known, _)| known == name);
+                    match found {
+                        Some((_, value)) => literal(*value, &mut text),
+                        None => unreachable!("the parameter {name} has no value"),
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(value: Value<'_>, text: &mut String) {
+        text.push_str(&format!("<{value:?}>"));
+    }
+
+    #[test]
+    fn parameters_are_found_and_casts_are_none() {
+        let sql =
+            Sql::new("-- A comment with :nothing.\nSELECT :name::text, x::bigint, -- :no\n  :at");
+        let text = sql.render(&[("at", Value::Int(7)), ("name", Value::Text(":at"))], literal);
+        assert_eq!(text, "SELECT <Text(\":at\")>::text, x::bigint, <Int(7)>");
+    }
+}

@@ -1,0 +1,146 @@
+//! The user's own names for the tables.
+
+use lockwright_core::{Error, Result};
+
+/// What stands before `_lease` and the others when the user says nothing.
+const DEFAULT: &str = "lockwright";
+
+/// The longest prefix: with what is put behind it, it still fits into every database's names.
+const LONGEST: usize = 40;
+
+/// The longest name of a schema that PostgreSQL has.
+const LONGEST_SCHEMA: usize = 63;
+
+/// Where the tables are, and how they are called.
+///
+/// Names get into SQL text, where no parameter can stand, so only letters, digits and underscores
+/// are let through. They are quoted all the same, because a name may be a word of the language.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tables {
+    schema: Option<String>,
+    prefix: String,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self { schema: None, prefix: DEFAULT.to_owned() }
+    }
+}
+
+impl Tables {
+    /// Names the tables `PREFIX_lease` and so on.
+    pub(crate) fn named(mut self, prefix: &str) -> Result<Self> {
+        check("table", prefix, LONGEST)?;
+        prefix.clone_into(&mut self.prefix);
+        Ok(self)
+    }
+
+    /// Says in which schema they are.
+    pub(crate) fn within(mut self, schema: &str) -> Result<Self> {
+        check("schema", schema, LONGEST_SCHEMA)?;
+        self.schema = Some(schema.to_owned());
+        Ok(self)
+    }
+
+    /// The text with `{lease}`, `{tombstone}`, `{meta}`, `{hold}` and `{row}` replaced by the tables' names
+    /// and `{prefix}` by what the names of indexes begin with, quoted by `quote`.
+    pub(crate) fn expand(&self, text: &str, quote: char) -> String {
+        let mut text = text.replace("{prefix}", &self.prefix);
+        for table in ["lease", "tombstone", "meta", "hold", "row"] {
+            let name = match &self.schema {
+                Some(schema) => {
+                    format!("{quote}{schema}{quote}.{quote}{}_{table}{quote}", self.prefix)
+                }
+                None => format!("{quote}{}_{table}{quote}", self.prefix),
+            };
+            text = text.replace(&format!("{{{table}}}"), &name);
+        }
+        text
+    }
+
+    /// A name for what belongs to these tables alone and isn't one of them: at most 63 bytes.
+    pub(crate) fn scope(&self) -> String {
+        match &self.schema {
+            Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
+                format!("{schema}.{}", self.prefix)
+            }
+            // Two of one name share it then, which costs them needless wake-ups.
+            _ => self.prefix.clone(),
+        }
+    }
+
+    /// As a person would write them.
+    pub(crate) fn shown(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{schema}.{}_*", self.prefix),
+            None => format!("{}_*", self.prefix),
+        }
+    }
+}
+
+fn check(what: &str, name: &str, longest: usize) -> Result<()> {
+    let sound = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && name.len() <= longest;
+    if sound {
+        return Ok(());
+    }
+    Err(Error::invalid_config(format!(
+        "{name:?} can't be the {what}: write small letters, digits and underscores, at most \
+         {longest}, and not a digit first"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn names_are_quoted() {
+        let tables = Tables::default();
+        assert_eq!(
+            tables.expand("{lease}, {meta}", '"'),
+            r#""lockwright_lease", "lockwright_meta""#
+        );
+        let tables = tables.named("shop").unwrap().within("select").unwrap();
+        assert_eq!(tables.expand("{hold} {prefix}_x", '`'), "`select`.`shop_hold` shop_x");
+        assert_eq!(tables.shown(), "select.shop_*");
+    }
+
+    #[test]
+    fn nothing_is_injected() {
+        for bad in [
+            "",
+            "x\"; DROP TABLE users; --",
+            "x y",
+            "x`y",
+            "x'y",
+            "x;y",
+            "x.y",
+            "x-y",
+            "1x",
+            "Orders",
+            "ordré",
+            "x\0",
+            "{lease}",
+            ":name",
+            &"x".repeat(64),
+        ] {
+            for refused in [Tables::default().named(bad), Tables::default().within(bad)] {
+                let error = refused.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad:?}");
+                assert!(error.to_string().contains("small letters"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scope_fits_into_a_name() {
+        for (prefix, schema) in [("a", "b"), (&*"a".repeat(40), &*"b".repeat(63))] {
+            let tables = Tables::default().named(prefix).unwrap().within(schema).unwrap();
+            assert!(tables.scope().len() <= 63, "{}", tables.scope());
+        }
+    }
+}

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
-    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept, Token,
-    Wait, async_trait,
+    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept,
+    Token, Wait, async_trait,
 };
 use tokio::sync::Notify;
 

@@ -61,6 +61,14 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   has fences.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt>;
 
+    /// The same as [`acquire`](Self::acquire) with [`Wait::No`], from a backend that lives in this
+    /// process and answers at once: it saves the future, which is an allocation. `None`, the
+    /// default, has the client ask by `acquire`.
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        let _ = claim;
+        None
+    }
+
     /// Asks once, without waiting.
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         self.acquire(claim, Wait::No).await
@@ -83,6 +91,12 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - With [`Settle::Unanswered`] it leaves a tombstone where the profile has them.
     /// - Wakes those who wait, where the profile says [`Push`](crate::WakeUp::Push).
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended>;
+
+    /// The same as [`release`](Self::release), as [`acquire_at_once`](Self::acquire_at_once) is.
+    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+        let _ = (claim, settle);
+        None
+    }
 
     /// Takes over the hold of the token `from` with a new token and a new fence, for tickets.
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
@@ -149,6 +163,14 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
 
     fn attach(&self, events: Events) {
         (**self).attach(events);
+    }
+
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        (**self).acquire_at_once(claim)
+    }
+
+    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+        (**self).release_at_once(claim, settle)
     }
 
     // What every acquire and release goes through is passed on without a future of its own around

@@ -45,6 +45,8 @@ pub use event::{Event, Events, Reason};
 pub use identity::Identity;
 pub use mode::Mode;
 pub use name::{LockName, NameMap};
-pub use operator::{BreakHow, Broken, Cursor, Finding, Holder, Inspection, Page, Seen, Severity, Swept};
+pub use operator::{
+    BreakHow, Broken, Cursor, Finding, Holder, Inspection, Page, Seen, Severity, Swept,
+};
 pub use profile::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, WakeUp};
 pub use token::{Fence, Token, TokenSource};

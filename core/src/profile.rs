@@ -51,6 +51,11 @@ impl Profile {
     /// The longest TTL that the client lets through, whatever a backend could take: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+    /// The TTLs that a client takes for this backend.
+    pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
+        *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
+    }
+
     /// Exclusive locks inside one process, without fences, polled each 100 ms: the least that a
     /// backend can be.
     pub const fn new(backend: &'static str) -> Self {

@@ -72,14 +72,39 @@ impl Rules {
     /// that isn't the `asked` one.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
-        // In nanoseconds from here on: this is on the way of each acquire and renewal.
+        self.lengths(ttl).from(start)
+    }
+
+    /// The lengths of a term, which are the same for every hold of one TTL.
+    pub(crate) fn lengths(&self, ttl: Duration) -> Lengths {
         let (validity, margin) = (nanos(self.validity(ttl)), nanos(self.margin(ttl)));
+        Lengths {
+            renew: nanos(ttl) / 3,
+            at_risk: validity / 2,
+            lost: validity.saturating_sub(margin),
+            deadline: validity,
+        }
+    }
+}
+
+/// How long after its start each instant of a term comes, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lengths {
+    renew: u64,
+    at_risk: u64,
+    lost: u64,
+    deadline: u64,
+}
+
+impl Lengths {
+    /// The term that begins at `start`.
+    pub(crate) fn from(self, start: BootInstant) -> Term {
         let after = |time: u64| BootInstant::from_nanos(start.as_nanos().saturating_add(time));
         Term {
-            renew_at: after(nanos(ttl) / 3),
-            at_risk_at: after(validity / 2),
-            lost_at: after(validity.saturating_sub(margin)),
-            deadline: after(validity),
+            renew_at: after(self.renew),
+            at_risk_at: after(self.at_risk),
+            lost_at: after(self.lost),
+            deadline: after(self.deadline),
         }
     }
 }

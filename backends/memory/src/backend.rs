@@ -59,6 +59,30 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn answer_acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        if claim.mode != Mode::Exclusive {
+            return Err(Error::unsupported("modes other than exclusive", self.profile()));
+        }
+        let queue_for: Option<Duration> = match wait {
+            Wait::No => None,
+            Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
+        };
+        // Under the lock, so that instants are in the order of the steps.
+        let mut store = self.store();
+        store.acquire(claim, queue_for, self.0.clock.now())
+    }
+
+    fn answer_release(&self, claim: &Claim, settle: Settle) -> Ended {
+        let done = {
+            let mut store = self.store();
+            store.release(claim, settle, self.0.clock.now())
+        };
+        if done.wake {
+            self.tell(&[Event::Wake(claim.name.clone())]);
+        }
+        done.answer
+    }
+
     /// Tells all clients, and forgets those that have gone. Not under the store's lock: what they
     /// do may come back here.
     fn tell(&self, events: &[Event]) {
@@ -99,16 +123,11 @@ impl DistributedLock for Memory {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        if claim.mode != Mode::Exclusive {
-            return Err(Error::unsupported("modes other than exclusive", self.profile()));
-        }
-        let queue_for: Option<Duration> = match wait {
-            Wait::No => None,
-            Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
-        };
-        // Under the lock, so that instants are in the order of the steps.
-        let mut store = self.store();
-        store.acquire(claim, queue_for, self.0.clock.now())
+        self.answer_acquire(claim, wait)
+    }
+
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        Some(self.answer_acquire(claim, Wait::No))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -118,14 +137,11 @@ impl DistributedLock for Memory {
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let done = {
-            let mut store = self.store();
-            store.release(claim, settle, self.0.clock.now())
-        };
-        if done.wake {
-            self.tell(&[Event::Wake(claim.name.clone())]);
-        }
-        Ok(done.answer)
+        Ok(self.answer_release(claim, settle))
+    }
+
+    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+        Some(Ok(self.answer_release(claim, settle)))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

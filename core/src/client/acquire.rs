@@ -1,25 +1,30 @@
 //! A request's way to a hold: the local turn, then attempts at the server until one is granted,
 //! the limit passes, or an error says that trying on is of no use.
+//!
+//! What needs no waiting is done by [`begin`], without a future; the rest is boxed, so that its size
+//! doesn't slow down a backend that answers at once.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::claim::{Attempt, Busy, Claim, Granted, Settle, Wait};
-use crate::clock::{BootInstant, Clock};
+use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::validity::Term;
 
+use super::answer::{answer, at_once, until};
 use super::background::{Job, send_release};
-use super::catch::catch_panic;
 use super::hold::{Grant, Hold};
 use super::parking::Spot;
 use super::request::Options;
 use super::shared::Shared;
-use super::turns::{Entry, Passed, Pending, Turn, Want};
+use super::turns::{Before, Entry, Passed, Pending, Turn, Want};
 
 /// How long a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,14 +50,14 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 
 /// Tries so many times, with a pause in between.
 pub(crate) async fn by_tries(
-    shared: &Arc<Shared>,
-    name: &LockName,
+    shared: Arc<Shared>,
+    name: LockName,
     options: &Options,
     tries: u32,
     pause: Duration,
 ) -> Result<Arc<Hold>> {
     for left in (0..tries).rev() {
-        match acquire(shared, name, options, Limit::Once).await {
+        match acquire(Arc::clone(&shared), name.clone(), options, Limit::Once).await {
             Ok(Some(hold)) => return Ok(hold),
             Err(error) if left == 0 || !error.is_transient() => return Err(error),
             Ok(None) | Err(_) => {}
@@ -60,202 +65,379 @@ pub(crate) async fn by_tries(
         if left > 0 {
             shared.clock.sleep(spread(pause)).await;
             if shared.is_closed() {
-                return Err(Error::closed());
+                return Err(shared.tell(Error::closed(), &name));
             }
         }
     }
-    Err(Error::timed_out(Step::Holder, name))
+    shared.metrics.timed_out.add(1);
+    Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// Gets a hold. `None` only if one attempt was all that was wanted, and it is held.
-pub(crate) async fn acquire(
-    shared: &Arc<Shared>,
-    name: &LockName,
+/// A request on its way to a hold: there already, or waiting. `None` only if one attempt was all
+/// that was wanted, and it is held. An error is as the user sees it.
+pub(crate) enum Acquiring<'a> {
+    Done(Option<Result<Option<Arc<Hold>>>>),
+    Waiting(Pin<Box<dyn Future<Output = Result<Option<Arc<Hold>>>> + Send + 'a>>),
+}
+
+impl Future for Acquiring<'_> {
+    type Output = Result<Option<Arc<Hold>>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Done(done) => Poll::Ready(done.take().expect("polled after it was done")),
+            Self::Waiting(rest) => rest.as_mut().poll(cx),
+        }
+    }
+}
+
+/// Begins to get a hold; does at once what can be done at once.
+pub(crate) fn acquire(
+    shared: Arc<Shared>,
+    name: LockName,
     options: &Options,
     limit: Limit,
-) -> Result<Option<Arc<Hold>>> {
+) -> Acquiring<'_> {
     let begun = shared.clock.now();
+    match begin(shared, name, options, limit, begun) {
+        Begun::Done(hold) => Acquiring::Done(Some(Ok(hold))),
+        Begun::Failed(error) => Acquiring::Done(Some(Err(error))),
+        Begun::So(far) => Acquiring::Waiting(Box::pin(go_on(far, options, limit, begun))),
+    }
+}
+
+/// What became of a request without waiting for anything.
+enum Begun {
+    Done(Option<Arc<Hold>>),
+    Failed(Error),
+    So(Far),
+}
+
+/// How far a request came without waiting.
+enum Far {
+    Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
+    /// The backend doesn't answer at once.
+    Unasked(Turn),
+    Asked(Turn, Answer),
+}
+
+/// Takes the local turn if it is free, and asks a backend that answers at once.
+fn begin(
+    shared: Arc<Shared>,
+    name: LockName,
+    options: &Options,
+    limit: Limit,
+    begun: BootInstant,
+) -> Begun {
     let mut turn = match options.mode {
-        Mode::Exclusive => match local_turn(shared, name, options, limit).await? {
-            Local::Turn(turn) => turn,
-            Local::Entered(hold) => return Ok(Some(hold)),
-            Local::Busy => return Ok(None),
+        Mode::Exclusive => match enter(&shared, &name, options, limit) {
+            Ok(Entry::Turn) => Turn::taken(shared, name),
+            Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
+            Ok(Entry::Busy) => return Begun::Done(None),
+            Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
+            Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
         Mode::Shared | Mode::Permits { .. } => Turn::beside_others(shared, name),
     };
-    let claimed = claim(shared, &mut turn, name, options, limit, begun).await?;
-    Ok(claimed.map(|(granted, believed)| into_hold(turn, options, granted, believed, begun)))
+    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options));
+    let before = pending.send(begun);
+    let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim)) else {
+        pending.unsend(before);
+        return Begun::So(Far::Unasked(turn));
+    };
+    match hear(shared, pending, before, answer, begun) {
+        Answer::Granted(granted, believed) => {
+            Begun::Done(Some(into_hold(&mut turn, options, granted, believed, begun)))
+        }
+        Answer::Busy(_) if limit == Limit::Once => Begun::Done(None),
+        answer => Begun::So(Far::Asked(turn, answer)),
+    }
 }
 
-enum Local {
-    Turn(Turn),
-    Entered(Arc<Hold>),
-    Busy,
+#[cold]
+fn failed(shared: &Shared, error: Error, name: &LockName, limit: Limit) -> Error {
+    if error.is_timed_out() && limit != Limit::Once {
+        shared.metrics.timed_out.add(1);
+    }
+    shared.tell(error, name)
 }
 
-async fn local_turn(
-    shared: &Arc<Shared>,
-    name: &LockName,
-    options: &Options,
-    limit: Limit,
-) -> Result<Local> {
+fn enter(shared: &Arc<Shared>, name: &LockName, options: &Options, limit: Limit) -> Result<Entry> {
     let want = Want {
         mode: options.mode,
         ttl: options.ttl,
         upkeep: options.upkeep,
         owner: options.owner.clone(),
     };
-    let passed = match shared.turns.enter(shared, name, &want, limit != Limit::Once)? {
-        Entry::Turn(turn) => return Ok(Local::Turn(turn)),
-        Entry::Busy => return Ok(Local::Busy),
-        Entry::Entered(share) => Passed::Entered(share),
-        Entry::Queued(receiver) => {
-            shared.metrics.waited.add(1);
-            // Closing turns away all who stand in the queue; whoever came just after that sees it
-            // here.
-            if shared.is_closed() {
-                return Err(Error::closed());
-            }
-            match until(&shared.clock, limit.instant(), receiver).await {
-                Some(Ok(passed)) => passed,
-                Some(Err(_)) => return Err(Error::closed()),
-                None => return Err(Error::timed_out(Step::LocalTurn, name)),
-            }
-        }
-    };
-    Ok(match passed {
-        Passed::Turn(turn) => Local::Turn(turn),
-        Passed::Entered(share) => Local::Entered(share.into_hold()),
-    })
+    shared.table().turns.enter(name, &want, limit != Limit::Once)
 }
 
-/// Asks the server until it grants. `None` only if one attempt was all that was wanted.
-async fn claim(
-    shared: &Arc<Shared>,
-    turn: &mut Turn,
+/// Waits for the local turn.
+async fn in_queue(
+    shared: &Shared,
     name: &LockName,
-    options: &Options,
+    receiver: oneshot::Receiver<Passed>,
     limit: Limit,
-    begun: BootInstant,
-) -> Result<Option<(Granted, Believed)>> {
-    let mut start = if turn.pending.is_some() { shared.clock.now() } else { begun };
-    let mut spot: Option<Spot<'_>> = None;
-    let mut troubled_since = None;
-    let mut pause = TRY_AGAIN.0;
-    loop {
-        if turn.pending.is_none() {
-            turn.pending = Some(fresh(shared, turn.take_name(), options));
-        }
-        let Some(pending) = &mut turn.pending else { unreachable!("it was just made") };
-        let wait = match (&spot, limit) {
-            (None, _) | (_, Limit::Once) => Wait::No,
-            (Some(_), limit) => Wait::Until(limit.instant()),
-        };
-        let answer = attempt(shared, pending, wait, limit, start).await;
-        let next_try = match answer {
-            Ok(Attempt::Granted(granted)) => {
-                match believe(shared, &pending.claim, granted, start) {
-                    Some(believed) => return Ok(Some((granted, believed))),
-                    None => {
-                        too_late(shared, turn).await;
-                        if limit == Limit::Once {
-                            return Err(Error::timed_out(Step::Answer, name));
-                        }
-                        NextTry::Fresh
-                    }
-                }
-            }
-            Ok(Attempt::Busy(busy)) => {
-                pending.on_server = busy.queued || pending.settle == Settle::Unanswered;
-                if limit == Limit::Once {
-                    return Ok(None);
-                }
-                troubled_since = None;
-                pause = TRY_AGAIN.0;
-                if spot.is_none() {
-                    // From here on no wake-up is missed; one that came before is made up for by
-                    // asking again at once.
-                    shared.metrics.waited.add(u64::from(start == begun));
-                    spot = Some(shared.parking.park(name, pending.claim.token));
-                    start = shared.clock.now();
-                    if start >= limit.instant() {
-                        return Err(Error::timed_out(Step::Holder, name));
-                    }
-                    continue;
-                }
-                NextTry::In(poll_after(shared, &busy))
-            }
-            Err(error) => {
-                shared.metrics.attempts_failed.add(1);
-                let ended = error.lost_reason().is_some();
-                if limit == Limit::Once || !(ended || error.is_transient()) {
-                    return Err(error);
-                }
-                let now = shared.clock.now();
-                let since = *troubled_since.get_or_insert(now);
-                if limit == Limit::None && now >= since + options.ttl {
-                    return Err(error);
-                }
-                if now >= limit.instant() {
-                    return Err(Error::timed_out(Step::Answer, name).with_source(error));
-                }
-                pause = (pause * 2).min(TRY_AGAIN.1);
-                if ended {
-                    // An operator broke it before its answer came, say. Nobody is ever granted
-                    // this token again, so neither is whoever would inherit it.
-                    drop(GivenBack { shared, pending: turn.take_pending() });
-                    NextTry::Fresh
-                } else {
-                    NextTry::In(spread(pause))
-                }
-            }
-        };
-        match next_try {
-            NextTry::Fresh => {
-                // A hand-over is to one token, so the next one needs a spot of its own.
-                spot = None;
-                // A little later: what went wrong once for no fault of ours may do so again.
-                let wake_at = shared.clock.now() + spread(TRY_AGAIN.0);
-                shared.clock.sleep_until(wake_at.min(limit.instant())).await;
-            }
-            NextTry::In(time) => {
-                let wake_at = shared.clock.now() + time;
-                let woken = async {
-                    match &spot {
-                        Some(spot) => spot.woken().await,
-                        None => std::future::pending().await,
-                    }
-                };
-                until(&shared.clock, wake_at.min(limit.instant()), woken).await;
+) -> Result<Passed> {
+    shared.metrics.waited.add(1);
+    // Closing turns away all who stand in the queue; whoever came just after that sees it here.
+    if shared.is_closed() {
+        return Err(Error::closed());
+    }
+    match until(&shared.clock, limit.instant(), receiver).await {
+        Some(Ok(passed)) => Ok(passed),
+        Some(Err(_)) => Err(Error::closed()),
+        None => Err(Error::timed_out(Step::LocalTurn, name)),
+    }
+}
+
+/// What came of asking the server once.
+enum Answer {
+    Granted(Granted, Believed),
+    /// It was granted when that was no longer of use.
+    TooLate,
+    Busy(Busy),
+    Failed(Error),
+}
+
+/// Asks the server once, for the claim that the turn has or a fresh one, and waits for its answer
+/// for as long as it could be of use.
+async fn ask(
+    turn: &mut Turn,
+    options: &Options,
+    wait: Wait,
+    limit: Limit,
+    sent: BootInstant,
+) -> Answer {
+    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options));
+    let before = pending.send(sent);
+    let claim = &pending.claim;
+    let useless = if shared.backend.profile().blocks && wait != Wait::No {
+        BootInstant::FAR_FUTURE
+    } else {
+        shared.term(sent, claim.ttl, None).lost_at
+    };
+    let send = || shared.backend.acquire(claim, wait);
+    let answer = answer(&shared.clock, send, useless.min(limit.instant()), "the acquire").await;
+    hear(shared, pending, before, answer, sent)
+}
+
+/// What an answer to a claim means, also for what is pending.
+fn hear(
+    shared: &Shared,
+    pending: &mut Pending,
+    before: Before,
+    answer: Result<Attempt>,
+    sent: BootInstant,
+) -> Answer {
+    match answer {
+        Ok(Attempt::Granted(granted)) => {
+            pending.settle = before.settle;
+            // It is counted with the holds.
+            match believe(shared, &pending.claim, granted, sent) {
+                Some(believed) => Answer::Granted(granted, believed),
+                None => Answer::TooLate,
             }
         }
-        if shared.is_closed() {
-            return Err(Error::closed());
+        Ok(Attempt::Busy(busy)) => {
+            shared.metrics.attempts.add(1);
+            pending.settle = before.settle;
+            pending.on_server = busy.queued || pending.settle == Settle::Unanswered;
+            Answer::Busy(busy)
         }
-        if let Some(spot) = &spot
-            && let Some(granted) = spot.take_handed()
-            && let Some(started) = granted.start
-            && let Some(pending) = &mut turn.pending
-        {
-            pending.on_server = true;
-            if let Some(believed) = believe(shared, &pending.claim, granted, started) {
-                return Ok(Some((granted, believed)));
+        Err(error) => {
+            shared.metrics.attempts.add(1);
+            if error.kind() != ErrorKind::Indeterminate {
+                pending.unsend(before);
             }
-            // Handed over too long ago to be believed: asking again confirms it.
-        }
-        start = shared.clock.now();
-        if start >= limit.instant() {
-            let step = if troubled_since.is_some() { Step::Answer } else { Step::Holder };
-            return Err(Error::timed_out(step, name));
+            Answer::Failed(error)
         }
     }
 }
 
-enum NextTry {
+/// Goes on with a request that can't be answered without waiting.
+async fn go_on(
+    far: Far,
+    options: &Options,
+    limit: Limit,
+    begun: BootInstant,
+) -> Result<Option<Arc<Hold>>> {
+    let mut sent = begun;
+    let (mut turn, answer) = match far {
+        Far::Asked(turn, answer) => (turn, Some(answer)),
+        Far::Unasked(turn) => (turn, None),
+        Far::Queued(shared, name, receiver) => {
+            match in_queue(&shared, &name, receiver, limit).await {
+                Ok(Passed::Turn(turn)) => {
+                    sent = shared.clock.now();
+                    (turn, None)
+                }
+                Ok(Passed::Entered(share)) => return Ok(Some(share.into_hold())),
+                Err(error) => return Err(failed(&shared, error, &name, limit)),
+            }
+        }
+    };
+    let answer = match answer {
+        Some(answer) => answer,
+        None => ask(&mut turn, options, Wait::No, limit, sent).await,
+    };
+    if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
+        return Ok(None);
+    }
+    let shared = Arc::clone(turn.shared());
+    let mut asking = Asking {
+        shared: &shared,
+        options,
+        limit,
+        sent,
+        // Who stood in the queue was.
+        counted: sent != begun,
+        spot: None,
+        troubled_since: None,
+        pause: TRY_AGAIN.0,
+    };
+    match asking.until_granted(&mut turn, answer).await {
+        Ok((granted, believed)) => {
+            Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
+        }
+        Err(error) => Err(failed(&shared, error, turn.name(), limit)),
+    }
+}
+
+/// A request that has to ask more than once.
+struct Asking<'a> {
+    shared: &'a Arc<Shared>,
+    options: &'a Options,
+    limit: Limit,
+    /// When it asked last.
+    sent: BootInstant,
+    /// Whether it is counted among those that waited.
+    counted: bool,
+    /// Where it is woken, once it waits for a holder.
+    spot: Option<Spot<'a>>,
+    /// Since when the server hasn't given an answer.
+    troubled_since: Option<BootInstant>,
+    pause: Duration,
+}
+
+/// When to ask next.
+enum Next {
+    Now,
     /// Soon, with a new token.
     Fresh,
     /// When woken, or after this time.
     In(Duration),
+}
+
+impl Asking<'_> {
+    async fn until_granted(
+        &mut self,
+        turn: &mut Turn,
+        mut answer: Answer,
+    ) -> Result<(Granted, Believed)> {
+        loop {
+            let next = match answer {
+                Answer::Granted(granted, believed) => return Ok((granted, believed)),
+                Answer::TooLate => {
+                    too_late(self.shared, turn).await;
+                    if self.limit == Limit::Once {
+                        return Err(Error::timed_out(Step::Answer, turn.name()));
+                    }
+                    Next::Fresh
+                }
+                Answer::Busy(busy) => self.after_busy(turn, &busy),
+                Answer::Failed(error) => self.after_error(turn, error)?,
+            };
+            self.wait(&next).await;
+            if !matches!(next, Next::Now) && self.shared.is_closed() {
+                return Err(Error::closed());
+            }
+            if let Some((granted, believed)) = self.take_handed(turn) {
+                return Ok((granted, believed));
+            }
+            self.sent = self.shared.clock.now();
+            if self.sent >= self.limit.instant() {
+                let troubled = self.troubled_since.is_some();
+                let step = if troubled { Step::Answer } else { Step::Holder };
+                return Err(Error::timed_out(step, turn.name()));
+            }
+            let wait = match &self.spot {
+                None => Wait::No,
+                Some(_) => Wait::Until(self.limit.instant()),
+            };
+            answer = ask(turn, self.options, wait, self.limit, self.sent).await;
+        }
+    }
+
+    fn after_busy(&mut self, turn: &Turn, busy: &Busy) -> Next {
+        self.troubled_since = None;
+        self.pause = TRY_AGAIN.0;
+        if self.spot.is_some() {
+            return Next::In(poll_after(self.shared, busy));
+        }
+        // From here on no wake-up is missed; one that came before is made up for by asking again
+        // at once.
+        let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
+        if !std::mem::replace(&mut self.counted, true) {
+            self.shared.metrics.waited.add(1);
+        }
+        self.spot = Some(self.shared.parking.park(&pending.claim.name, pending.claim.token));
+        Next::Now
+    }
+
+    /// An error is answered when trying on is of no use.
+    fn after_error(&mut self, turn: &mut Turn, error: Error) -> Result<Next> {
+        let shared = self.shared;
+        shared.metrics.attempts_failed.add(1);
+        let ended = error.lost_reason().is_some();
+        if self.limit == Limit::Once || !(ended || error.is_transient()) {
+            return Err(error);
+        }
+        let now = shared.clock.now();
+        let since = *self.troubled_since.get_or_insert(now);
+        if self.limit == Limit::None && now >= since + self.options.ttl {
+            return Err(error);
+        }
+        if now >= self.limit.instant() {
+            return Err(Error::timed_out(Step::Answer, turn.name()).with_source(error));
+        }
+        self.pause = (self.pause * 2).min(TRY_AGAIN.1);
+        if !ended {
+            return Ok(Next::In(spread(self.pause)));
+        }
+        // An operator broke it before its answer came, say. Nobody is ever granted this token
+        // again, so neither is whoever would inherit it.
+        drop(GivenBack { shared, pending: turn.take_pending() });
+        Ok(Next::Fresh)
+    }
+
+    async fn wait(&mut self, next: &Next) {
+        let clock = &self.shared.clock;
+        let at_most = |time| (clock.now() + time).min(self.limit.instant());
+        match next {
+            Next::Now => {}
+            Next::Fresh => {
+                // A hand-over is to one token, so the next one needs a spot of its own.
+                self.spot = None;
+                // A little later: what went wrong once for no fault of ours may do so again.
+                clock.sleep_until(at_most(spread(TRY_AGAIN.0))).await;
+            }
+            Next::In(time) => match &self.spot {
+                Some(spot) => drop(until(clock, at_most(*time), spot.woken()).await),
+                None => clock.sleep_until(at_most(*time)).await,
+            },
+        }
+    }
+
+    /// What was handed over meanwhile, if it can still be believed: otherwise asking again confirms
+    /// it.
+    fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, Believed)> {
+        let granted = self.spot.as_ref()?.take_handed()?;
+        let started = granted.start?;
+        let pending = turn.pending.as_mut()?;
+        pending.on_server = true;
+        Some((granted, believe(self.shared, &pending.claim, granted, started)?))
+    }
 }
 
 fn fresh(shared: &Shared, name: LockName, options: &Options) -> Pending {
@@ -276,47 +458,6 @@ fn fresh(shared: &Shared, name: LockName, options: &Options) -> Pending {
     }
 }
 
-/// Sends one acquire and waits for its answer for as long as it could be of use.
-async fn attempt(
-    shared: &Shared,
-    pending: &mut Pending,
-    wait: Wait,
-    limit: Limit,
-    start: BootInstant,
-) -> Result<Attempt> {
-    let settled_before = std::mem::replace(&mut pending.settle, Settle::Unanswered);
-    let stood_before = std::mem::replace(&mut pending.on_server, true);
-    pending.last_sent = start;
-    let answer = catch_panic(async { shared.backend.acquire(&pending.claim, wait).await });
-    let ttl = pending.claim.ttl;
-    let give_up_at = || {
-        let useless = if shared.backend.profile().blocks && wait != Wait::No {
-            BootInstant::FAR_FUTURE
-        } else {
-            shared.settings.rules.term(start, ttl, None).lost_at
-        };
-        useless.min(limit.instant())
-    };
-    let answer =
-        first_poll_then_limit(&shared.clock, answer, give_up_at).await.unwrap_or_else(|| {
-            Err(Error::indeterminate("the server did not answer the acquire in time"))
-        });
-    let known = match &answer {
-        Ok(_) => true,
-        Err(error) => error.kind() != ErrorKind::Indeterminate,
-    };
-    if !matches!(answer, Ok(Attempt::Granted(_))) {
-        // Those that were granted are counted with the holds.
-        shared.metrics.attempts.add(1);
-    }
-    if known {
-        // What was left open before this attempt still is.
-        pending.settle = settled_before;
-        pending.on_server = answer.is_ok() || stood_before || settled_before == Settle::Unanswered;
-    }
-    answer
-}
-
 /// What is believed of a grant that came in time.
 struct Believed {
     now: BootInstant,
@@ -334,7 +475,7 @@ fn believe(
     let now = shared.clock.now();
     // A backend may state a later start than the send, but not one in the future.
     let start = granted.start.unwrap_or(sent).min(now);
-    let term = shared.settings.rules.term(start, claim.ttl, granted.valid);
+    let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
@@ -367,24 +508,24 @@ impl GivenBack<'_> {
 impl Drop for GivenBack<'_> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            self.shared.in_background(Job::settle(pending, false));
+            Shared::in_background(Job::settle(Arc::clone(self.shared), pending, false));
         }
     }
 }
 
 fn into_hold(
-    turn: Turn,
+    turn: &mut Turn,
     options: &Options,
     granted: Granted,
     believed: Believed,
     begun: BootInstant,
 ) -> Arc<Hold> {
     let Believed { now, start, term } = believed;
-    let (shared, pending, has_turn) = turn.into_parts().expect("what was granted was claimed");
+    let (shared, pending, has_turn) = turn.take_parts().expect("what was granted was claimed");
     let hold = Arc::new(Hold::new(
         shared,
+        pending.claim,
         Grant {
-            claim: pending.claim,
             fence: granted.fence,
             owner: options.owner.clone(),
             settle: pending.settle,
@@ -394,17 +535,7 @@ fn into_hold(
             has_turn,
         },
     ));
-    let shared = &hold.shared;
-    if shared.registry.insert(
-        &hold,
-        hold.first_due(),
-        now.as_nanos().saturating_sub(begun.as_nanos()),
-    ) {
-        shared.keeper.notify_one();
-    }
-    if has_turn {
-        shared.turns.granted(&hold);
-    }
+    Shared::take_in(&hold, hold.first_due(), now.as_nanos().saturating_sub(begun.as_nanos()));
     hold
 }
 
@@ -423,34 +554,4 @@ fn spread(time: Duration) -> Duration {
     let quarter = time / 4;
     let random = rand::random_range(0..=2_u32 * 1_024);
     (time - quarter).saturating_add(quarter / 1_024 * random)
-}
-
-/// Waits for `future` until `instant`. `None` when that has come first.
-async fn until<F: Future>(clock: &Clock, instant: BootInstant, future: F) -> Option<F::Output> {
-    if instant == BootInstant::FAR_FUTURE {
-        return Some(future.await);
-    }
-    tokio::select! {
-        biased;
-        output = future => Some(output),
-        () = clock.sleep_until(instant) => None,
-    }
-}
-
-/// As [`until`], but polls once before it sets up a timer, or even asks for the limit: a backend
-/// that answers at once needs neither.
-pub(crate) async fn first_poll_then_limit<F: Future>(
-    clock: &Clock,
-    future: F,
-    instant: impl FnOnce() -> BootInstant,
-) -> Option<F::Output> {
-    let mut future = pin!(future);
-    match first_poll(future.as_mut()).await {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => until(clock, instant(), future).await,
-    }
-}
-
-async fn first_poll<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use crate::claim::{Claim, Ended, Settle};
 use crate::clock::BootInstant;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-use super::catch::catch_panic;
+use super::answer::answer;
 use super::hold::Hold;
 use super::shared::Shared;
 use super::turns::Pending;
 
-/// A release to be done in the background.
+/// A release to be done in the background. It keeps its client for as long as it lives.
 pub(crate) struct Job {
+    shared: Arc<Shared>,
     what: What,
     settle: Settle,
     /// Whether a local turn goes on when it is done.
@@ -32,20 +33,29 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 impl Job {
     /// The release of a hold that ended.
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
+        let shared = Arc::clone(&hold.shared);
         let settle = hold.settle();
-        let has_turn = hold.take_turn();
+        let has_turn = {
+            let _table = shared.table();
+            hold.take_turn()
+        };
         let last_sent = (settle == Settle::Unanswered).then(|| hold.granted_at());
-        Self { what: What::Hold(hold), settle, has_turn, last_sent }
+        Self { shared, what: What::Hold(hold), settle, has_turn, last_sent }
     }
 
     /// The settling of a claim that may stand on the server.
-    pub(crate) fn settle(pending: Pending, has_turn: bool) -> Self {
+    pub(crate) fn settle(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
+            shared,
             what: What::Claim(Box::new(pending.claim)),
             settle: pending.settle,
             has_turn,
             last_sent: Some(pending.last_sent),
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn claim(&self) -> &Claim {
@@ -57,13 +67,14 @@ impl Job {
 
     /// Runs the job to its end. Begun by [`Shared::in_background`]; when dropped before its end
     /// (its runtime is going down), the turn goes on all the same.
-    pub(crate) async fn run(self, shared: Arc<Shared>) {
-        let job = Running { job: self, shared };
-        let (claim, shared) = (job.job.claim(), &job.shared);
+    pub(crate) async fn run(self) {
+        let running = Running(self);
+        let job = &running.0;
+        let (claim, shared) = (job.claim(), &job.shared);
         let begun = shared.clock.now();
         let mut pause = TRY_AGAIN.0;
         loop {
-            let answer = send_release(shared, claim, job.job.settle).await;
+            let answer = send_release(shared, claim, job.settle).await;
             let now = shared.clock.now();
             match answer {
                 Ok(ended) if job.is_settled(ended, now) => break,
@@ -83,47 +94,39 @@ impl Job {
             shared.clock.sleep(pause).await;
             pause = (pause * 2).min(TRY_AGAIN.1).min(claim.ttl.max(TRY_AGAIN.0));
         }
-        if job.job.last_sent.is_some() {
+        if job.last_sent.is_some() {
             shared.metrics.settled.add(1);
         }
     }
-}
 
-struct Running {
-    job: Job,
-    shared: Arc<Shared>,
-}
-
-impl Running {
     fn is_settled(&self, ended: Ended, now: BootInstant) -> bool {
-        let ttl = self.job.claim().ttl;
-        let long_ago = || self.job.last_sent.is_none_or(|sent| now > sent + ttl);
-        self.shared.one_answer_settles(self.job.settle) || (ended == Ended::NotHeld && long_ago())
+        let ttl = self.claim().ttl;
+        let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
+        self.shared.one_answer_settles(self.settle) || (ended == Ended::NotHeld && long_ago())
     }
 
     /// An answered hold ends on the server by itself; an unanswered claim is pursued for as long
     /// as nobody answers, because it may be granted whenever the server wakes up.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
-        self.job.settle == Settle::Answered && now > begun + self.job.claim().ttl * 2
+        self.settle == Settle::Answered && now > begun + self.claim().ttl * 2
     }
 }
 
+struct Running(Job);
+
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.job.has_turn {
-            self.shared.turns.pass(&self.shared, &self.job.claim().name, None);
+        let job = &self.0;
+        if job.has_turn {
+            job.shared.pass_turn(&job.claim().name, None);
         }
-        self.shared.end_release();
+        job.shared.done_in_background();
     }
 }
 
 /// Sends one release, and waits for its answer for a while.
 pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
-    let answer = catch_panic(async { shared.backend.release(claim, settle).await });
-    super::acquire::first_poll_then_limit(&shared.clock, answer, || shared.clock.now() + patience)
-        .await
-        .unwrap_or_else(|| {
-            Err(Error::indeterminate("the server did not answer the release in time"))
-        })
+    let send = || shared.backend.release(claim, settle);
+    answer(&shared.clock, send, shared.clock.now() + patience, "the release").await
 }

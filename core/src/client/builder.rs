@@ -32,7 +32,7 @@ pub struct Builder {
 impl Builder {
     pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
         let ttl = Duration::from_secs(30);
-        let range = &backend.profile().ttl;
+        let range = backend.profile().ttl_range();
         Self {
             settings: Settings {
                 ttl: ttl.clamp(*range.start(), *range.end()),
@@ -131,7 +131,7 @@ impl Builder {
             }
             None => false,
         }));
-        runtime.spawn(keeper(Arc::clone(&shared)));
+        runtime.spawn(keeper(&shared));
         Ok(Locks::from_shared(shared))
     }
 }

@@ -12,9 +12,11 @@ use crate::event::Reason;
 use crate::mode::Mode;
 use crate::token::{Fence, Token};
 
+use super::answer::at_once;
 use super::background::{Job, send_release};
 use super::hold::Hold;
 use super::keeper::{ask_renewal, note_renewal};
+use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 
 /// An exclusive or shared hold. Owned and `'static`: it may move to another task or thread.
@@ -212,7 +214,7 @@ impl Held {
             .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
         let answered = answers.len() == 1;
         let look_again = note_renewal(hold, answers.pop(), start, hold.clock().now());
-        if hold.shared.registry.reschedule([(hold, look_again)]) {
+        if hold.shared.table().holds.reschedule([(hold, look_again)]) {
             hold.shared.keeper.notify_one();
         }
         self.check()?;
@@ -239,27 +241,16 @@ impl Held {
 
     async fn release(mut self) -> Result<()> {
         let Some(hold) = self.0.take() else { return Ok(()) };
-        if !hold.shared.turns.leave(&hold) {
+        if !hold.shared.leave(&hold) {
             return check(&hold);
         }
-        let (releasing, ended) = Releasing::begin(hold);
+        let releasing = Releasing::begin(hold);
         let hold = releasing.hold();
-        let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
-        match (answer, ended) {
-            (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            // The answer is missing: dropped unfinished, the release goes on in the background.
-            (Err(error), Ok(())) => Err(hold.shared.tell(error, &hold.claim.name)),
-            (Ok(answer), ended) => {
-                let result = match (answer, ended) {
-                    (_, Err(reason)) => Err(lost(hold, reason)),
-                    (Ended::Released, Ok(())) => Ok(()),
-                    (Ended::NotHeld, Ok(())) => Err(lost(hold, Reason::Gone)),
-                };
-                if hold.shared.one_answer_settles(hold.settle()) {
-                    releasing.finish();
-                }
-                result
-            }
+        let backend = &hold.shared.backend;
+        match at_once(|| backend.release_at_once(&hold.claim, hold.settle())) {
+            Some(answer) => releasing.answered(answer),
+            // Boxed, so that the common part isn't slowed down by its size.
+            None => Box::pin(releasing.send()).await,
         }
     }
 }
@@ -274,7 +265,7 @@ impl Drop for Held {
 
 /// One guard fewer; the last one ends the hold.
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
-    if hold.shared.turns.leave(&hold) {
+    if hold.shared.leave(&hold) {
         drop(Releasing::begin(hold));
     }
 }
@@ -291,37 +282,63 @@ fn check(hold: &Hold) -> Result<()> {
 }
 
 /// A release in place; dropped before it is finished, it goes on in the background.
-struct Releasing(Option<Arc<Hold>>);
+struct Releasing {
+    hold: Option<Arc<Hold>>,
+    /// How the hold ended: after this time, or it was lost before.
+    ended: Result<u64, Reason>,
+}
 
 impl Releasing {
-    /// Ends the hold, and answers the reason if it was lost before.
-    fn begin(hold: Arc<Hold>) -> (Self, Result<(), Reason>) {
-        // Before the registry lets it go: a keeper that finds neither holds nor releases may end.
-        hold.shared.begin_release();
-        let ended = hold.end_and_let_go();
-        (Self(Some(hold)), ended)
+    fn begin(hold: Arc<Hold>) -> Self {
+        // Until it is let go the registry has it, which is what keeps the keeper going.
+        hold.shared.count_ended();
+        let ended = hold.end();
+        Self { hold: Some(hold), ended }
     }
 
     fn hold(&self) -> &Arc<Hold> {
-        self.0.as_ref().expect("it has its hold until it is finished")
+        self.hold.as_ref().expect("it has its hold until it is finished")
+    }
+
+    async fn send(self) -> Result<()> {
+        let hold = self.hold();
+        let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
+        self.answered(answer)
+    }
+
+    fn answered(self, answer: Result<Ended>) -> Result<()> {
+        let hold = self.hold();
+        match (answer, self.ended) {
+            (Err(_), Err(reason)) => Err(lost(hold, reason)),
+            // The answer is missing: dropped unfinished, the release goes on in the background.
+            (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
+            (Ok(answer), ended) => {
+                let result = match (answer, ended) {
+                    (_, Err(reason)) => Err(lost(hold, reason)),
+                    (Ended::Released, Ok(_)) => Ok(()),
+                    (Ended::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
+                };
+                if hold.shared.one_answer_settles(hold.settle()) {
+                    self.finish();
+                }
+                result
+            }
+        }
     }
 
     fn finish(mut self) {
-        if let Some(hold) = self.0.take() {
-            if hold.take_turn() {
-                hold.shared.turns.pass(&hold.shared, &hold.claim.name, None);
-            }
-            hold.shared.end_release();
+        if let Some(hold) = self.hold.take() {
+            Shared::let_go(&hold, self.ended);
         }
     }
 }
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if let Some(hold) = self.0.take() {
-            let shared = Arc::clone(&hold.shared);
-            shared.in_background(Job::release(hold));
-            shared.end_release();
+        if let Some(hold) = self.hold.take() {
+            // With its turn, which is then not passed on here.
+            Shared::in_background(Job::release(Arc::clone(&hold)));
+            Shared::let_go(&hold, self.ended);
         }
     }
 }

@@ -96,7 +96,6 @@ pub(crate) struct Due {
 }
 
 pub(crate) struct Grant {
-    pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
     pub(crate) settle: Settle,
@@ -107,10 +106,11 @@ pub(crate) struct Grant {
 }
 
 impl Hold {
-    pub(crate) fn new(shared: Arc<Shared>, grant: Grant) -> Self {
+    #[inline]
+    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, grant: Grant) -> Self {
         let hold = Self {
             shared,
-            claim: grant.claim,
+            claim,
             fence: grant.fence,
             owner: grant.owner,
             settle: grant.settle,
@@ -286,7 +286,7 @@ impl Hold {
 
     /// Its holder is done with it. Answers for how long it was held, in nanoseconds, or the reason
     /// if it was lost before.
-    fn end(&self) -> Result<u64, Reason> {
+    pub(crate) fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
@@ -306,28 +306,16 @@ impl Hold {
         }
     }
 
-    /// Its holder is done with it, and the keeper lets it go. Answers the reason if it was lost
-    /// before.
-    pub(crate) fn end_and_let_go(&self) -> Result<(), Reason> {
-        match self.end() {
-            Ok(held_nanos) => {
-                self.shared.registry.remove_released(self, held_nanos);
-                Ok(())
-            }
-            Err(reason) => {
-                self.shared.registry.remove(self);
-                Err(reason)
-            }
-        }
-    }
-
     fn held_nanos(&self, now: BootInstant) -> u64 {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the local turn from the hold: true for one caller only.
+    /// Takes the local turn from the hold: true for one caller only. Under the table's lock, so
+    /// that it needn't be one step.
     pub(crate) fn take_turn(&self) -> bool {
-        self.turn.swap(false, Ordering::AcqRel)
+        let has_turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(false, Ordering::Relaxed);
+        has_turn
     }
 
     /// How much earlier than planned the hold may be renewed, to go along with others.
@@ -345,6 +333,10 @@ impl Hold {
     /// What is due at `now`, told and done as far as it can be done here.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
+        if state == HoldState::Released {
+            // Its release is under way, and lets it go.
+            return Due { renew: false, over: false, next: BootInstant::FAR_FUTURE };
+        }
         if !state.is_live() {
             let deadline = self.deadline();
             return Due { renew: false, over: now >= deadline, next: deadline };

@@ -4,16 +4,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::claim::{Renew, Renewal, RenewalOutcome};
 use crate::clock::BootInstant;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::token::Token;
 
+use super::answer::answer;
 use super::background::Job;
-use super::catch::catch_panic;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
@@ -21,41 +21,40 @@ use super::shared::{Fact, Shared};
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Marks the end of the keeper, however it comes: also when its runtime goes down.
-struct Going(Arc<Shared>);
+struct Going(Weak<Shared>);
 
 impl Drop for Going {
     fn drop(&mut self) {
-        self.0.keeper_gone.store(true, Ordering::Release);
-        self.0.idle.notify_waiters();
+        if let Some(shared) = self.0.upgrade() {
+            shared.keeper_gone.store(true, Ordering::Release);
+            shared.idle.notify_waiters();
+        }
     }
 }
 
-/// The keeper's task.
-pub(crate) fn keeper(shared: Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
-    let going = Going(shared);
+/// The keeper's task. It doesn't keep the client: handles, requests, holds and jobs do, and when
+/// the last of them has gone it ends.
+pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
+    let going = Going(Arc::downgrade(shared));
+    let (roused, clock) = (Arc::clone(&shared.keeper), shared.clock.clone());
     async move {
-        let shared = &going.0;
         let mut due = Vec::new();
         loop {
-            start_jobs(shared);
-            take_facts(shared);
-            let now = shared.clock.now();
-            shared.registry.take_due(now, &mut due);
-            attend(shared, now, &mut due);
-            if shared.orphaned.load(Ordering::Acquire)
-                && shared.registry.len() == 0
-                && shared.releasing() == 0
-            {
-                return;
-            }
-            let next = shared.registry.next_due(now);
-            let told = shared.keeper.notified();
+            let next = {
+                let Some(shared) = going.0.upgrade() else { return };
+                start_jobs(&shared);
+                take_facts(&shared);
+                let now = shared.clock.now();
+                shared.table().holds.take_due(now, &mut due);
+                attend(&shared, now, &mut due);
+                shared.table().holds.next_due(now)
+            };
             match next {
-                None => told.await,
+                None => roused.notified().await,
                 Some(next) => {
                     tokio::select! {
-                        () = told => {}
-                        () = shared.clock.sleep_until(next) => {}
+                        () = roused.notified() => {}
+                        () = clock.sleep_until(next) => {}
                     }
                 }
             }
@@ -67,7 +66,7 @@ fn start_jobs(shared: &Arc<Shared>) {
     loop {
         let job = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         match job {
-            Some(job) => drop(tokio::spawn(job.run(Arc::clone(shared)))),
+            Some(job) => drop(tokio::spawn(job.run())),
             None => return,
         }
     }
@@ -81,7 +80,7 @@ fn take_facts(shared: &Arc<Shared>) {
     }
     let facts: HashMap<Token, Fact> = facts.into_iter().collect();
     let now = shared.clock.now();
-    let holds = shared.registry.find(|hold| facts.contains_key(&hold.claim.token));
+    let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
     for hold in &holds {
         match facts[&hold.claim.token] {
             Fact::AtRisk => {
@@ -93,7 +92,7 @@ fn take_facts(shared: &Arc<Shared>) {
             }
         }
     }
-    shared.registry.reschedule(holds.iter().map(|hold| (hold, now)));
+    shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
 
 /// Does what is due for each hold.
@@ -105,8 +104,8 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         if due.over {
             // Its user has had the time to stop, so whatever may stand on the server can go, and
             // the others of this client can have their turn.
-            shared.registry.remove(&hold);
-            shared.in_background(Job::release(hold));
+            shared.table().holds.remove(&hold);
+            Shared::in_background(Job::release(hold));
             continue;
         }
         if due.renew {
@@ -114,7 +113,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         }
         look_again.push((hold, due.next));
     }
-    shared.registry.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
+    shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
     // Neighbours in a batch share its patience, which the shortest TTL among them sets.
     renew.sort_unstable_by_key(|hold| hold.claim.ttl);
     let size = shared.backend.profile().renew_batch.max(1);
@@ -136,7 +135,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let now = shared.clock.now();
     let look_again: Vec<BootInstant> =
         batch.iter().map(|hold| note_renewal(hold, answers.next(), start, now)).collect();
-    if shared.registry.reschedule(batch.iter().zip(look_again)) {
+    if shared.table().holds.reschedule(batch.iter().zip(look_again)) {
         shared.keeper.notify_one();
     }
 }
@@ -146,12 +145,8 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     let renews: Vec<Renew<'_>> =
         holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
     let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
-    let answer = catch_panic(async { shared.backend.renew(&renews).await });
-    super::acquire::first_poll_then_limit(&shared.clock, answer, || {
-        shared.clock.now() + shortest / 4
-    })
-    .await
-    .unwrap_or_else(|| Err(Error::indeterminate("the server did not answer the renewal in time")))
+    let send = || shared.backend.renew(&renews);
+    answer(&shared.clock, send, shared.clock.now() + shortest / 4, "the renewal").await
 }
 
 /// Notes the answer for one hold; says when to look at it again.
@@ -166,7 +161,7 @@ pub(crate) fn note_renewal(
     match answer.map(|renewal| renewal.outcome) {
         Some(RenewalOutcome::Renewed { valid }) => {
             shared.metrics.renewals.add(1);
-            hold.confirm(shared.settings.rules.term(start, hold.claim.ttl, valid), now);
+            hold.confirm(shared.term(start, hold.claim.ttl, valid), now);
             hold.first_due()
         }
         Some(RenewalOutcome::NotHeld(reason)) => {

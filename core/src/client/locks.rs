@@ -1,5 +1,6 @@
 //! What a user makes requests with.
 
+use std::any::Any;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,18 +34,7 @@ use super::shared::Shared;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Locks(Arc<Handles>);
-
-/// Tells the keeper when the last clone is dropped.
-#[derive(Debug)]
-struct Handles(Arc<Shared>);
-
-impl Drop for Handles {
-    fn drop(&mut self) {
-        self.0.orphaned.store(true, Ordering::Release);
-        self.0.keeper.notify_one();
-    }
-}
+pub struct Locks(Arc<Shared>);
 
 impl Locks {
     /// A client on `backend` with the default settings, on the present tokio runtime.
@@ -57,15 +47,15 @@ impl Locks {
 
     /// The settings of a client on `backend`.
     pub fn builder(backend: impl DistributedLock) -> Builder {
-        Builder::new(Arc::new(backend))
+        Builder::new(shared_backend(backend))
     }
 
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self(Arc::new(Handles(shared)))
+        Self(shared)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.0
+        &self.0
     }
 
     /// A request for `name` as a mutex. A bad name is told when the request is sent.
@@ -197,7 +187,12 @@ impl Locks {
     /// What this client has counted.
     pub fn metrics(&self) -> MetricsSnapshot {
         let shared = self.shared();
-        shared.metrics.snapshot(shared.registry.totals(), shared.registry.len(), shared.releasing())
+        let (totals, held) = {
+            let table = shared.table();
+            (table.holds.totals(), table.holds.len() as u64)
+        };
+        let held = held.saturating_sub(shared.releasing_in_place(totals));
+        shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
     /// Refuses new requests, turns away those that wait, and waits for the releases under way.
@@ -208,8 +203,9 @@ impl Locks {
     /// May be dropped and called again; the client is closed from the first call on.
     pub async fn close(&self) {
         let shared = self.shared();
-        shared.closed.store(true, Ordering::Release);
-        shared.turns.turn_away_all();
+        shared.closed.store(true, Ordering::SeqCst);
+        let turned_away = shared.table().turns.turn_away_all();
+        drop(turned_away);
         shared.parking.wake_all();
         loop {
             let mut idle = pin!(shared.idle.notified());
@@ -224,5 +220,15 @@ impl Locks {
     fn in_namespace(&self, mut inspection: Inspection) -> Inspection {
         inspection.name = self.shared().user_name(&inspection.name);
         inspection
+    }
+}
+
+/// A backend that is shared already stays as it is, instead of behind a pointer to its pointer.
+fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
+    let mut backend = Some(backend);
+    let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();
+    match shared.and_then(Option::take) {
+        Some(shared) => shared,
+        None => Arc::new(backend.expect("only a shared one was taken")),
     }
 }

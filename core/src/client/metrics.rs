@@ -82,12 +82,7 @@ pub struct MetricsSnapshot {
 }
 
 impl Metrics {
-    pub(crate) fn snapshot(
-        &self,
-        totals: Totals,
-        held: usize,
-        releasing: usize,
-    ) -> MetricsSnapshot {
+    pub(crate) fn snapshot(&self, totals: Totals, held: u64, releasing: u64) -> MetricsSnapshot {
         MetricsSnapshot {
             acquired: totals.acquired,
             reentered: self.reentered.get(),
@@ -104,8 +99,8 @@ impl Metrics {
             settled: self.settled.get(),
             wait_time: Duration::from_nanos(totals.wait_nanos),
             hold_time: Duration::from_nanos(totals.hold_nanos + self.hold_nanos.get()),
-            held: held as u64,
-            releasing: releasing as u64,
+            held,
+            releasing,
         }
     }
 }

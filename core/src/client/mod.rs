@@ -15,9 +15,9 @@
 //! | `guard`, `signal` | what a user holds |
 
 mod acquire;
+mod answer;
 mod background;
 mod builder;
-mod catch;
 mod guard;
 mod hold;
 mod keeper;
@@ -29,6 +29,7 @@ mod registry;
 mod request;
 mod shared;
 mod signal;
+mod table;
 mod turns;
 
 pub use builder::Builder;

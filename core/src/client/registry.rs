@@ -7,19 +7,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::BootInstant;
+use crate::event::Reason;
 
 use super::hold::Hold;
 
 #[derive(Default)]
-pub(crate) struct Registry(Mutex<Holds>);
-
-#[derive(Default)]
-struct Holds {
+pub(crate) struct Registry {
     slots: Vec<Slot>,
     free: Vec<u32>,
     due: BinaryHeap<Reverse<Entry>>,
@@ -35,6 +33,8 @@ struct Holds {
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
     pub(crate) released: u64,
+    /// Those that were released, or lost when their holder was done with them.
+    pub(crate) let_go: u64,
     pub(crate) wait_nanos: u64,
     pub(crate) hold_nanos: u64,
 }
@@ -56,127 +56,35 @@ struct Entry {
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, Holds> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes in a new hold, which came after this wait. True when the keeper must be told, as it
     /// would look too late.
-    pub(crate) fn insert(&self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
-        let mut holds = self.lock();
-        holds.totals.acquired += 1;
-        holds.totals.wait_nanos += wait_nanos;
-        let slot = match holds.free.pop() {
+    pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
+        self.totals.acquired += 1;
+        self.totals.wait_nanos += wait_nanos;
+        let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                holds.slots.push(Slot::default());
-                (holds.slots.len() - 1) as u32
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u32
             }
         };
-        holds.slots[slot as usize].hold = Some(Arc::clone(hold));
+        self.slots[slot as usize].hold = Some(Arc::clone(hold));
         hold.slot.store(u64::from(slot), Ordering::Relaxed);
-        holds.schedule(slot, at, hold.first_slack())
+        self.schedule(slot, at, hold.first_slack())
     }
 
-    /// Lets a hold go that its holder released after this time.
-    pub(crate) fn remove_released(&self, hold: &Hold, held_nanos: u64) {
-        let mut holds = self.lock();
-        holds.totals.released += 1;
-        holds.totals.hold_nanos += held_nanos;
-        holds.remove(hold);
+    /// Lets a hold go that its holder ended: after this time, or it was lost before.
+    pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
+        if let Ok(held_nanos) = ended {
+            self.totals.released += 1;
+            self.totals.hold_nanos += held_nanos;
+        }
+        self.totals.let_go += 1;
+        self.remove(hold);
     }
 
     /// Lets a hold go. Does nothing the second time.
-    pub(crate) fn remove(&self, hold: &Hold) {
-        self.lock().remove(hold);
-    }
-
-    pub(crate) fn totals(&self) -> Totals {
-        self.lock().totals
-    }
-
-    /// Moves the instants at which holds are looked at. True when the keeper must be told.
-    pub(crate) fn reschedule<'a>(
-        &self,
-        due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
-    ) -> bool {
-        let mut holds = self.lock();
-        let mut tell = false;
-        for (hold, at) in due {
-            let slot = hold.slot.load(Ordering::Relaxed);
-            if slot == u64::MAX {
-                continue;
-            }
-            let entry = &mut holds.slots[slot as usize];
-            entry.generation = entry.generation.wrapping_add(1);
-            holds.count_stale();
-            // What is moved must be looked at in time, so nothing is left to slack here.
-            tell |= holds.schedule(slot as u32, at, Duration::ZERO);
-        }
-        tell
-    }
-
-    /// Takes out what is due at `now`, and what will be so soon that it goes along. Each must be
-    /// rescheduled or removed.
-    pub(crate) fn take_due(&self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
-        let mut holds = self.lock();
-        let mut until = now;
-        while let Some(Reverse(entry)) = holds.due.peek().copied() {
-            let hold = holds.live(entry).cloned();
-            if hold.is_some() && entry.at > until {
-                break;
-            }
-            holds.due.pop();
-            match hold {
-                // It leaves an entry behind that is counted as stale when it is rescheduled, so
-                // that count begins by one too few.
-                Some(hold) => {
-                    holds.stale = holds.stale.saturating_sub(1);
-                    until = until.max(now + hold.renew_slack());
-                    into.push(hold);
-                }
-                None => holds.stale = holds.stale.saturating_sub(1),
-            }
-        }
-    }
-
-    /// When the keeper looks next; it need not be told of what is due later. While nothing is held
-    /// it still looks when it meant to, so that a hold which comes and goes doesn't rouse it each
-    /// time.
-    pub(crate) fn next_due(&self, now: BootInstant) -> Option<BootInstant> {
-        let mut holds = self.lock();
-        while let Some(Reverse(entry)) = holds.due.peek().copied() {
-            if holds.live(entry).is_some() {
-                break;
-            }
-            holds.due.pop();
-            holds.stale = holds.stale.saturating_sub(1);
-        }
-        let planned = holds.keeper_looks_at.filter(|planned| *planned > now);
-        holds.keeper_looks_at = holds.due.peek().map(|Reverse(entry)| entry.at).or(planned);
-        holds.keeper_looks_at
-    }
-
-    /// The holds that `wanted` picks, in one pass over all.
-    pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
-        let holds = self.lock();
-        holds
-            .slots
-            .iter()
-            .filter_map(|slot| slot.hold.as_ref())
-            .filter(|hold| wanted(hold))
-            .cloned()
-            .collect()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        let holds = self.lock();
-        holds.slots.len() - holds.free.len()
-    }
-}
-
-impl Holds {
-    fn remove(&mut self, hold: &Hold) {
+    pub(crate) fn remove(&mut self, hold: &Hold) {
         // Only ever under this lock, so it needn't be one step.
         let slot = hold.slot.load(Ordering::Relaxed);
         if slot == u64::MAX {
@@ -189,6 +97,83 @@ impl Holds {
         entry.hold = None;
         self.free.push(slot);
         self.count_stale();
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Moves the instants at which holds are looked at. True when the keeper must be told.
+    pub(crate) fn reschedule<'a>(
+        &mut self,
+        due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
+    ) -> bool {
+        let mut tell = false;
+        for (hold, at) in due {
+            let slot = hold.slot.load(Ordering::Relaxed);
+            if slot == u64::MAX {
+                continue;
+            }
+            let entry = &mut self.slots[slot as usize];
+            entry.generation = entry.generation.wrapping_add(1);
+            self.count_stale();
+            // What is moved must be looked at in time, so nothing is left to slack here.
+            tell |= self.schedule(slot as u32, at, Duration::ZERO);
+        }
+        tell
+    }
+
+    /// Takes out what is due at `now`, and what will be so soon that it goes along. Each must be
+    /// rescheduled or removed.
+    pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
+        let mut until = now;
+        while let Some(Reverse(entry)) = self.due.peek().copied() {
+            let hold = self.live(entry).cloned();
+            if hold.is_some() && entry.at > until {
+                break;
+            }
+            self.due.pop();
+            match hold {
+                // It leaves an entry behind that is counted as stale when it is rescheduled, so
+                // that count begins by one too few.
+                Some(hold) => {
+                    self.stale = self.stale.saturating_sub(1);
+                    until = until.max(now + hold.renew_slack());
+                    into.push(hold);
+                }
+                None => self.stale = self.stale.saturating_sub(1),
+            }
+        }
+    }
+
+    /// When the keeper looks next; it need not be told of what is due later. While nothing is held
+    /// it still looks when it meant to, so that a hold which comes and goes doesn't rouse it each
+    /// time.
+    pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
+        while let Some(Reverse(entry)) = self.due.peek().copied() {
+            if self.live(entry).is_some() {
+                break;
+            }
+            self.due.pop();
+            self.stale = self.stale.saturating_sub(1);
+        }
+        let planned = self.keeper_looks_at.filter(|planned| *planned > now);
+        self.keeper_looks_at = self.due.peek().map(|Reverse(entry)| entry.at).or(planned);
+        self.keeper_looks_at
+    }
+
+    /// The holds that `wanted` picks, in one pass over all.
+    pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.hold.as_ref())
+            .filter(|hold| wanted(hold))
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     fn live(&self, entry: Entry) -> Option<&Arc<Hold>> {

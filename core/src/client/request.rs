@@ -10,8 +10,6 @@ use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::name::LockName;
-use crate::profile::Profile;
-use crate::validity::Rules;
 
 use super::acquire::{self, Limit};
 use super::guard::{Guard, Permit};
@@ -69,8 +67,7 @@ impl sealed::FromHold for Permit {
 /// ```
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
 pub struct Request<H> {
-    /// Keeps the keeper going until the request is done.
-    locks: Locks,
+    shared: Arc<Shared>,
     name: Result<LockName>,
     options: Options,
     handle: PhantomData<fn() -> H>,
@@ -90,7 +87,7 @@ pub(crate) struct Options {
 
 impl<H: Handle> Request<H> {
     pub(crate) fn new(locks: &Locks, name: &str, mode: Mode) -> Self {
-        let shared = locks.shared();
+        let shared = Arc::clone(locks.shared());
         Self {
             name: shared.full_name(name),
             options: Options {
@@ -102,7 +99,7 @@ impl<H: Handle> Request<H> {
                 wait: shared.settings.wait,
                 retry: None,
             },
-            locks: locks.clone(),
+            shared,
             handle: PhantomData,
         }
     }
@@ -172,25 +169,23 @@ impl<H: Handle> Request<H> {
     /// May be dropped at any await point. Its place goes to the next local request; a claim that
     /// may stand on the server is taken over by that one, or settled in the background.
     pub async fn acquire(self) -> Result<H> {
-        let Self { locks, name, options, .. } = self;
-        let shared = locks.shared();
-        let name = checked(shared, name, &options)?;
-        let options = &options;
+        // Its options stay where they are: they would be a third of what is moved.
+        let (shared, options) = (self.shared, &self.options);
+        let name = checked(&shared, self.name, options)?;
         let hold = match (options.retry, options.wait) {
             (Some((tries, pause)), _) => {
-                acquire::by_tries(shared, &name, options, tries, pause).await
+                Box::pin(acquire::by_tries(shared, name, options, tries, pause)).await?
             }
             (None, wait) => {
                 let limit = match wait {
                     Some(wait) => Limit::At(shared.clock.now() + wait),
                     None => Limit::None,
                 };
-                acquire::acquire(shared, &name, options, limit).await.and_then(|hold| {
-                    hold.ok_or_else(|| Error::timed_out(crate::Step::Holder, &name))
-                })
+                let hold = acquire::acquire(shared, name, options, limit).await?;
+                hold.expect("only one attempt ends without a hold and without an error")
             }
         };
-        hold.map(H::from_hold).map_err(|error| failed(shared, error, &name))
+        Ok(H::from_hold(hold))
     }
 
     /// Asks once. `None` when it is held, or when another task of this client is at it.
@@ -201,22 +196,10 @@ impl<H: Handle> Request<H> {
     /// # Cancel safety
     /// May be dropped; a claim that may stand on the server is settled in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
-        let Self { locks, name, options, .. } = self;
-        let shared = locks.shared();
-        let name = checked(shared, name, &options)?;
-        match acquire::acquire(shared, &name, &options, Limit::Once).await {
-            Ok(hold) => Ok(hold.map(H::from_hold)),
-            Err(error) => Err(failed(shared, error, &name)),
-        }
+        let (shared, options) = (self.shared, &self.options);
+        let name = checked(&shared, self.name, options)?;
+        Ok(acquire::acquire(shared, name, options, Limit::Once).await?.map(H::from_hold))
     }
-}
-
-#[cold]
-fn failed(shared: &Shared, error: Error, name: &LockName) -> Error {
-    if error.is_timed_out() {
-        shared.metrics.timed_out.add(1);
-    }
-    shared.tell(error, name)
 }
 
 /// The name, if it and the options are such as the backend takes.
@@ -225,7 +208,7 @@ fn checked(shared: &Shared, name: Result<LockName>, options: &Options) -> Result
     if shared.is_closed() {
         return Err(shared.tell(Error::closed(), &name));
     }
-    match options.check(shared.backend.profile(), &shared.settings.rules) {
+    match options.check(shared) {
         Ok(()) => Ok(name),
         Err(error) => Err(shared.tell(error, &name)),
     }
@@ -242,7 +225,8 @@ impl Request<Permit> {
 }
 
 impl Options {
-    fn check(&self, profile: &Profile, rules: &Rules) -> Result<()> {
+    fn check(&self, shared: &Shared) -> Result<()> {
+        let profile = shared.backend.profile();
         if !profile.modes.contains(self.mode) {
             let what = match self.mode {
                 Mode::Exclusive => "exclusive locks",
@@ -258,15 +242,19 @@ impl Options {
                 "{count} of {of} permits can't be had; ask for 1 to {of}"
             )));
         }
-        let (shortest, longest) = (*profile.ttl.start(), *profile.ttl.end());
-        let longest = longest.min(Profile::LONGEST_TTL);
-        if !(shortest..=longest).contains(&self.ttl) {
-            return Err(Error::invalid_input(format!(
-                "a TTL of {:?} is out of range; this backend takes {shortest:?} to {longest:?}",
-                self.ttl
-            )));
+        // The client's own was checked when it was made.
+        if self.ttl != shared.settings.ttl {
+            let range = profile.ttl_range();
+            if !range.contains(&self.ttl) {
+                return Err(Error::invalid_input(format!(
+                    "a TTL of {:?} is out of range; this backend takes {:?} to {:?}",
+                    self.ttl,
+                    range.start(),
+                    range.end()
+                )));
+            }
+            shared.settings.rules.check(self.ttl)?;
         }
-        rules.check(self.ttl)?;
         if self.retry.is_some_and(|(tries, _)| tries == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));
         }

@@ -1,7 +1,7 @@
 //! What all parts of one client share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
 use crate::claim::Settle;
-use crate::clock::Clock;
+use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
 use crate::event::{Event, Reason};
 use crate::identity::Identity;
 use crate::name::LockName;
 use crate::token::{Token, TokenSource};
-use crate::validity::Rules;
+use crate::validity::{Lengths, Rules, Term};
 
 use super::background::Job;
 use super::metrics::Metrics;
 use super::parking::Parking;
-use super::registry::Registry;
-use super::turns::Turns;
+use super::registry::Totals;
+use super::table::Table;
 
 /// The settings of a client.
 #[derive(Debug, Clone)]
@@ -37,25 +37,26 @@ pub(crate) struct Settings {
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) settings: Settings,
+    /// Those of a term of the client's TTL, which most holds have.
+    usual_lengths: Lengths,
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
-    pub(crate) turns: Turns,
+    pub(super) table: Mutex<Table>,
     pub(crate) parking: Parking,
-    pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
-    /// Rouses the keeper.
-    pub(crate) keeper: Notify,
+    /// Rouses the keeper, which has it too.
+    pub(crate) keeper: Arc<Notify>,
     /// Releases that wait for the keeper to start them.
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     /// Facts about holds that the backend told and the keeper hasn't looked at.
     pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
-    /// Releases under way, in place or in the background.
-    releasing: AtomicUsize,
-    /// Told when the last release is done, and when the keeper has gone.
+    /// How many holds their holders have ended. Those that were let go are counted in the table.
+    ended: AtomicU64,
+    /// Releases in the background.
+    in_background: AtomicU64,
+    /// Told when a release is done after the client was closed, and when the keeper has gone.
     pub(crate) idle: Notify,
     pub(crate) closed: AtomicBool,
-    /// All handles of the user's have gone.
-    pub(crate) orphaned: AtomicBool,
     pub(crate) keeper_gone: AtomicBool,
 }
 
@@ -75,20 +76,20 @@ impl Shared {
     ) -> Self {
         Self {
             backend,
+            usual_lengths: settings.rules.lengths(settings.ttl),
             settings,
             identity: Arc::new(identity),
             clock,
-            turns: Turns::default(),
+            table: Mutex::default(),
             parking: Parking::default(),
-            registry: Registry::default(),
             metrics: Metrics::default(),
-            keeper: Notify::new(),
+            keeper: Arc::default(),
             jobs: Mutex::default(),
             facts: Mutex::default(),
-            releasing: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
+            in_background: AtomicU64::new(0),
             idle: Notify::new(),
             closed: AtomicBool::new(false),
-            orphaned: AtomicBool::new(false),
             keeper_gone: AtomicBool::new(false),
         }
     }
@@ -110,32 +111,47 @@ impl Shared {
         self.keeper.notify_one();
     }
 
-    /// Has the keeper release a claim. May be called from any thread, also outside a runtime.
-    pub(crate) fn in_background(&self, job: Job) {
-        self.begin_release();
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
-        self.keeper.notify_one();
+    /// Has the keeper do a release. May be called from any thread, also outside a runtime.
+    pub(crate) fn in_background(job: Job) {
+        // The job keeps the client for as long as it waits here.
+        let shared = Arc::clone(job.shared());
+        shared.in_background.fetch_add(1, Ordering::SeqCst);
+        shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        shared.keeper.notify_one();
     }
 
-    pub(crate) fn begin_release(&self) {
-        self.releasing.fetch_add(1, Ordering::AcqRel);
+    /// A release in the background is done.
+    pub(crate) fn done_in_background(&self) {
+        self.in_background.fetch_sub(1, Ordering::SeqCst);
+        self.told_idle();
     }
 
-    pub(crate) fn end_release(&self) {
-        if self.releasing.fetch_sub(1, Ordering::AcqRel) == 1
-            && (self.closed.load(Ordering::Acquire) || self.orphaned.load(Ordering::Acquire))
-        {
+    /// A holder is done with its hold.
+    pub(crate) fn count_ended(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Releases under way, in place and in the background.
+    pub(crate) fn releasing(&self) -> u64 {
+        let totals = self.table().holds.totals();
+        // In this order: whoever goes on in the background is counted there before it is let go.
+        self.releasing_in_place(totals) + self.in_background.load(Ordering::SeqCst)
+    }
+
+    /// Holds that have ended and weren't let go when these were the totals.
+    pub(crate) fn releasing_in_place(&self, totals: Totals) -> u64 {
+        self.ended.load(Ordering::Acquire).saturating_sub(totals.let_go)
+    }
+
+    /// Tells whoever closes the client that a release is done.
+    pub(crate) fn told_idle(&self) {
+        if self.is_closed() {
             self.idle.notify_waiters();
-            self.keeper.notify_one();
         }
     }
 
-    pub(crate) fn releasing(&self) -> usize {
-        self.releasing.load(Ordering::Acquire)
-    }
-
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// The name on the server of what the user calls `name`.
@@ -170,6 +186,28 @@ impl Shared {
     /// A fresh claim's token.
     pub(crate) fn token(&self) -> Token {
         self.settings.tokens.next()
+    }
+
+    /// The term of a hold of `ttl` that was confirmed by a request sent at `start`, where the
+    /// server may have told another TTL.
+    pub(crate) fn term(
+        &self,
+        start: BootInstant,
+        ttl: Duration,
+        in_effect: Option<Duration>,
+    ) -> Term {
+        if ttl == self.settings.ttl && in_effect.is_none() {
+            self.usual_lengths.from(start)
+        } else {
+            self.settings.rules.term(start, ttl, in_effect)
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody needs the keeper any more.
+        self.keeper.notify_one();
     }
 }
 

@@ -6,8 +6,8 @@
 //! passed on here, without a trip: that is what the reserved fences of a claim are for.)
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ use super::owner::Owner;
 use super::shared::Shared;
 
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<NameMap<Taken>>);
+pub(crate) struct Turns(NameMap<Taken>);
 
 /// A name whose turn is taken.
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Reentry {
 }
 
 /// A request that waits for its turn.
-struct Queued {
+pub(crate) struct Queued {
     want: Want,
     sender: oneshot::Sender<Passed>,
 }
@@ -91,7 +91,8 @@ impl Drop for Entered {
 
 /// The answer to a request for the turn.
 pub(crate) enum Entry {
-    Turn(Turn),
+    /// It is the request's.
+    Turn,
     Entered(Entered),
     /// It stands in the queue.
     Queued(oneshot::Receiver<Passed>),
@@ -108,6 +109,30 @@ pub(crate) struct Pending {
     pub(crate) last_sent: BootInstant,
 }
 
+/// What was known of a claim before it was sent once more.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) settle: Settle,
+    on_server: bool,
+}
+
+impl Pending {
+    /// Notes that the claim is sent now: until the answer comes nobody knows what it does.
+    pub(crate) fn send(&mut self, now: BootInstant) -> Before {
+        self.last_sent = now;
+        Before {
+            settle: std::mem::replace(&mut self.settle, Settle::Unanswered),
+            on_server: std::mem::replace(&mut self.on_server, true),
+        }
+    }
+
+    /// Notes that this had no effect and will have none. What was left open before still is.
+    pub(crate) fn unsend(&mut self, before: Before) {
+        self.settle = before.settle;
+        self.on_server = before.on_server || before.settle == Settle::Unanswered;
+    }
+}
+
 /// The turn of one name, or of none, for claims that don't take turns. When dropped, the claim
 /// that it holds is inherited or settled, and the turn goes on.
 pub(crate) struct Turn {
@@ -121,22 +146,45 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// For a claim that takes no turns: others of the same client may hold beside it.
-    pub(crate) fn beside_others(shared: &Arc<Shared>, name: &LockName) -> Self {
-        Self {
-            shared: Some(Arc::clone(shared)),
-            taken: false,
-            name: Some(name.clone()),
-            pending: None,
-        }
+    /// The local turn of `name`, which [`Turns::enter`] gave.
+    pub(crate) fn taken(shared: Arc<Shared>, name: LockName) -> Self {
+        Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// The name, for a claim to take along.
-    pub(crate) fn take_name(&mut self) -> LockName {
+    /// For a claim that takes no turns: others of the same client may hold beside it.
+    pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
+        Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.shared.as_ref().expect("a turn has its client until it went to a hold")
+    }
+
+    pub(crate) fn name(&self) -> &LockName {
+        self.name
+            .as_ref()
+            .or_else(|| self.pending.as_ref().map(|pending| &pending.claim.name))
+            .expect("a turn has its name, or its claim does")
+    }
+
+    fn take_name(&mut self) -> LockName {
         self.name
             .take()
             .or_else(|| self.pending.as_ref().map(|pending| pending.claim.name.clone()))
             .expect("a turn has its name, or its claim does")
+    }
+
+    /// The claim that the turn has, or the one that `fresh` makes.
+    pub(crate) fn claim(
+        &mut self,
+        fresh: impl FnOnce(&Shared, LockName) -> Pending,
+    ) -> (&Shared, &mut Pending) {
+        let shared = self.shared.as_deref().expect("a turn has its client until it went to a hold");
+        let pending = match &mut self.pending {
+            Some(pending) => pending,
+            none => none.insert(fresh(shared, self.name.take().expect("it isn't with a claim"))),
+        };
+        (shared, pending)
     }
 
     /// Takes the claim away from the turn, which goes on without one.
@@ -147,7 +195,8 @@ impl Turn {
     }
 
     /// The claim was granted: claim, settling and local turn go to the hold.
-    pub(crate) fn into_parts(mut self) -> Option<(Arc<Shared>, Pending, bool)> {
+    #[inline]
+    pub(crate) fn take_parts(&mut self) -> Option<(Arc<Shared>, Pending, bool)> {
         Some((self.shared.take()?, self.pending.take()?, self.taken))
     }
 }
@@ -158,39 +207,35 @@ impl Drop for Turn {
         let name = self.take_name();
         let pending = self.pending.take().filter(|pending| pending.on_server);
         if self.taken {
-            shared.turns.pass(&shared, &name, pending);
+            shared.pass_turn(&name, pending);
         } else if let Some(pending) = pending {
-            shared.in_background(Job::settle(pending, false));
+            Shared::in_background(Job::settle(shared, pending, false));
+        }
+    }
+}
+
+/// Queued requests of an owner that has got its hold.
+pub(crate) struct Joined(VecDeque<Queued>);
+
+impl Joined {
+    /// Gives each its share in the hold, where it was counted in before.
+    pub(crate) fn enter(self, hold: &Arc<Hold>) {
+        for queued in self.0 {
+            // Gone by now: the share is dropped, and counts itself out.
+            let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
     }
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, NameMap<Taken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks for the turn of `name`.
-    pub(crate) fn enter(
-        &self,
-        shared: &Arc<Shared>,
-        name: &LockName,
-        want: &Want,
-        may_wait: bool,
-    ) -> Result<Entry> {
+    pub(crate) fn enter(&mut self, name: &LockName, want: &Want, may_wait: bool) -> Result<Entry> {
         use hashbrown::hash_map::EntryRef as Place;
 
-        let mut names = self.lock();
-        let taken = match names.entry_ref(name) {
+        let taken = match self.0.entry_ref(name) {
             Place::Vacant(place) => {
                 place.insert(Taken { reentry: want.reentry(), queue: None });
-                let shared = Some(Arc::clone(shared));
-                return Ok(Entry::Turn(Turn {
-                    shared,
-                    taken: true,
-                    name: Some(name.clone()),
-                    pending: None,
-                }));
+                return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),
         };
@@ -205,40 +250,30 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    /// The turn of the hold's name became a hold: those of the same owner get their share.
-    pub(crate) fn granted(&self, hold: &Arc<Hold>) {
-        let Some(owner) = &hold.owner else { return };
-        let mut joined = Vec::new();
-        if let Some(taken) = self.lock().get_mut(&hold.claim.name) {
-            taken.reentry = Some(Box::new(Reentry {
-                owner: owner.clone(),
-                mode: hold.claim.mode,
-                hold: Some(Arc::clone(hold)),
-            }));
-            let queue = taken.queue.take();
-            let (mine, others): (VecDeque<_>, VecDeque<_>) =
-                queue.map(|queue| *queue).unwrap_or_default().into_iter().partition(|queued| {
-                    queued.want.owner.as_ref() == Some(owner) && queued.want.mode == hold.claim.mode
-                });
-            taken.queue = (!others.is_empty()).then(|| Box::new(others));
-            hold.guards.fetch_add(mine.len() as u32, Ordering::AcqRel);
-            joined.extend(mine.into_iter().map(|queued| (queued, Entered(Some(Arc::clone(hold))))));
-        }
-        for (queued, share) in joined {
-            // Gone by now: the share is dropped, and counts itself out.
-            let _ = queued.sender.send(Passed::Entered(share));
-        }
+    /// The turn of the hold's name became a hold. Answers those of the same owner, whose shares are
+    /// counted in.
+    pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
+        let owner = hold.owner.as_ref()?;
+        let taken = self.0.get_mut(&hold.claim.name)?;
+        taken.reentry = Some(Box::new(Reentry {
+            owner: owner.clone(),
+            mode: hold.claim.mode,
+            hold: Some(Arc::clone(hold)),
+        }));
+        let queue = taken.queue.take()?;
+        let (mine, others): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(|queued| {
+            queued.want.owner.as_ref() == Some(owner) && queued.want.mode == hold.claim.mode
+        });
+        taken.queue = (!others.is_empty()).then(|| Box::new(others));
+        hold.guards.fetch_add(mine.len() as u32, Ordering::AcqRel);
+        Some(Joined(mine))
     }
 
-    /// One guard fewer. True when it was the last.
-    pub(crate) fn leave(&self, hold: &Hold) -> bool {
-        if hold.owner.is_none() {
-            return true;
-        }
-        let mut names = self.lock();
+    /// One guard fewer on a hold with an owner. True when it was the last.
+    fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last
-            && let Some(taken) = names.get_mut(&hold.claim.name)
+            && let Some(taken) = self.0.get_mut(&hold.claim.name)
             && taken
                 .reentry
                 .as_ref()
@@ -250,43 +285,59 @@ impl Turns {
         last
     }
 
+    /// Who has the turn next; `pending` is what may stand on the server of the claim before. `None`
+    /// when nobody wants it: then it is free, unless something is pending, which keeps it. It does
+    /// so too where the next in the queue can't go on with what is pending.
+    pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
+        let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.0.entry_ref(name) else {
+            return None;
+        };
+        let taken = entry.get_mut();
+        taken.reentry = None;
+        let Some(queue) = &mut taken.queue else {
+            if pending.is_none() {
+                entry.remove();
+            }
+            return None;
+        };
+        let takes_over = |next: &Queued| pending.is_none_or(|p| next.want.takes_over(&p.claim));
+        let next = queue.pop_front_if(|next| takes_over(next))?;
+        if queue.is_empty() {
+            taken.queue = None;
+        }
+        taken.reentry = next.want.reentry();
+        Some(next)
+    }
+
+    /// Ends all waiting: the client is closing.
+    pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
+        let queues = self.0.values_mut().filter_map(|taken| taken.queue.take());
+        queues.collect::<Vec<_>>()
+    }
+}
+
+impl Shared {
+    /// One guard fewer. True when it was the last.
+    pub(crate) fn leave(&self, hold: &Hold) -> bool {
+        hold.owner.is_none() || self.table().turns.leave(hold)
+    }
+
     /// Passes the turn on, with what may stand on the server of the claim before.
-    pub(crate) fn pass(&self, shared: &Arc<Shared>, name: &LockName, pending: Option<Pending>) {
-        let mut pending = pending;
-        loop {
-            let mut names = self.lock();
-            let hashbrown::hash_map::EntryRef::Occupied(mut entry) = names.entry_ref(name) else {
-                return;
-            };
-            let taken = entry.get_mut();
-            let next = taken.queue.as_mut().and_then(|queue| queue.pop_front());
-            if taken.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
-                taken.queue = None;
-            }
-            taken.reentry = None;
-            let Some(next) = next else {
-                if pending.is_none() {
-                    entry.remove();
-                    return;
-                }
-                drop(names);
-                break;
-            };
-            if pending.as_ref().is_some_and(|pending| !next.want.takes_over(&pending.claim)) {
-                // Somebody else's claim stands in its way: it stays first until that is settled.
-                taken.queue.get_or_insert_default().push_front(next);
-                drop(names);
-                break;
-            }
-            taken.reentry = next.want.reentry();
-            drop(names);
-            let turn = Turn {
-                shared: Some(Arc::clone(shared)),
-                taken: true,
-                name: Some(name.clone()),
-                pending: pending.take(),
-            };
-            match next.sender.send(Passed::Turn(turn)) {
+    pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
+        let next = self.table().turns.next(name, pending.as_ref());
+        self.pass_turn_to(next, name, pending);
+    }
+
+    pub(crate) fn pass_turn_to(
+        self: &Arc<Self>,
+        mut next: Option<Queued>,
+        name: &LockName,
+        mut pending: Option<Pending>,
+    ) {
+        while let Some(queued) = next {
+            let mut turn = Turn::taken(Arc::clone(self), name.clone());
+            turn.pending = pending.take();
+            match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
                     // Gone by now. In a loop and not through its drop: there may be thousands.
@@ -295,19 +346,11 @@ impl Turns {
                 }
                 Err(Passed::Entered(_)) => unreachable!("a turn was sent"),
             }
+            next = self.table().turns.next(name, pending.as_ref());
         }
         if let Some(pending) = pending {
-            shared.in_background(Job::settle(pending, true));
+            Self::in_background(Job::settle(Arc::clone(self), pending, true));
         }
-    }
-
-    /// Ends all waiting: the client is closing.
-    pub(crate) fn turn_away_all(&self) {
-        let mut away = Vec::new();
-        for taken in self.lock().values_mut() {
-            away.extend(taken.queue.take());
-        }
-        drop(away);
     }
 }
 

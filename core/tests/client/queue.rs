@@ -1,6 +1,6 @@
 //! Tasks of one client take turns and share one remote claim.
 
-use crate::support::{Act, another_client, client, secs, settle_down, troubled};
+use crate::support::{Act, TTL, another_client, client, secs, settle_down, troubled};
 use lockwright_core::{ErrorKind, Step};
 
 #[tokio::test(start_paused = true)]
@@ -23,6 +23,24 @@ async fn tasks_of_one_client_are_served_in_their_order() {
         task.await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_begins_after_the_wait_for_the_turn() {
+    let (locks, _, clock) = client();
+    let first = locks.mutex("x").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.mutex("x").acquire().await.unwrap() }
+    });
+    clock.sleep(TTL * 2).await;
+    let released = clock.now();
+    first.release().await.unwrap();
+    let second = waiting.await.unwrap();
+    // Anchored at the request's beginning it would have been over before it began.
+    assert_eq!(locks.metrics().grants_too_late, 0);
+    assert!(second.deadline() > released + TTL / 2);
+    assert_eq!(clock.now(), released);
 }
 
 #[tokio::test(start_paused = true)]

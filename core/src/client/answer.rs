@@ -1,0 +1,73 @@
+//! Waiting for a backend's answer: not for ever, and whatever the backend does. Its panic is an
+//! error like any other, because it must not stop loss from being told.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+
+use crate::clock::{BootInstant, Clock};
+use crate::error::{Error, Result};
+
+/// What a backend's methods return.
+pub(crate) type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// The answer of a backend that answers at once, if it does.
+pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Result<T>> {
+    match caught(|| ask().map_or(Poll::Pending, Poll::Ready)) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+/// Sends a request and waits for its answer until an instant. A panic and silence are
+/// [`Indeterminate`](crate::ErrorKind::Indeterminate).
+pub(crate) async fn answer<'a, T>(
+    clock: &Clock,
+    send: impl FnOnce() -> Request<'a, T>,
+    until: BootInstant,
+    what: &'static str,
+) -> Result<T> {
+    let (mut send, mut request) = (Some(send), None);
+    let answer = std::future::poll_fn(|cx| {
+        caught(|| {
+            if let Some(send) = send.take() {
+                request = Some(send());
+            }
+            request.as_mut().map_or(Poll::Pending, |request| request.as_mut().poll(cx))
+        })
+    });
+    let silent = || Error::indeterminate(format!("the server did not answer {what} in time"));
+    self::until(clock, until, answer).await.unwrap_or_else(|| Err(silent()))
+}
+
+/// Waits for `future` until `instant`. `None` when that has come first.
+pub(crate) async fn until<F: Future>(
+    clock: &Clock,
+    instant: BootInstant,
+    future: F,
+) -> Option<F::Output> {
+    if instant == BootInstant::FAR_FUTURE {
+        return Some(future.await);
+    }
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = clock.sleep_until(instant) => None,
+    }
+}
+
+/// Nothing of the request is used after a panic but its drop.
+fn caught<T>(poll: impl FnOnce() -> Poll<Result<T>>) -> Poll<Result<T>> {
+    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+}
+
+#[cold]
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Error::indeterminate(format!("the backend panicked: {text}"))
+}

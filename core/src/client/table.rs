@@ -1,0 +1,55 @@
+//! The one lock over what a client keeps of names and holds. One and not two, because an acquire or
+//! a release wants both at once, and an uncontended lock is a good part of what either costs.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use crate::clock::BootInstant;
+use crate::event::Reason;
+
+use super::hold::Hold;
+use super::registry::Registry;
+use super::shared::Shared;
+use super::turns::Turns;
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) turns: Turns,
+    pub(crate) holds: Registry,
+}
+
+impl Shared {
+    /// Nothing is dropped, told or sent while it is locked: that may come back here.
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a hold that was granted after this wait.
+    pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
+        let shared = &hold.shared;
+        let (tell_keeper, joined) = {
+            let mut table = shared.table();
+            let tell_keeper = table.holds.insert(hold, first_due, wait_nanos);
+            (tell_keeper, table.turns.granted(hold))
+        };
+        if tell_keeper {
+            shared.keeper.notify_one();
+        }
+        if let Some(joined) = joined {
+            joined.enter(hold);
+        }
+    }
+
+    /// Lets a hold go whose release was answered, and passes its turn on. It had ended like this.
+    pub(crate) fn let_go(hold: &Hold, ended: Result<u64, Reason>) {
+        let shared = &hold.shared;
+        let next = {
+            let mut table = shared.table();
+            table.holds.remove_ended(hold, ended);
+            hold.take_turn().then(|| table.turns.next(&hold.claim.name, None))
+        };
+        if let Some(next) = next.flatten() {
+            shared.pass_turn_to(Some(next), &hold.claim.name, None);
+        }
+        shared.told_idle();
+    }
+}

@@ -59,12 +59,13 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
     match scheme.as_str() {
         "memory" => memory(&known),
         "sqlite" => sqlite(&known).await,
+        "postgres" | "postgresql" => postgres(&known, purpose).await,
         "redis" | "redis+unix" => redis(&known, purpose).await,
         "rediss" => Err(Error::invalid_config(
             "rediss: is Redis over TLS, which isn't there yet; use redis: through a tunnel (stunnel, \
              a service mesh), or inside a network that you trust",
         )),
-        "postgres" | "postgresql" | "mysql" | "mariadb" | "etcd" | "zookeeper" | "redlock" => {
+        "mysql" | "mariadb" | "etcd" | "zookeeper" | "redlock" => {
             Err(Error::invalid_config(format!(
                 "there is no backend for {scheme}: yet; a URL begins with one of {}",
                 schemes()
@@ -83,6 +84,7 @@ fn schemes() -> String {
     let all = [
         ("memory:", cfg!(feature = "memory")),
         ("sqlite:", cfg!(feature = "sqlite")),
+        ("postgres:", cfg!(feature = "postgres")),
         ("redis:", cfg!(feature = "redis")),
         ("redis+unix:", cfg!(feature = "redis")),
     ];
@@ -92,7 +94,12 @@ fn schemes() -> String {
     here.chain(missing).collect::<Vec<_>>().join(", ")
 }
 
-#[cfg(not(all(feature = "memory", feature = "sqlite", feature = "redis")))]
+#[cfg(not(all(
+    feature = "memory",
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "redis"
+)))]
 fn not_compiled_in(feature: &str) -> Error {
     // The command has no memory backend, as that would lock nothing between commands.
     let or_of_the_command = if feature == "memory" { "" } else { " (or `lockwright-cli`)" };
@@ -133,6 +140,20 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
     Err(not_compiled_in("sqlite"))
 }
 
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let mut options = lockwright_sql::postgres::Options::from_url(url)?;
+    if purpose == Purpose::Diagnosis {
+        options = options.for_diagnosis();
+    }
+    Ok(Arc::new(options.connect().await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    Err(not_compiled_in("postgres"))
+}
+
 #[cfg(feature = "redis")]
 async fn redis(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
     let mut config = lockwright_redis::Config::new(url)?;
@@ -154,6 +175,8 @@ pub(crate) fn profiles() -> Vec<Profile> {
         lockwright_memory::profile(),
         #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
         lockwright_sql::sqlite::profile(),
+        #[cfg(feature = "postgres")]
+        lockwright_sql::postgres::profile(),
         #[cfg(feature = "redis")]
         lockwright_redis::profile(),
     ]

@@ -93,7 +93,10 @@ fn bad_urls_and_no_secret_in_what_is_said_of_them() {
         ("redis://me:hush-hush@host:port/", 78),
         ("redis://me:hush-hush@127.0.0.1:1/", 69),
         ("redis://127.0.0.1:1/?password=hush-hush", 78),
-        ("postgres://me:hush-hush@host/db", 78),
+        ("postgres://me:hush-hush@host:port/db", 78),
+        ("postgres://me:hush-hush@127.0.0.1:1/db", 69),
+        ("postgres://127.0.0.1:1/db?sslpassword=hush-hush", 78),
+        ("mysql://me:hush-hush@host/db", 78),
     ] {
         let sandbox = Sandbox::at(url);
         let finished = sandbox.output(["run", "-w", "1", "a", "--", "true"]);

@@ -42,7 +42,11 @@ impl std::fmt::Debug for Postgresql {
 macro_rules! texts {
     ($($name:ident),*) => {
         Texts {
-            schema: include_str!("../../schema/postgres.sql"),
+            schema: concat!(
+                include_str!("../../schema/postgres.sql"),
+                "\n",
+                include_str!("../../schema/postgres_held.sql")
+            ),
             $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
         }
     };

@@ -34,6 +34,7 @@
 mod bell;
 mod dialect;
 mod doctor;
+mod held;
 mod options;
 mod pooler;
 
@@ -41,14 +42,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
-    Fault, Faults, Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew,
-    Renewal, Result, Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fault, Faults,
+    Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew, Renewal, Result,
+    Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
 };
 
 pub use crate::server::Mode;
 pub use options::Options;
 
+use crate::server::held::Engine;
 use crate::server::lease::{Bell, LeaseBackend};
 use crate::server::pool::Pool;
 use crate::server::schema;
@@ -107,11 +109,8 @@ impl Options {
     pub async fn connect(self) -> Result<Postgres> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Postgres),
-            Mode::Session | Mode::Row => Err(Error::new(
-                ErrorKind::Unsupported,
-                "the modes session and row aren't there yet",
-            )
-            .with_backend(self.backend())),
+            Mode::Session => self.held(held::Kind::Session).await.map(Postgres),
+            Mode::Row => self.held(held::Kind::Row).await.map(Postgres),
         }
     }
 
@@ -132,6 +131,27 @@ impl Options {
             );
         }
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
+    }
+
+    async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
+        let pool = Arc::new(Pool::new(Postgresql::new(&self), self.common.limits));
+        let look = pooler::Server::look(&pool).await?;
+        let sessions = held::Sessions::new(kind, Arc::clone(&pool));
+        if !self.common.for_diagnosis {
+            look.can_lock(self.backend())?;
+            schema::make_sure(&pool).await?;
+            sessions.check().await?;
+        }
+        Ok(Arc::new(Engine::new(sessions, Clock::boot())))
+    }
+}
+
+/// What the modes `session` and `row` promise; `None` for the lease mode.
+pub fn held_profile(mode: Mode) -> Option<Profile> {
+    match mode {
+        Mode::Lease => None,
+        Mode::Session => Some(held::Kind::Session.profile().clone()),
+        Mode::Row => Some(held::Kind::Row.profile().clone()),
     }
 }
 

@@ -18,6 +18,7 @@
 
 pub(crate) mod dialect;
 pub(crate) mod errors;
+pub(crate) mod held;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod options;

@@ -1,0 +1,247 @@
+//! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in a transaction that is
+//! kept open). One connection of its own for each hold.
+//!
+//! # The key of a name
+//!
+//! The mode `session` locks the first 64 bits of the name's SHA-256, so that others can take the
+//! same lock, and are kept out by it:
+//!
+//! ```sql
+//! SELECT pg_advisory_lock(
+//!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
+//! ```
+//!
+//! Two names with one key keep each other out, which costs time and never safety. In the mode `row`
+//! others lock the name's row of the table `lockwright_row`.
+//!
+//! # The mark of a session
+//!
+//! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, with the key in
+//! hexadecimal, and `lockwright/idle` otherwise. So `pg_stat_activity` shows who is who, and a
+//! session can be ended by its token.
+
+mod doctor;
+mod probe;
+mod session;
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
+    Order, Page, Profile, Reach, Result, Seen, Swept, WakeUp, async_trait,
+};
+
+use super::dialect::Postgresql;
+use crate::server::dialect::Dialect;
+use crate::server::held::rows::{Rows, Texts};
+use crate::server::held::{Server, SessionId};
+use crate::server::pool::Pool;
+use crate::server::table::Tables;
+
+use session::{PgSession, Statements};
+
+/// The longest idle time-out that PostgreSQL takes: 2^31 - 1 ms, in whole minutes.
+const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
+
+/// Which lock carries the holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An advisory lock.
+    Session,
+    /// A locked row.
+    Row,
+}
+
+impl Kind {
+    /// What stands in the tables.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Row => "row",
+        }
+    }
+
+    /// What it promises.
+    pub(super) fn profile(self) -> &'static Profile {
+        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("postgres-session"));
+        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("postgres-row"));
+        match self {
+            Self::Session => &SESSION,
+            Self::Row => &ROW,
+        }
+    }
+
+    /// A text with what stands in braces replaced.
+    fn expand(self, tables: &Tables, text: &str) -> String {
+        const DIGITS: &str = "substr(encode(sha256(convert_to(NAME, 'UTF8')), 'hex'), 1, 16)";
+        let digits = |name: &str| DIGITS.replace("NAME", name);
+        let key = |name: &str| format!("('x' || {})::bit(64)::bigint", digits(name));
+        let mark = |name: &str, token: &str| {
+            format!("('lockwright/' || {token} || '/' || {})", digits(name))
+        };
+        let text = text
+            .replace("{kind}", self.word())
+            .replace("{digits}", &digits(":name"))
+            .replace("{key}", &key(":name"))
+            .replace("{key_of_held}", &key("held.name"))
+            .replace("{mark}", &mark(":name", ":token"))
+            .replace("{mark_of_held}", &mark("held.name", "held.token"))
+            .replace("{left}", LEFT);
+        tables.expand(&text, '"')
+    }
+
+    fn texts(self) -> Texts {
+        let common = Texts {
+            note: include_str!("queries/note.sql"),
+            is_broken: include_str!("queries/is_broken.sql"),
+            inspect: include_str!("queries/session_inspect.sql"),
+            list: include_str!("queries/session_list.sql"),
+            mark_broken: include_str!("queries/mark_broken.sql"),
+            find: include_str!("queries/find.sql"),
+            kill: include_str!("queries/kill.sql"),
+            kill_foreign: include_str!("queries/session_kill_foreign.sql"),
+            cancel: include_str!("queries/cancel.sql"),
+            sweep: include_str!("queries/sweep.sql"),
+        };
+        match self {
+            Self::Session => common,
+            Self::Row => Texts {
+                inspect: include_str!("queries/row_inspect.sql"),
+                list: include_str!("queries/row_list.sql"),
+                kill_foreign: "",
+                ..common
+            },
+        }
+    }
+}
+
+/// How much of the TTL is left, in µs: unknown if the session may not be looked at.
+const LEFT: &str = "CASE WHEN activity.state IS NULL THEN NULL \
+     WHEN activity.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
+     held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - activity.state_change) * 1000000)::bigint)) \
+     ELSE held.ttl_ms * 1000 END";
+
+fn profile(backend: &'static str) -> Profile {
+    let mut profile = Profile::new(backend);
+    profile.reach = Reach::Network;
+    profile.fencing = Fencing::Strict;
+    profile.order = Order::None;
+    profile.wake_up = WakeUp::Push;
+    // A hold ends with its connection, which its holder hears of a little later: so neither a
+    // restart of the server nor a broken way to it.
+    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
+    // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.blocks = true;
+    // Shorter ones would run out while the hold is being written down.
+    profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
+    // Each hold has a connection of its own, and one that is stuck mustn't delay another.
+    profile.renew_batch = 1;
+    profile.slow_poll = Duration::from_secs(1);
+    profile
+}
+
+/// A PostgreSQL server whose sessions hold locks.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    kind: Kind,
+    statements: Arc<Statements>,
+    rows: Rows<Postgresql>,
+    /// Whether the server can look for clients that are gone while it keeps them waiting.
+    checks_clients: AtomicBool,
+}
+
+impl Sessions {
+    /// Over this pool, and with a connection of its own for each hold.
+    pub(super) fn new(kind: Kind, pool: Arc<Pool<Postgresql>>) -> Self {
+        let dialect = pool.dialect().clone();
+        let expand = |text: &str| kind.expand(dialect.tables(), text);
+        Self {
+            kind,
+            statements: Arc::new(Statements::new(kind, dialect.clone(), expand)),
+            rows: Rows::new(pool, &kind.texts(), expand),
+            checks_clients: AtomicBool::new(true),
+        }
+    }
+
+    /// Makes sure that a session is a session all the way.
+    ///
+    /// # Errors
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
+    /// server shares sessions out, or if the server is too old.
+    pub(super) async fn check(&self) -> Result<()> {
+        probe::check(self).await
+    }
+
+    async fn open(&self) -> Result<PgSession> {
+        let session = PgSession::connect(
+            &self.statements,
+            self.rows.pool.limits().connect,
+            self.checks_clients.load(Ordering::Relaxed),
+        )
+        .await?;
+        if !session.checks_clients() {
+            self.checks_clients.store(false, Ordering::Relaxed);
+        }
+        Ok(session)
+    }
+}
+
+#[async_trait]
+impl Server for Sessions {
+    type Session = PgSession;
+
+    fn profile(&self) -> &Profile {
+        self.kind.profile()
+    }
+
+    async fn connect(&self) -> Result<PgSession> {
+        self.open().await
+    }
+
+    async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
+        self.rows.note(claim, session).await
+    }
+
+    async fn cancel(&self, session: SessionId) -> Result<()> {
+        self.rows.cancel(session).await
+    }
+
+    async fn end(&self, claim: &Claim) -> Result<bool> {
+        Ok(self.rows.end(&claim.name, claim.token).await? > 0)
+    }
+
+    async fn is_broken(&self, claim: &Claim) -> Result<bool> {
+        self.rows.is_broken(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.rows.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.rows.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        note: &str,
+    ) -> Result<Broken> {
+        self.rows.break_lock(name, seen, how, note).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.rows.sweep(idle).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        doctor::findings(self).await
+    }
+}

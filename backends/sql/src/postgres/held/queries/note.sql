@@ -1,0 +1,18 @@
+-- Only for a session that still is the claim's: a holder that was stopped between its lock and this
+-- must not write itself over the next one.
+INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
+SELECT '{kind}', :name, :token, :identity,
+       greatest((SELECT floor FROM {meta}) + 1,
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+       :ttl_ms, :session, clock_timestamp()
+FROM pg_stat_get_activity(:session::int) AS activity
+WHERE activity.application_name = {mark}
+ON CONFLICT (kind, name) DO UPDATE SET
+    token = excluded.token,
+    identity = excluded.identity,
+    fence = greatest(held.fence + 1, excluded.fence),
+    ttl_ms = excluded.ttl_ms,
+    session = excluded.session,
+    updated = excluded.updated,
+    broken = NULL
+RETURNING fence;

@@ -1,0 +1,1 @@
+INSERT INTO {row} (name) VALUES (:name) ON CONFLICT DO NOTHING;

@@ -1,0 +1,2 @@
+COMMIT;
+SELECT true, set_config('application_name', 'lockwright/idle', false);

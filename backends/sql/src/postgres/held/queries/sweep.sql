@@ -1,0 +1,23 @@
+-- A name that comes back starts above the floor. One that comes back while this runs may have read
+-- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
+WITH old AS MATERIALIZED (
+    SELECT name, token, fence FROM {hold} AS held
+    WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
+      AND fence < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+      AND NOT EXISTS (SELECT FROM pg_stat_get_activity(held.session::int) AS activity
+                      WHERE activity.application_name = {mark_of_held})
+    ORDER BY updated LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+), raised AS (
+    UPDATE {meta} SET floor = greatest(floor, (SELECT max(fence) FROM old))
+    WHERE EXISTS (SELECT FROM old) RETURNING floor
+), deleted AS (
+    DELETE FROM {hold} AS held USING old, raised
+    WHERE held.kind = '{kind}' AND held.name = old.name RETURNING held.name
+), unlocked AS (
+    SELECT rows.name FROM {row} AS rows JOIN deleted USING (name) WHERE '{kind}' = 'row'
+    FOR UPDATE OF rows SKIP LOCKED
+), cleared AS (
+    DELETE FROM {row} AS rows USING unlocked WHERE rows.name = unlocked.name
+)
+SELECT count(*) FROM deleted;

@@ -1,0 +1,401 @@
+//! One connection that carries a hold.
+//!
+//! sqlx reads a connection only while a statement runs on it. A [`PgListener`] can also be read in
+//! between, which is how the end of the connection is noticed at once; nothing is ever listened to.
+//! Its `try_recv` may be dropped at any time: it takes nothing off the buffer before a whole message
+//! is there.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Claim, Error, ErrorKind, Result, async_trait};
+use sqlx::Acquire;
+use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
+
+use super::Kind;
+use crate::postgres::dialect::Postgresql;
+use crate::server::dialect::{Dialect, Row};
+use crate::server::errors::{self, Effect};
+use crate::server::held::{Kept, Locked, Session, SessionId};
+use crate::server::sql::{Arguments, Sql, Value};
+
+/// How long closing a connection may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The statements that run on the session itself.
+#[derive(Debug)]
+pub(super) struct Statements {
+    kind: Kind,
+    dialect: Postgresql,
+    try_lock: Sql,
+    wait: Sql,
+    /// For rows: after a try in vain.
+    missed: Sql,
+    make: Sql,
+    unlock: Sql,
+    keep: Sql,
+    shorten: Sql,
+}
+
+impl Statements {
+    pub(super) fn new(kind: Kind, dialect: Postgresql, expand: impl Fn(&str) -> String) -> Self {
+        let (try_lock, wait, unlock) = match kind {
+            Kind::Session => (
+                include_str!("queries/session_try.sql"),
+                include_str!("queries/session_wait.sql"),
+                include_str!("queries/session_unlock.sql"),
+            ),
+            Kind::Row => (
+                include_str!("queries/row_try.sql"),
+                include_str!("queries/row_wait.sql"),
+                include_str!("queries/row_unlock.sql"),
+            ),
+        };
+        let sql = |text| Sql::new(&expand(text));
+        Self {
+            kind,
+            dialect,
+            try_lock: sql(try_lock),
+            wait: sql(wait),
+            missed: sql(include_str!("queries/row_missed.sql")),
+            make: sql(include_str!("queries/row_make.sql")),
+            unlock: sql(unlock),
+            keep: sql(include_str!("queries/keep.sql")),
+            shorten: sql(include_str!("queries/shorten.sql")),
+        }
+    }
+}
+
+/// A connection that carries one hold, or waits for one, or neither.
+pub(crate) struct PgSession {
+    listener: PgListener,
+    /// Of this one connection.
+    pool: PgPool,
+    statements: Arc<Statements>,
+    id: SessionId,
+    /// Set as soon as the connection has failed: the listener would make a new one by itself, and
+    /// that one holds nothing.
+    over: bool,
+    checks_clients: bool,
+}
+
+/// PostgreSQL's codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+mod code {
+    pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
+    pub(super) const QUERY_CANCELED: &str = "57014";
+    pub(super) const UNDEFINED_OBJECT: &str = "42704";
+    pub(super) const DEADLOCK: &str = "40P01";
+}
+
+impl PgSession {
+    pub(super) async fn connect(
+        statements: &Arc<Statements>,
+        limit: Duration,
+        check_clients: bool,
+    ) -> Result<Self> {
+        let dialect = &statements.dialect;
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(limit)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            // What is given back is closed.
+            .after_release(|_, _| Box::pin(async { Ok(false) }))
+            .connect_lazy_with(dialect.server.clone());
+        let refused = |error| errors::not_connected(error, dialect).error;
+        let mut listener = tokio::select! {
+            biased;
+            listener = PgListener::connect_with(&pool) => listener.map_err(refused)?,
+            error = refusal(dialect) => return Err(refused(error)),
+        };
+        listener.eager_reconnect(false);
+        listener.ignore_pool_close_event(true);
+        let mut session = Self {
+            listener,
+            pool,
+            statements: Arc::clone(statements),
+            id: 0,
+            over: false,
+            checks_clients: check_clients,
+        };
+        session.set_up().await?;
+        Ok(session)
+    }
+
+    /// Settings of the role or the database that would end the session early, or cut its waits
+    /// short, are set aside.
+    async fn set_up(&mut self) -> Result<()> {
+        // An idle session that holds nothing goes too, if this process is stopped, say.
+        let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
+                        SET lock_timeout = 0; SET idle_session_timeout = '60s';"
+            .to_owned();
+        if self.server_version().await? >= 170_000 {
+            text.push_str(" SET transaction_timeout = 0;");
+        }
+        text.push_str(" SELECT pg_backend_pid()::bigint");
+        let rows = match self.run(text).await {
+            Ok(rows) => rows,
+            Err(error) if code_of(&error) == Some(code::UNDEFINED_OBJECT) => {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "this mode needs PostgreSQL 14 or later, which can end idle sessions; use the \
+                     mode lease",
+                )
+                .with_backend(self.backend()));
+            }
+            Err(error) => return Err(self.failed(error)),
+        };
+        self.id = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
+        if self.checks_clients {
+            // Without it a waiter that was killed stays in the queue. Not on every system.
+            let set = "SET client_connection_check_interval = '1s'".to_owned();
+            self.checks_clients = match self.run(set).await {
+                Ok(_) => true,
+                Err(sqlx::Error::Database(_)) => false,
+                Err(error) => return Err(self.failed(error)),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether the server takes waiters out of the queue whose client is gone.
+    pub(super) fn checks_clients(&self) -> bool {
+        self.checks_clients
+    }
+
+    async fn server_version(&mut self) -> Result<u32> {
+        match (&mut self.listener).acquire().await {
+            Ok(connection) => Ok(connection.server_version_num().unwrap_or_default()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
+        if self.over {
+            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
+        }
+        let Self { listener, statements, .. } = self;
+        let result = async {
+            let connection = (&mut *listener).acquire().await?;
+            statements.dialect.fetch(connection, text).await
+        }
+        .await;
+        let ended = match &result {
+            Ok(_) => false,
+            Err(sqlx::Error::Database(error)) => is_the_end(error.code().as_deref()),
+            Err(_) => true,
+        };
+        self.over |= ended;
+        result
+    }
+
+    async fn about(
+        &mut self,
+        sql: Which,
+        claim: &Claim,
+        more: Arguments<'_>,
+    ) -> sqlx::Result<Vec<Row>> {
+        let text = {
+            let statements = &self.statements;
+            let sql = match sql {
+                Which::Try => &statements.try_lock,
+                Which::Wait => &statements.wait,
+                Which::Missed => &statements.missed,
+                Which::Make => &statements.make,
+                Which::Unlock => &statements.unlock,
+                Which::Keep => &statements.keep,
+            };
+            let token = claim.token.to_string();
+            let mut arguments =
+                vec![("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
+            arguments.extend_from_slice(more);
+            sql.render(&arguments, Postgresql::literal)
+        };
+        self.run(text).await
+    }
+
+    /// Rows are told from nothing by their number; a try in vain has to be rolled back.
+    async fn lock_row(
+        &mut self,
+        claim: &Claim,
+        which: Which,
+        times: Arguments<'_>,
+    ) -> sqlx::Result<Locked> {
+        // A row that isn't there yet is made, and somebody may sweep it away again.
+        const TRIES: u32 = 5;
+        for _ in 0..TRIES {
+            match self.about(which, claim, times).await {
+                Ok(rows) if rows.len() > 1 => return Ok(Locked::Yes),
+                Ok(_) => {}
+                Err(error) if is_in_vain(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let rows = self.about(Which::Missed, claim, &[]).await?;
+            let flag = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
+            let (exists, same_token) = (flag(0), flag(1));
+            if exists {
+                return Ok(Locked::No { same_token });
+            }
+            self.about(Which::Make, claim, &[]).await?;
+        }
+        Ok(Locked::No { same_token: false })
+    }
+
+    async fn lock_key(
+        &mut self,
+        claim: &Claim,
+        which: Which,
+        times: Arguments<'_>,
+    ) -> sqlx::Result<Locked> {
+        match self.about(which, claim, times).await {
+            Ok(_) if which == Which::Wait => Ok(Locked::Yes),
+            Ok(rows) => {
+                let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+                let flag = |at| row.bool(at).unwrap_or(false);
+                Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
+            }
+            Err(error) if is_in_vain(&error) => Ok(Locked::No { same_token: false }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        errors::failed(error, Effect::Changes, &self.statements.dialect).error
+    }
+
+    fn backend(&self) -> &'static str {
+        self.statements.dialect.backend()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Try,
+    Wait,
+    Missed,
+    Make,
+    Unlock,
+    Keep,
+}
+
+impl fmt::Debug for PgSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the pool: its options have the password.
+        f.debug_struct("PgSession")
+            .field("id", &self.id)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Session for PgSession {
+    fn id(&self) -> SessionId {
+        self.id
+    }
+
+    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>) -> Result<Locked> {
+        let ttl_ms = ("ttl_ms", Value::Int(millis(claim.ttl)));
+        let slice_ms = ("slice_ms", Value::Int(millis(slice.unwrap_or_default()).max(1)));
+        let times = [ttl_ms, slice_ms];
+        let which = if slice.is_some() { Which::Wait } else { Which::Try };
+        let locked = match self.statements.kind {
+            Kind::Session => self.lock_key(claim, which, &times).await,
+            Kind::Row => self.lock_row(claim, which, &times).await,
+        };
+        locked.map_err(|error| self.failed(error))
+    }
+
+    async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
+        let rows = match self.about(Which::Keep, claim, &[]).await {
+            Ok(rows) => rows,
+            // An error rolls a transaction back, and the lock with it.
+            Err(sqlx::Error::Database(error))
+                if self.statements.kind == Kind::Session
+                    && !is_the_end(error.code().as_deref()) =>
+            {
+                return Ok(Kept::Unsure);
+            }
+            Err(error) => return Err(self.failed(error)),
+        };
+        let row = rows.last();
+        if row.and_then(|row| row.int(0).ok()) != Some(self.id) {
+            self.over = true;
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "another session answered in the place of the one that holds the lock: a pooler is \
+                 in between; connect to the server itself, or use the mode lease",
+            )
+            .with_backend(self.backend()));
+        }
+        let broken = row.and_then(|row| row.bool(1).ok()).unwrap_or(false);
+        Ok(if broken { Kept::Broken } else { Kept::Renewed })
+    }
+
+    async fn shorten(&mut self, to: Duration) -> Result<()> {
+        // None at all would be for ever.
+        let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
+        let text = self.statements.shorten.render(&ttl_ms, Postgresql::literal);
+        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+    }
+
+    async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        let rows = self.about(Which::Unlock, claim, &[]).await.map_err(|e| self.failed(e))?;
+        Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
+    }
+
+    async fn ended(&mut self) {
+        while !self.over {
+            self.over = !matches!(self.listener.try_recv().await, Ok(Some(_)));
+        }
+    }
+
+    async fn close(self) {
+        let Self { listener, pool, .. } = self;
+        // Gives its connection back, and the pool closes what it is given.
+        drop(listener);
+        let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
+    }
+}
+
+/// Why a connection can't be made, if that goes on for a moment: sqlx's pool would try on in silence
+/// while nobody answers there.
+async fn refusal(dialect: &Postgresql) -> sqlx::Error {
+    const MOMENT: Duration = Duration::from_millis(200);
+
+    loop {
+        tokio::time::sleep(MOMENT).await;
+        if let Err(error) = dialect.connect().await {
+            return error;
+        }
+    }
+}
+
+/// Rounded up: the server's unit is the millisecond.
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
+}
+
+fn code_of(error: &sqlx::Error) -> Option<&'static str> {
+    let code = error.as_database_error()?.code()?;
+    [code::LOCK_NOT_AVAILABLE, code::QUERY_CANCELED, code::UNDEFINED_OBJECT, code::DEADLOCK]
+        .into_iter()
+        .find(|known| *known == code)
+}
+
+/// Whether a wait ended without its lock, and nothing else is wrong.
+fn is_in_vain(error: &sqlx::Error) -> bool {
+    matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
+}
+
+/// Whether the session has ended with this error: class 57P (an operator, an idle time-out, a
+/// shutdown), class 08 (the connection), and the idle time-outs inside a transaction.
+fn is_the_end(code: Option<&str>) -> bool {
+    code.is_none_or(|code| {
+        code.starts_with("57P")
+            || code.starts_with("08")
+            || matches!(code, "25P03" | "25P04" | "XX000")
+    })
+}

@@ -1,0 +1,195 @@
+//! What the trait's methods come to: which task is asked, or the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, RenewalOutcome,
+    Result, Seen, Settle, Swept, Wait, async_trait,
+};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use super::Server;
+use super::holding::lost_claim;
+use super::shared::{Command, Shared};
+use super::task::{Inbox, Task};
+use super::withdraw::LIMIT;
+
+/// Holds in sessions of one server.
+#[derive(Debug)]
+pub(crate) struct Engine<S: Server> {
+    shared: Arc<Shared<S>>,
+    runtime: Handle,
+    /// When this goes, every task lets go and ends.
+    open: watch::Sender<()>,
+}
+
+impl<S: Server> Engine<S> {
+    /// Its tasks run on the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn new(server: S, clock: Clock) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(server, clock)),
+            runtime: Handle::current(),
+            open: watch::Sender::new(()),
+        }
+    }
+
+    fn named(&self, error: Error, claim: &Claim) -> Error {
+        error.with_name(&claim.name).with_backend(self.profile().backend)
+    }
+
+    fn exclusive_only(&self, claim: &Claim) -> Result<()> {
+        let what = match claim.mode {
+            Mode::Exclusive => return Ok(()),
+            Mode::Shared => "read locks",
+            _ => "semaphores",
+        };
+        Err(Error::unsupported(what, self.profile()).with_name(&claim.name))
+    }
+
+    async fn renewal(&self, claim: &Claim) -> Result<RenewalOutcome> {
+        while let Some(task) = self.shared.task(claim) {
+            let (answer, answered) = oneshot::channel();
+            if task.send(Command::Renew(answer)).is_ok()
+                && let Ok(outcome) = answered.await
+            {
+                return Ok(outcome);
+            }
+            // It has ended in between.
+            tokio::task::yield_now().await;
+        }
+        if let Some(reason) = self.shared.is_over(claim) {
+            return Ok(RenewalOutcome::NotHeld(reason));
+        }
+        let inspection = self.shared.server.inspect(&claim.name).await?;
+        let carried = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
+        Ok(match carried {
+            None => RenewalOutcome::NotHeld(Reason::Gone),
+            Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
+            // Another connection's. It can't be renewed from here.
+            Some(holder) => {
+                RenewalOutcome::Renewed { valid: holder.remaining.or(Some(Duration::ZERO)) }
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl<S: Server> DistributedLock for Engine<S> {
+    fn profile(&self) -> &Profile {
+        self.shared.server.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        self.shared.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        self.exclusive_only(claim)?;
+        loop {
+            if let Some(reason) = self.shared.is_over(claim) {
+                return Err(self.named(lost_claim(reason), claim));
+            }
+            let (answer, answered) = oneshot::channel();
+            match self.shared.task_or_place(claim) {
+                Ok(task) => {
+                    let _ = task.send(Command::Acquire(wait, answer));
+                    if let Ok(result) = answered.await {
+                        return result.map_err(|error| self.named(error, claim));
+                    }
+                    // It has ended in between, or gives the claim up.
+                    tokio::task::yield_now().await;
+                }
+                Err((place, commands)) => {
+                    let task = Task {
+                        shared: Arc::clone(&self.shared),
+                        claim: claim.clone(),
+                        place,
+                        inbox: Inbox::new(commands, self.open.subscribe(), answer),
+                    };
+                    self.runtime.spawn(task.run(wait));
+                    return match answered.await {
+                        Ok(result) => result.map_err(|error| self.named(error, claim)),
+                        Err(_) => Err(self.named(
+                            Error::indeterminate(
+                                "the task that asked for it has ended: it was released, or the \
+                                 runtime that the backend was opened on is gone",
+                            ),
+                            claim,
+                        )),
+                    };
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let mut renewals = Vec::with_capacity(holds.len());
+        for hold in holds {
+            let outcome =
+                self.renewal(hold.claim).await.map_err(|error| self.named(error, hold.claim))?;
+            renewals.push(Renewal { outcome, waiters: false });
+        }
+        Ok(renewals)
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        if settle == Settle::Unanswered {
+            // Whatever of this claim is still on its way in this process is refused from here on.
+            self.shared.set_over(claim, Reason::Gone);
+        }
+        while let Some(task) = self.shared.task(claim) {
+            let (answer, answered) = oneshot::channel();
+            if task.send(Command::Release(answer)).is_ok()
+                && let Ok(ended) = answered.await
+            {
+                return ended.map_err(|error| self.named(error, claim));
+            }
+            tokio::task::yield_now().await;
+        }
+        // Another connection's, or one of ours that nobody could be sure of.
+        let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
+        match ending.await {
+            Ok(Ok(true)) => Ok(Ended::Released),
+            Ok(Ok(false)) => Ok(Ended::NotHeld),
+            Ok(Err(error)) => Err(self.named(error, claim)),
+            Err(_) => {
+                Err(self.named(Error::indeterminate("the server didn't answer the release"), claim))
+            }
+        }
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.shared.server.inspect(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.shared.server.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let note = format!("{by}: {reason}");
+        let broken = self.shared.server.break_lock(name, seen, how, &note).await;
+        broken.map_err(|error| error.with_name(name))
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.shared.server.sweep(idle).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.shared.server.doctor().await
+    }
+}

@@ -1,0 +1,56 @@
+//! Sessions that hold nothing, kept for a moment because connecting costs many times what a lock
+//! does. Only a session that answered to its unlocking, or that didn't get the lock, comes here.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many there are at most.
+const MOST: usize = 8;
+
+/// For how long one is kept.
+pub(super) const KEPT: Duration = Duration::from_secs(5);
+
+/// The sessions, the latest last.
+#[derive(Debug)]
+pub(super) struct Idle<S>(Mutex<Vec<(Instant, S)>>);
+
+impl<S> Default for Idle<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<S> Idle<S> {
+    /// The one that was used last.
+    pub(super) fn take(&self) -> Option<S> {
+        self.sessions().pop().map(|(_, session)| session)
+    }
+
+    /// Keeps it, or gives it back if there are enough.
+    pub(super) fn keep(&self, session: S) -> Option<S> {
+        let mut sessions = self.sessions();
+        if sessions.len() >= MOST {
+            return Some(session);
+        }
+        sessions.push((Instant::now(), session));
+        None
+    }
+
+    /// Those that have been here for long, or all of them.
+    pub(super) fn remove(&self, all: bool) -> Vec<S> {
+        let mut sessions = self.sessions();
+        let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {
+            Some(first_young) if !all => first_young,
+            _ => sessions.len(),
+        };
+        sessions.drain(..old).map(|(_, session)| session).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions().is_empty()
+    }
+
+    fn sessions(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, S)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

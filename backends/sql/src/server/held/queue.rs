@@ -1,0 +1,75 @@
+//! One blocked connection for each name: who else of this process waits for it stands behind, first
+//! come, first served.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lockwright_core::LockName;
+use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
+
+/// The names that are waited for.
+#[derive(Debug, Default)]
+pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
+
+/// The right to be the one who blocks. The next one gets it when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    queues: &'a Queues,
+    name: LockName,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Queues {
+    /// Waits until nobody else of this process blocks on the name. A dropped future leaves its
+    /// place.
+    pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
+        let turnstile = Arc::clone(
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
+        );
+        // Made before the wait, so that a dropped one clears away too.
+        let mut turn = Turn { queues: self, name: name.clone(), turn: None };
+        turn.turn = Some(turnstile.lock_owned().await);
+        turn
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.turn = None;
+        let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever waits has a reference of its own, taken under this lock.
+        if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
+            names.remove(&self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_first_come_first_served_and_leaves_nothing() {
+        let queues = Queues::default();
+        let name = LockName::new("x").unwrap();
+        let first = queues.enter(&name).await;
+        let (mut second, mut third) =
+            (Box::pin(queues.enter(&name)), Box::pin(queues.enter(&name)));
+        for waiting in [&mut second, &mut third] {
+            assert!(futures_now(waiting).await.is_none());
+        }
+        drop(first);
+        assert!(futures_now(&mut third).await.is_none());
+        drop(second);
+        drop(third.await);
+        assert!(queues.0.lock().unwrap().is_empty());
+    }
+
+    async fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = tokio::task::yield_now() => None,
+        }
+    }
+}

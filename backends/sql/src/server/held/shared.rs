@@ -1,0 +1,193 @@
+//! What the tasks of one backend have in common: which claims have one, what is over for ever, whom
+//! to tell, and the sessions that can be used again.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, Claim, Clock, Ended, Event, Events, LockName, Reason, RenewalOutcome,
+    Result, Token, Wait,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::idle::{self, Idle};
+use super::queue::Queues;
+use super::{Server, Session};
+
+/// For how long it is known at least that a claim is over.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+
+/// How many such claims it takes for the old ones to be looked for.
+const MANY: usize = 1_000;
+
+/// What is asked of a claim's task. One whose answer is dropped was not done: it is to be asked of
+/// whoever has the claim then.
+#[derive(Debug)]
+pub(super) enum Command {
+    Acquire(Wait, oneshot::Sender<Result<Attempt>>),
+    Renew(oneshot::Sender<RenewalOutcome>),
+    Release(oneshot::Sender<Result<Ended>>),
+}
+
+/// A token under a name: the same token under another name is another hold.
+pub(super) type Key = (LockName, Token);
+
+pub(super) fn key(claim: &Claim) -> Key {
+    (claim.name.clone(), claim.token)
+}
+
+#[derive(Debug)]
+pub(super) struct Shared<S: Server> {
+    pub(super) server: S,
+    pub(super) clock: Clock,
+    pub(super) queues: Queues,
+    idle: Idle<S::Session>,
+    tasks: Mutex<HashMap<Key, mpsc::UnboundedSender<Command>>>,
+    over: Mutex<Over>,
+    clients: Mutex<Clients>,
+    tidying: AtomicBool,
+}
+
+/// Whom to tell, each with a number of its own.
+#[derive(Debug, Default)]
+struct Clients {
+    next: u64,
+    attached: Vec<(u64, Events)>,
+}
+
+#[derive(Debug)]
+struct Over {
+    claims: HashMap<Key, (Reason, BootInstant)>,
+    tidy_at: usize,
+}
+
+/// The claim's task, until this is dropped.
+pub(super) struct Place<S: Server> {
+    shared: Arc<Shared<S>>,
+    key: Key,
+}
+
+impl<S: Server> Shared<S> {
+    pub(super) fn new(server: S, clock: Clock) -> Self {
+        Self {
+            server,
+            clock,
+            queues: Queues::default(),
+            idle: Idle::default(),
+            tasks: Mutex::default(),
+            over: Mutex::new(Over { claims: HashMap::new(), tidy_at: MANY }),
+            clients: Mutex::default(),
+            tidying: AtomicBool::new(false),
+        }
+    }
+
+    /// The claim's task, or the place for a new one.
+    pub(super) fn task_or_place(
+        self: &Arc<Self>,
+        claim: &Claim,
+    ) -> std::result::Result<
+        mpsc::UnboundedSender<Command>,
+        (Place<S>, mpsc::UnboundedReceiver<Command>),
+    > {
+        let key = key(claim);
+        match lock(&self.tasks).entry(key.clone()) {
+            Entry::Occupied(task) => Ok(task.get().clone()),
+            Entry::Vacant(free) => {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                free.insert(sender);
+                Err((Place { shared: Arc::clone(self), key }, receiver))
+            }
+        }
+    }
+
+    pub(super) fn task(&self, claim: &Claim) -> Option<mpsc::UnboundedSender<Command>> {
+        lock(&self.tasks).get(&key(claim)).cloned()
+    }
+
+    /// No task with this claim is ever granted anything again.
+    pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
+        let now = self.clock.now();
+        let mut over = lock(&self.over);
+        if over.claims.len() >= over.tidy_at {
+            over.claims.retain(|_, (_, until)| *until > now);
+            over.tidy_at = (over.claims.len() * 2).max(MANY);
+        }
+        // The first reason is the true one.
+        over.claims.entry(key(claim)).or_insert((reason, now + claim.ttl.max(REMEMBERED)));
+    }
+
+    pub(super) fn is_over(&self, claim: &Claim) -> Option<Reason> {
+        lock(&self.over).claims.get(&key(claim)).map(|(reason, _)| *reason)
+    }
+
+    pub(super) fn attach(&self, events: Events) {
+        let mut clients = lock(&self.clients);
+        let number = clients.next;
+        clients.next += 1;
+        clients.attached.push((number, events));
+    }
+
+    pub(super) fn tell(&self, event: &Event) {
+        // Not while the lock is held: a client may attach while it is told.
+        let attached = lock(&self.clients).attached.clone();
+        let mut gone = attached.iter().filter(|(_, client)| !client.send(event.clone())).peekable();
+        if gone.peek().is_some() {
+            let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
+            lock(&self.clients).attached.retain(|(number, _)| !gone.contains(number));
+        }
+    }
+
+    /// A session that holds nothing, and whether it was used before: then it may have ended.
+    pub(super) async fn session(&self) -> Result<(S::Session, bool)> {
+        match self.idle.take() {
+            Some(session) => Ok((session, true)),
+            None => Ok((self.server.connect().await?, false)),
+        }
+    }
+
+    /// Keeps a session that certainly holds nothing.
+    pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
+        if let Some(one_too_many) = self.idle.keep(session) {
+            one_too_many.close().await;
+            return;
+        }
+        if self.tidying.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(idle::KEPT / 2).await;
+                let Some(shared) = shared.upgrade() else { return };
+                shared.close_idle(false).await;
+                if shared.idle.is_empty() {
+                    shared.tidying.store(false, Ordering::Release);
+                    // One that was put back in between has seen that somebody tidies up.
+                    if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Closes the sessions that have long not been used, or all that aren't in use.
+    pub(super) async fn close_idle(&self, all: bool) {
+        for session in self.idle.remove(all) {
+            session.close().await;
+        }
+    }
+}
+
+impl<S: Server> Drop for Place<S> {
+    fn drop(&mut self) {
+        lock(&self.shared.tasks).remove(&self.key);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,274 @@
+//! One claim's task: it owns the session from before the lock is had until after it is gone.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, Busy, Claim, Ended, Error, Granted, RenewalOutcome, Result, Wait,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::holding::{Hold, Holding};
+use super::queue::Turn;
+use super::shared::{Command, Place, Shared};
+use super::withdraw::{self, LIMIT};
+use super::{Locked, Server, Session};
+
+/// A wait blocks in the server for at most this long in one go, so that one which nobody cares for
+/// any more stands in the others' way for no longer.
+const LONGEST_SLICE: Duration = Duration::from_secs(5);
+
+/// A claim's task, before it has begun.
+pub(super) struct Task<S: Server> {
+    pub(super) shared: Arc<Shared<S>>,
+    pub(super) claim: Claim,
+    pub(super) place: Place<S>,
+    pub(super) inbox: Inbox,
+}
+
+/// What a task hears while it is busy.
+pub(super) struct Inbox {
+    pub(super) commands: mpsc::UnboundedReceiver<Command>,
+    /// Ends when the backend does.
+    pub(super) closing: watch::Receiver<()>,
+    /// Who asked first.
+    pub(super) answer: Option<oneshot::Sender<Result<Attempt>>>,
+    /// Who asked again for the same claim, and waits as well.
+    others: Vec<oneshot::Sender<Result<Attempt>>>,
+}
+
+/// Why a claim is given up before it was granted.
+pub(super) enum Withdrawn {
+    /// Nobody wants the answer any more.
+    Unwanted,
+    /// It was released.
+    Released(oneshot::Sender<Result<Ended>>),
+    /// The backend is gone.
+    Closing,
+}
+
+/// What asking came to.
+enum Asked<S> {
+    Granted(Hold<S>),
+    /// A session of another connection to the server carries it, for the same claim.
+    CarriedElsewhere(Granted),
+    Busy,
+    Withdrawn(Withdrawn),
+}
+
+impl Inbox {
+    pub(super) fn new(
+        commands: mpsc::UnboundedReceiver<Command>,
+        closing: watch::Receiver<()>,
+        answer: oneshot::Sender<Result<Attempt>>,
+    ) -> Self {
+        Self { commands, closing, answer: Some(answer), others: Vec::new() }
+    }
+
+    /// Returns when the claim isn't wanted any more. Meanwhile it answers those who ask about it.
+    pub(super) async fn withdrawn(&mut self) -> Withdrawn {
+        loop {
+            let unwanted = async {
+                match &mut self.answer {
+                    Some(answer) => answer.closed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = self.closing.changed() => return Withdrawn::Closing,
+                command = self.commands.recv() => match command {
+                    Some(Command::Acquire(Wait::No, answer)) => {
+                        let _ = answer.send(Ok(Attempt::Busy(Busy::default())));
+                    }
+                    Some(Command::Acquire(Wait::Until(_), answer)) => self.others.push(answer),
+                    Some(Command::Renew(answer)) => {
+                        let _ = answer.send(RenewalOutcome::Indeterminate);
+                    }
+                    Some(Command::Release(answer)) => return Withdrawn::Released(answer),
+                    None => return Withdrawn::Closing,
+                },
+                () = unwanted => return Withdrawn::Unwanted,
+            }
+        }
+    }
+
+    /// Tells everybody who asked. False if nobody heard it.
+    fn tell_granted(&mut self, granted: Granted) -> bool {
+        let answers = self.answer.take().into_iter().chain(self.others.drain(..));
+        let heard = answers.map(|answer| answer.send(Ok(Attempt::Granted(granted))).is_ok());
+        // Each one is told, whatever the others did.
+        heard.fold(false, |any, heard| any | heard)
+    }
+}
+
+impl<S: Server> Task<S> {
+    /// Asks, holds, and ends.
+    pub(super) async fn run(mut self, wait: Wait) {
+        let asked = self.ask(wait).await;
+        let Self { shared, claim, place, mut inbox } = self;
+        match asked {
+            Ok(Asked::Granted(hold)) => {
+                let mut granted = Granted::new(hold.fence);
+                granted.start = Some(hold.armed);
+                let heard = inbox.tell_granted(granted);
+                Holding { shared, claim, place, inbox, hold }.run(heard).await;
+            }
+            Ok(Asked::CarriedElsewhere(granted)) => {
+                drop(place);
+                inbox.tell_granted(granted);
+            }
+            Ok(Asked::Busy) => {
+                drop(place);
+                if let Some(answer) = inbox.answer.take() {
+                    let _ = answer.send(Ok(Attempt::Busy(Busy::default())));
+                }
+            }
+            Ok(Asked::Withdrawn(Withdrawn::Released(answer))) => {
+                drop(place);
+                let _ = answer.send(Ok(Ended::Released));
+            }
+            Ok(Asked::Withdrawn(Withdrawn::Unwanted | Withdrawn::Closing)) => {}
+            Err(error) => {
+                drop(place);
+                if let Some(answer) = inbox.answer.take() {
+                    let _ = answer.send(Err(error));
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self, wait: Wait) -> Result<Asked<S::Session>> {
+        let Self { shared, claim, inbox, .. } = self;
+        let _turn: Option<Turn<'_>> = match wait {
+            Wait::No => None,
+            Wait::Until(limit) => tokio::select! {
+                biased;
+                why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
+                turn = shared.queues.enter(&claim.name) => Some(turn),
+                () = shared.clock.sleep_until(limit) => return Ok(Asked::Busy),
+            },
+        };
+        let (mut session, mut used) = tokio::select! {
+            biased;
+            why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
+            session = shared.session() => session?,
+        };
+        loop {
+            let slice = match wait {
+                Wait::No => None,
+                Wait::Until(limit) => {
+                    let left = limit.saturating_since(shared.clock.now());
+                    if left.is_zero() {
+                        shared.put_back(session).await;
+                        return Ok(Asked::Busy);
+                    }
+                    Some(left.min(claim.ttl).min(LONGEST_SLICE))
+                }
+            };
+            let sent = shared.clock.now();
+            let locked = {
+                let id = session.id();
+                let mut locking = pin!(session.lock(claim, slice));
+                tokio::select! {
+                    biased;
+                    locked = &mut locking => Ok(locked),
+                    why = inbox.withdrawn() => {
+                        let quiet = withdraw::from_wait(&shared.server, id, locking).await;
+                        Err((why, quiet))
+                    }
+                }
+            };
+            let locked = match locked {
+                Ok(locked) => locked,
+                Err((why, quiet)) => {
+                    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
+                    return Ok(Asked::Withdrawn(match (why, closed) {
+                        (Withdrawn::Released(answer), Err(error)) => {
+                            let _ = answer.send(Err(error));
+                            Withdrawn::Unwanted
+                        }
+                        (why, _) => why,
+                    }));
+                }
+            };
+            match locked {
+                Ok(Locked::Yes) => {
+                    return granted(shared, claim, session, slice.is_some(), sent).await;
+                }
+                Ok(Locked::No { same_token }) => {
+                    if same_token
+                        && let Some(granted) = carried_elsewhere(&shared.server, claim).await?
+                    {
+                        shared.put_back(session).await;
+                        return Ok(Asked::CarriedElsewhere(granted));
+                    }
+                    if slice.is_none() {
+                        shared.put_back(session).await;
+                        return Ok(Asked::Busy);
+                    }
+                }
+                Err(error) if used => {
+                    // It ended while nobody used it, as the others may have.
+                    tracing::debug!(%error, "an idle session had ended");
+                    used = false;
+                    session.close().await;
+                    shared.close_idle(true).await;
+                    session = shared.server.connect().await?;
+                }
+                Err(error) => {
+                    return Err(withdraw::failed(&shared.server, claim, session, error).await);
+                }
+            }
+        }
+    }
+}
+
+/// The lock is had. What follows makes it a hold.
+async fn granted<S: Server>(
+    shared: &Arc<Shared<S>>,
+    claim: &Claim,
+    mut session: S::Session,
+    may_have_blocked: bool,
+    sent: BootInstant,
+) -> Result<Asked<S::Session>> {
+    let begun = shared.clock.now();
+    let id = session.id();
+    let noting = async {
+        match tokio::time::timeout(LIMIT.min(claim.ttl), shared.server.note(claim, id)).await {
+            Ok(Ok(Some(fence))) => Ok(fence),
+            Ok(Ok(None)) => Err(Error::unavailable(
+                "the session that had got the lock ended before its fence was written; a longer \
+                 TTL gives a slow server more time",
+            )),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::indeterminate("the server didn't write the fence in time")),
+        }
+    };
+    let result = if may_have_blocked {
+        // The wait's own send is too early to reckon from, and its answer too late.
+        let (fence, kept) = tokio::join!(noting, session.keep(claim));
+        fence.and_then(|fence| kept.map(|_| fence))
+    } else {
+        noting.await
+    };
+    match result {
+        Ok(fence) => {
+            let armed = if may_have_blocked { begun } else { sent };
+            Ok(Asked::Granted(Hold { session, fence, armed, broken: false }))
+        }
+        Err(error) => Err(withdraw::failed(&shared.server, claim, session, error).await),
+    }
+}
+
+/// What another session says of a hold with the claim's own token. It can't be renewed from here,
+/// so the answer says for how long it still is.
+async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
+    let inspection = server.inspect(&claim.name).await?;
+    let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
+    let Some(fence) = holder.and_then(|holder| holder.fence) else { return Ok(None) };
+    let mut granted = Granted::new(fence);
+    granted.valid = Some(holder.and_then(|holder| holder.remaining).unwrap_or_default());
+    Ok(Some(granted))
+}

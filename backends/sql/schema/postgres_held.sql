@@ -18,6 +18,8 @@ CREATE TABLE IF NOT EXISTS {hold} (
     updated  timestamptz NOT NULL,
     -- Who broke it and why.
     broken   text,
+    -- Whether it was released through another connection than its own.
+    released boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name)
 );
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
-    Order, Page, Profile, Reach, Result, Seen, Swept, WakeUp, async_trait,
+    Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
 };
 
 use super::dialect::Postgresql;
@@ -96,7 +96,8 @@ impl Kind {
     fn texts(self) -> Texts {
         let common = Texts {
             note: include_str!("queries/note.sql"),
-            is_broken: include_str!("queries/is_broken.sql"),
+            why_ended: include_str!("queries/why_ended.sql"),
+            mark_released: include_str!("queries/mark_released.sql"),
             inspect: include_str!("queries/session_inspect.sql"),
             list: include_str!("queries/session_list.sql"),
             mark_broken: include_str!("queries/mark_broken.sql"),
@@ -212,11 +213,11 @@ impl Server for Sessions {
     }
 
     async fn end(&self, claim: &Claim) -> Result<bool> {
-        Ok(self.rows.end(&claim.name, claim.token).await? > 0)
+        self.rows.release(claim).await
     }
 
-    async fn is_broken(&self, claim: &Claim) -> Result<bool> {
-        self.rows.is_broken(claim).await
+    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
+        self.rows.why_ended(claim).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

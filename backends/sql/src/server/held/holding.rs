@@ -48,8 +48,7 @@ impl<S: Server> Holding<S> {
     /// Holds until it is released or lost. A hold that nobody heard of is let go at once.
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
-            let _ = self.let_go(None).await;
-            return;
+            return self.let_go(None).await;
         }
         loop {
             // Later than the server's own end of it, whatever unit that is rounded up to. Only a
@@ -57,16 +56,14 @@ impl<S: Server> Holding<S> {
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
-                _ = self.inbox.closing.changed() => None,
                 command = self.inbox.commands.recv() => command,
                 () = self.hold.session.ended() => return self.lost(None).await,
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                None => {
-                    let _ = self.let_go(None).await;
-                    return;
-                }
+                // When the backend is dropped its holds stay, as those on other servers do: they run
+                // out, unless the process ends.
+                None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 // Given up by whoever asked, who will ask again.
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
@@ -172,8 +169,8 @@ impl<S: Server> Holding<S> {
         } else if shared.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let broken = tokio::time::timeout(WHY_LIMIT, shared.server.is_broken(&claim)).await;
-            if let Ok(Ok(true)) = broken { Reason::Broken } else { Reason::SessionEnded }
+            let why = tokio::time::timeout(WHY_LIMIT, shared.server.why_ended(&claim)).await;
+            why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };
         shared.set_over(&claim, reason);
         drop((place, inbox));

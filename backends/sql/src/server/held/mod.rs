@@ -40,8 +40,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Fence, Finding, Inspection, LockName, Page, Profile, Result,
-    Seen, Swept, async_trait,
+    BreakHow, Broken, Claim, Cursor, Fence, Finding, Inspection, LockName, Page, Profile, Reason,
+    Result, Seen, Swept, async_trait,
 };
 
 pub(crate) use engine::Engine;
@@ -135,8 +135,9 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// there was one. When it returns that session holds nothing.
     async fn end(&self, claim: &Claim) -> Result<bool>;
 
-    /// Whether an operator broke the claim's hold.
-    async fn is_broken(&self, claim: &Claim) -> Result<bool>;
+    /// Why the claim's session was ended, if that was written down: an operator broke the hold, or
+    /// somebody released it through another connection.
+    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>>;
 
     /// As [`DistributedLock::inspect`](lockwright_core::DistributedLock::inspect).
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection, LockName, Page,
-    Result, Seen, Swept, Token,
+    Reason, Result, Seen, Swept, Token,
 };
 
 use super::SessionId;
@@ -30,8 +30,9 @@ pub(crate) struct Texts {
     /// Writes down who holds, and answers the fence; no row if the `:session` isn't the claim's any
     /// more. `:identity`, `:ttl_ms`.
     pub(crate) note: &'static str,
-    /// Answers whether the hold was broken; no row if nothing is known of it.
-    pub(crate) is_broken: &'static str,
+    /// Answers whether the hold was broken, and whether it was released through another
+    /// connection; no row if nothing is known of it.
+    pub(crate) why_ended: &'static str,
     /// Answers each holder of the name as [`View`] reads it, and one row without a session if the
     /// name is free.
     pub(crate) inspect: &'static str,
@@ -40,6 +41,8 @@ pub(crate) struct Texts {
     pub(crate) list: &'static str,
     /// Notes a break, unless there is a note already; answers a row if the hold is known.
     pub(crate) mark_broken: &'static str,
+    /// Notes that the hold is released through another connection than its own.
+    pub(crate) mark_released: &'static str,
     /// Answers the numbers of the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
     /// Ends the `:session` if it still is the claim's, and returns when it has ended.
@@ -59,10 +62,11 @@ pub(crate) struct Texts {
 pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
     note: Sql,
-    is_broken: Sql,
+    why_ended: Sql,
     inspect: Sql,
     list: Sql,
     mark_broken: Sql,
+    mark_released: Sql,
     find: Sql,
     kill: Sql,
     kill_foreign: Option<Sql>,
@@ -81,10 +85,11 @@ impl<D: Dialect> Rows<D> {
         let sql = |text| Sql::new(&expand(text));
         Self {
             note: sql(texts.note),
-            is_broken: sql(texts.is_broken),
+            why_ended: sql(texts.why_ended),
             inspect: sql(texts.inspect),
             list: sql(texts.list),
             mark_broken: sql(texts.mark_broken),
+            mark_released: sql(texts.mark_released),
             find: sql(texts.find),
             kill: sql(texts.kill),
             kill_foreign: (!texts.kill_foreign.is_empty()).then(|| sql(texts.kill_foreign)),
@@ -115,10 +120,27 @@ impl<D: Dialect> Rows<D> {
         rows.last().map(|row| self.read(fence(row.int(0)))).transpose()
     }
 
-    pub(crate) async fn is_broken(&self, claim: &Claim) -> Result<bool> {
+    pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
         let rows =
-            self.about(&self.is_broken, &claim.name, claim.token, Effect::Reads, &[]).await?;
-        rows.last().map_or(Ok(false), |row| self.read(row.bool(0)))
+            self.about(&self.why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
+        let Some(row) = rows.last() else { return Ok(None) };
+        Ok(match (self.read(row.bool(0))?, self.read(row.bool(1))?) {
+            (true, _) => Some(Reason::Broken),
+            (false, true) => Some(Reason::Gone),
+            (false, false) => None,
+        })
+    }
+
+    /// Ends the claim's session from elsewhere, because it was released.
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
+        let (name, token) = (&claim.name, claim.token);
+        let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
+        if found.is_empty() {
+            return Ok(false);
+        }
+        // First, so that the holder learns why as soon as it learns that.
+        self.about(&self.mark_released, name, token, Effect::Changes, &[]).await?;
+        Ok(self.end(name, token).await? > 0)
     }
 
     pub(crate) async fn cancel(&self, session: SessionId) -> Result<()> {

@@ -19,6 +19,10 @@ use super::{Locked, Server, Session};
 /// any more stands in the others' way for no longer.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
+/// A wait ends so much before its limit, so that the answer comes in time and says that the name is
+/// taken, rather than nothing.
+const EARLY: Duration = Duration::from_millis(25);
+
 /// A claim's task, before it has begun.
 pub(super) struct Task<S: Server> {
     pub(super) shared: Arc<Shared<S>>,
@@ -155,18 +159,18 @@ impl<S: Server> Task<S> {
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
             session = shared.session() => session?,
         };
+        let mut tries = 0;
         loop {
-            let slice = match wait {
-                Wait::No => None,
-                Wait::Until(limit) => {
-                    let left = limit.saturating_since(shared.clock.now());
-                    if left.is_zero() {
-                        shared.put_back(session).await;
-                        return Ok(Asked::Busy);
-                    }
-                    Some(left.min(claim.ttl).min(LONGEST_SLICE))
-                }
+            let left = match wait {
+                Wait::No => Duration::ZERO,
+                Wait::Until(limit) => limit.saturating_since(shared.clock.now()),
             };
+            let slice = (left > EARLY).then(|| (left - EARLY).min(claim.ttl).min(LONGEST_SLICE));
+            if slice.is_none() && tries > 0 {
+                shared.put_back(session).await;
+                return Ok(Asked::Busy);
+            }
+            tries += 1;
             let sent = shared.clock.now();
             let locked = {
                 let id = session.id();
@@ -204,15 +208,11 @@ impl<S: Server> Task<S> {
                         shared.put_back(session).await;
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
-                    if slice.is_none() {
-                        shared.put_back(session).await;
-                        return Ok(Asked::Busy);
-                    }
                 }
                 Err(error) if used => {
                     // It ended while nobody used it, as the others may have.
                     tracing::debug!(%error, "an idle session had ended");
-                    used = false;
+                    (used, tries) = (false, 0);
                     session.close().await;
                     shared.close_idle(true).await;
                     session = shared.server.connect().await?;

@@ -14,5 +14,6 @@ ON CONFLICT (kind, name) DO UPDATE SET
     ttl_ms = excluded.ttl_ms,
     session = excluded.session,
     updated = excluded.updated,
-    broken = NULL
+    broken = NULL,
+    released = false
 RETURNING fence;

@@ -11,16 +11,24 @@
 //! | [`process`] | one child process: start, stop, kill, freeze, its log |
 //! | [`port`] | free loopback ports |
 //! | [`wait`] | waiting for a thing itself, with a limit |
+//! | [`account`] | who a server runs as, when we are root |
 //! | [`redis`] | a Redis server |
+//! | [`postgres`] | a PostgreSQL server, or a replica of one |
 //! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
 #![forbid(unsafe_code)]
 
+pub mod account;
+mod family;
+mod folder;
 pub mod port;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod wait;
 
+pub use account::Account;
+pub use postgres::Postgres;
 pub use process::{Process, Program};
 pub use proxy::Proxy;
 pub use redis::Redis;
@@ -45,3 +53,15 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// As it may stand in a URL as a password.
+fn in_url(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}

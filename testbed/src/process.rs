@@ -1,7 +1,8 @@
 //! One child process: start, stop, kill, freeze, its log.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Error, Result, wait};
+use crate::family::{self, Undertaker};
+use crate::{Account, Error, Result, wait};
 
 /// What to start: a program, the Debian package that has it, its arguments, its folder.
 #[derive(Debug, Clone)]
@@ -20,12 +22,21 @@ pub struct Program {
     package: &'static str,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    account: Option<Account>,
+    last_signal: &'static str,
 }
 
 impl Program {
-    /// The binary `binary` of the Debian package `package`.
+    /// The binary `binary`, a name in PATH or a whole path, of the Debian package `package`.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
-        Self { binary: binary.into(), package, arguments: Vec::new(), environment: Vec::new() }
+        Self {
+            binary: binary.into(),
+            package,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            account: None,
+            last_signal: "KILL",
+        }
     }
 
     /// Adds an argument.
@@ -46,6 +57,19 @@ impl Program {
         self
     }
 
+    /// Runs it as somebody else; with none, as ourselves.
+    pub fn run_as(mut self, account: Option<Account>) -> Self {
+        self.account = account;
+        self
+    }
+
+    /// The signal, without `SIG`, that it gets when this process ends, if `KILL` would leave
+    /// something behind.
+    pub fn last_signal(mut self, signal: &'static str) -> Self {
+        self.last_signal = signal;
+        self
+    }
+
     /// Where the binary is; an error that names the Debian package when it is nowhere.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
@@ -62,7 +86,26 @@ impl Program {
         command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(both);
         let child = spawn(command)
             .map_err(|error| Error::new(format!("{} did not start: {error}", self.binary)))?;
-        Ok(Process { name: self.short_name().to_owned(), child, log })
+        Ok(Process { name: self.short_name().to_owned(), child, log, undertaker: Mutex::default() })
+    }
+
+    /// Runs it to its end in `folder`, with `input` as its standard input. Returns what it wrote to
+    /// its standard output; with another exit code than 0, an error with all that it wrote.
+    pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
+        let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
+        let mut command = self.dying_with_us()?;
+        command.current_dir(folder).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn(command).map_err(failed)?;
+        // It may end without reading all of it, and says why.
+        let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
+        let output = child.wait_with_output().map_err(failed)?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(printed);
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        Err(Error::new(format!("{}: {}\n{printed}{complaint}", self.binary, output.status)))
     }
 
     fn short_name(&self) -> &str {
@@ -73,13 +116,16 @@ impl Program {
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
-            setpriv.args(["--pdeathsig", "KILL", "--"]).arg(self.locate()?);
+            setpriv.args(["--pdeathsig", self.last_signal, "--"]).arg(self.locate()?);
             setpriv
         } else {
             Command::new(self.locate()?)
         };
         command.args(&self.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(account) = self.account {
+            command.uid(account.uid).gid(account.gid);
+        }
         Ok(command)
     }
 }
@@ -129,6 +175,8 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    /// While a whole family is frozen.
+    undertaker: Mutex<Option<Undertaker>>,
 }
 
 impl Process {
@@ -190,6 +238,58 @@ impl Process {
     /// Lets it go on (SIGCONT).
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Asks it to end with another signal than SIGTERM, and waits; kills it and its descendants when
+    /// it doesn't within [`wait::LIMIT`].
+    pub fn stop_by(&mut self, signal: Signal) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.signal(signal);
+        if wait::until(wait::LIMIT, || self.ended()).is_none() {
+            self.kill_family();
+        }
+    }
+
+    /// Like [`Process::kill`], with its descendants.
+    pub fn kill_family(&mut self) {
+        if self.ended().is_none() {
+            // It neither starts children nor forgets those that end, so the ids stay theirs.
+            self.freeze();
+            let children = family::descendants(self.pid());
+            family::signal(&children, Signal::KILL, family::is_over);
+        }
+        self.kill();
+        // Not before: until here it watches those who are frozen.
+        self.dismiss_undertaker();
+    }
+
+    /// Like [`Process::freeze`], with its descendants.
+    pub fn freeze_family(&self) {
+        self.freeze();
+        let mut all = family::descendants(self.pid());
+        let stopped = family::signal(&all, Signal::STOP, family::stands_still);
+        assert!(stopped, "the children of {} can be stopped", self.name);
+        all.push(self.pid());
+        let undertaker = Undertaker::watch(&all).expect("sh starts");
+        *self.undertaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(undertaker);
+    }
+
+    /// Like [`Process::thaw`], with its descendants.
+    pub fn thaw_family(&self) {
+        self.dismiss_undertaker();
+        family::signal(&family::descendants(self.pid()), Signal::CONT, |_| true);
+        self.thaw();
+    }
+
+    /// Whether it is stopped by [`Process::freeze_family`].
+    pub fn is_frozen(&self) -> bool {
+        self.undertaker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn dismiss_undertaker(&self) {
+        *self.undertaker.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn signal(&self, signal: Signal) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 
-use crate::{Error, Process, Program, Result, port};
+use crate::{Error, Process, Program, Result, folder, port};
 
 /// How a [`Redis`] is to be started. What isn't set is as Redis has it, but nothing is persisted.
 #[derive(Debug, Clone, Default)]
@@ -131,7 +131,7 @@ impl Redis {
         self.process.thaw();
         self.process.stop();
         if !keep_data {
-            empty(self.folder.path())?;
+            folder::empty(self.folder.path())?;
         }
         self.process = launch(self.port, &self.options, self.folder.path())?;
         Ok(())
@@ -205,19 +205,4 @@ fn answers(port: u16) -> Option<()> {
     let mut answer = [0; 7];
     socket.read_exact(&mut answer).ok()?;
     matches!(&answer, b"+PONG\r\n" | b"-NOAUTH").then_some(())
-}
-
-fn empty(folder: &Path) -> Result<()> {
-    let remove = || -> std::io::Result<()> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                std::fs::remove_dir_all(path)?;
-            } else {
-                std::fs::remove_file(path)?;
-            }
-        }
-        Ok(())
-    };
-    remove().map_err(|error| Error::new(format!("{}: {error}", folder.display())))
 }

@@ -1,24 +1,14 @@
 //! The servers of the testbed come, answer, and are gone afterwards, whatever happens.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Program, Proxy, Redis, wait};
 
-fn runs(pid: u32) -> bool {
-    // A zombie is over: it only waits for somebody to ask how it ended.
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .ok()
-        .and_then(|stat| stat.rsplit(')').next().map(|rest| !rest.trim_start().starts_with('Z')))
-        .unwrap_or(false)
-}
-
-fn assert_gone(pid: u32) {
-    assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
-}
+mod support;
+use support::{assert_gone, is_helper, kill_the_process_of};
 
 #[test]
 fn it_answers_and_is_gone_when_dropped() {
@@ -45,7 +35,7 @@ fn it_is_gone_after_a_panic() {
 /// Not a test of its own: what `it_is_gone_when_the_test_process_is_killed` starts and kills.
 #[test]
 fn helper_that_starts_a_server_and_waits() {
-    if std::env::var_os("TESTBED_HELPER").is_none() {
+    if !is_helper() {
         return;
     }
     // In a thread that ends at once: the server must outlive it, but not the process.
@@ -57,21 +47,7 @@ fn helper_that_starts_a_server_and_waits() {
 
 #[test]
 fn it_is_gone_when_the_test_process_is_killed() {
-    let mut helper = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "helper_that_starts_a_server_and_waits", "--nocapture"])
-        .env("TESTBED_HELPER", "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = BufReader::new(helper.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok)
-        .find_map(|line| line.split_once("server ")?.1.trim().parse::<u32>().ok())
-        .expect("the helper tells its server's id");
-    assert!(runs(pid));
-    helper.kill().unwrap();
-    helper.wait().unwrap();
-    assert_gone(pid);
+    kill_the_process_of("helper_that_starts_a_server_and_waits").into_iter().for_each(assert_gone);
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Who a server runs as.
+
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// The user and the group that a server runs as when the tests run as root, because PostgreSQL and
+/// MariaDB refuse to run as root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Account {
+    /// The first of these users that exists, or `nobody`; none when we aren't root, because then
+    /// servers run as ourselves.
+    pub fn instead_of_root(names: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let find = |name: &&str| {
+            users.lines().find_map(|line| {
+                let mut fields = line.split(':');
+                if fields.next() != Some(*name) {
+                    return None;
+                }
+                let uid = fields.nth(1)?.parse().ok()?;
+                Some(Self { uid, gid: fields.next()?.parse().ok()? })
+            })
+        };
+        let nobody = Self { uid: 65_534, gid: 65_534 };
+        Some(names.iter().chain(&["nobody"]).find_map(find).unwrap_or(nobody))
+    }
+
+    /// Makes `path` theirs.
+    pub fn own(self, path: &Path) -> Result<()> {
+        std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
+            .map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    }
+}

@@ -1,0 +1,80 @@
+//! A process and its descendants, as PostgreSQL is: one process for each connection.
+//!
+//! Each of them leads a session of its own, so no process group has them all.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait;
+
+/// The children of `pid`, their children, and so on.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let parents: Vec<(u32, u32)> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?.1)))
+        .collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Whether it is stopped, or over: a zombie only waits for its parent to ask how it ended.
+pub(crate) fn stands_still(pid: u32) -> bool {
+    stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
+}
+
+/// Whether it is over.
+pub(crate) fn is_over(pid: u32) -> bool {
+    stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
+}
+
+/// Sends a signal to each, and waits until `done` holds for all; false when that takes too long.
+pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
+    for pid in pids {
+        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+    wait::until(wait::LIMIT, || pids.iter().all(|pid| done(*pid)).then_some(())).is_some()
+}
+
+/// The state, and the parent.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Kills frozen processes when this process ends, however that happens: who is frozen doesn't
+/// notice that its parent is gone, and would stay for ever.
+#[derive(Debug)]
+pub(crate) struct Undertaker(Child);
+
+impl Undertaker {
+    pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
+        // Its standard input ends when we do. A group of its own, because Ctrl-C goes to ours.
+        Command::new("sh")
+            .args(["-c", "read -r _; kill -KILL \"$@\"", "undertaker"])
+            .args(pids.iter().map(u32::to_string))
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map(Self)
+    }
+}
+
+impl Drop for Undertaker {
+    fn drop(&mut self) {
+        // Killed before its standard input is closed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,101 @@
+//! Temporary folders of servers, and what they are filled with: making a database's first files
+//! takes seconds, so it is done once, and copied.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::{Account, Error, Program, Result};
+
+/// A temporary folder that belongs to who the server runs as.
+pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix(&format!("lockwright-{server}-"))
+        .tempdir()
+        .map_err(|error| Error::new(format!("no temporary folder: {error}")))?;
+    if let Some(account) = account {
+        account.own(folder.path())?;
+    }
+    Ok(folder)
+}
+
+/// Fills `target` with what `make` once left in the empty folder it was given.
+///
+/// That is kept in one file for each user of the machine, server and `recipe`, which is all that
+/// decides the outcome: versions, settings. One file and not a folder, because a file comes and
+/// goes as a whole, whoever tidies up the temporary folder.
+pub(crate) fn fill(
+    target: &Path,
+    server: &str,
+    recipe: &str,
+    account: Option<Account>,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let mut hasher = DefaultHasher::new();
+    (server, recipe, account.map(|account| account.uid)).hash(&mut hasher);
+    let cache = cache()?;
+    let archive = cache.join(format!("{server}-{:016x}.tar", hasher.finish()));
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !archive.exists() {
+        let fresh = temporary(server, account)?;
+        make(fresh.path())?;
+        let packed = tempfile::Builder::new()
+            .tempfile_in(&cache)
+            .map_err(|error| Error::new(format!("{}: {error}", cache.display())))?;
+        tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
+        // Another process may have done the same: then this one takes the other's place.
+        packed
+            .persist(&archive)
+            .map_err(|error| Error::new(format!("{}: {error}", archive.display())))?;
+    }
+    drop(turn);
+    tar().args(["-xSpf", &text(&archive)?, "--numeric-owner"]).run(target, "")?;
+    Ok(())
+}
+
+/// Removes what is in it.
+pub(crate) fn empty(folder: &Path) -> Result<()> {
+    let remove = || -> std::io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path)?;
+            } else {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    };
+    remove().map_err(|error| Error::new(format!("{}: {error}", folder.display())))
+}
+
+fn tar() -> Program {
+    Program::new("tar", "tar")
+}
+
+pub(crate) fn text(path: &Path) -> Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
+}
+
+/// A folder that is ours alone: in the temporary folder, others may have put one there before.
+fn cache() -> Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("lockwright-testbed-{uid}"));
+    let failed = |error| Error::new(format!("{}: {error}", folder.display()));
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(failed(error));
+        }
+        _ => {}
+    }
+    let found = folder.symlink_metadata().map_err(failed)?;
+    if found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
+        return Ok(folder);
+    }
+    Err(Error::new(format!("{} is not a private folder of ours; remove it", folder.display())))
+}

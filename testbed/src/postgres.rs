@@ -1,0 +1,394 @@
+//! A PostgreSQL server, or a replica of one.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::{Account, Error, Process, Program, Result, folder, in_url, port};
+
+/// The package, for Debian.
+const PACKAGE: &str = "postgresql";
+
+/// The superuser, and the password of it.
+const ADMIN: &str = "postgres";
+const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
+
+/// The user for tests, who owns a database of the same name and is no superuser.
+pub(crate) const USER: &str = "lockwright";
+/// Unlike anything else that a log may have, so that a test can look for it there.
+const PASSWORD: &str = "not-for-logs-7391";
+
+/// How a [`Postgres`] is to be started. What isn't set is as PostgreSQL has it, but it is small, and
+/// doesn't wait for the disk.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    settings: Vec<(String, String)>,
+    password: Option<String>,
+    primary: Option<Primary>,
+}
+
+/// Where a replica finds its data.
+#[derive(Debug, Clone)]
+struct Primary {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Options {
+    /// Any setting, as `postgresql.conf` has them. The last one of a name counts.
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Waits for the disk, as a server with data that matter does.
+    pub fn durable(self) -> Self {
+        self.set("fsync", "on").set("full_page_writes", "on")
+    }
+
+    /// Another password for the user `lockwright`.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// A hot standby of the given server, with its settings, users and passwords.
+    pub fn replica_of(mut self, primary: &Postgres) -> Self {
+        self.primary =
+            Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
+        // Some of them must not be smaller than there.
+        self.settings.splice(0..0, primary.options.settings.iter().cloned());
+        self.password.clone_from(&primary.options.password);
+        self
+    }
+
+    /// Starts it, and waits until it answers.
+    pub fn start(self) -> Result<Postgres> {
+        // Between finding a free port and listening on it, another process may take it.
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match Postgres::start_on(port::free(), &self) {
+                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// A PostgreSQL server of our own. Dropping it ends it and removes its data.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    port: u16,
+    options: Options,
+    folder: TempDir,
+}
+
+impl Postgres {
+    /// One with default settings.
+    ///
+    /// # Errors
+    /// When PostgreSQL isn't installed, or doesn't answer.
+    pub fn start() -> Result<Self> {
+        Self::options().start()
+    }
+
+    /// One with other settings.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    fn start_on(port: u16, options: &Options) -> Result<Self> {
+        let folder = folder::temporary("postgres", account())?;
+        fill(options, folder.path())?;
+        let process = launch(port, options, folder.path())?;
+        let this = Self { process, port, options: options.clone(), folder };
+        this.set_password()?;
+        Ok(this)
+    }
+
+    fn set_password(&self) -> Result<()> {
+        match &self.options.password {
+            Some(password) if self.options.primary.is_none() => {
+                let quoted = password.replace('\'', "''");
+                self.sql(&format!("ALTER ROLE {USER} PASSWORD '{quoted}'")).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Its folder, which has its unix socket too.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
+    pub fn url(&self) -> String {
+        self.url_through(self.port)
+    }
+
+    /// How to connect through a proxy that listens on `port`.
+    pub fn url_through(&self, port: u16) -> String {
+        url(USER, self.password(), port)
+    }
+
+    /// How to connect as the superuser, to the same database.
+    pub fn admin_url(&self) -> String {
+        url(ADMIN, ADMIN_PASSWORD, self.port)
+    }
+
+    /// The password of the user `lockwright`.
+    pub fn password(&self) -> &str {
+        self.options.password.as_deref().unwrap_or(PASSWORD)
+    }
+
+    /// The process: its id, its log.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Starts it again on the same port, after a [`Postgres::stop`] or [`Postgres::kill`] too.
+    ///
+    /// With `keep_data` it is stopped in an orderly way and comes back with all of it. Without, it
+    /// comes back as new.
+    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
+        self.stop();
+        if !keep_data {
+            folder::empty(self.folder.path())?;
+            fill(&self.options, self.folder.path())?;
+        }
+        self.process = launch(self.port, &self.options, self.folder.path())?;
+        if keep_data { Ok(()) } else { self.set_password() }
+    }
+
+    /// Ends it in an orderly way, without waiting for its clients.
+    pub fn stop(&mut self) {
+        self.thaw();
+        self.process.stop_by(Signal::INT);
+    }
+
+    /// Ends it at once, with all its processes, as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill_family();
+    }
+
+    /// Stops all its processes in their tracks: its connections stay open, and it answers nothing.
+    pub fn freeze(&self) {
+        self.process.freeze_family();
+    }
+
+    /// Lets them go on.
+    pub fn thaw(&self) {
+        if self.process.is_frozen() {
+            self.process.thaw_family();
+        }
+    }
+
+    /// Lets the superuser run SQL in the database `lockwright`, through PostgreSQL's own command
+    /// line client. Returns the rows: a line each, with `|` between their fields.
+    pub fn sql(&self, statements: &str) -> Result<String> {
+        self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
+    }
+
+    /// The same, as the user `lockwright`.
+    pub fn sql_as_user(&self, statements: &str) -> Result<String> {
+        self.sql_as(USER, self.password(), statements)
+    }
+
+    fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
+        let psql = binary("psql")?
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h"])
+            .args([folder::text(self.folder())?, "-p".to_owned(), self.port.to_string()])
+            .args(["-U", user, "-d", USER, "-c", statements])
+            .env("PGPASSWORD", password)
+            .env("PGCONNECT_TIMEOUT", "10")
+            .env("PGOPTIONS", "-c statement_timeout=20s");
+        Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
+    }
+
+    /// Ends all sessions of the user `lockwright` from the server's side, as an administrator
+    /// would. Returns how many there were; all are gone by then.
+    pub fn terminate_sessions(&self) -> Result<usize> {
+        let ended = self.sql(&format!(
+            "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
+             FROM pg_stat_activity WHERE usename = '{USER}'"
+        ))?;
+        ended.parse().map_err(|_| Error::new(format!("not a number: {ended}")))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if self.process.is_frozen() {
+            self.process.kill_family();
+        } else {
+            // Faster than an orderly end, and gives its shared memory back, unlike a kill.
+            self.process.stop_by(Signal::QUIT);
+        }
+        remove_shared_memory(self.folder.path());
+    }
+}
+
+fn url(user: &str, password: &str, port: u16) -> String {
+    format!("postgres://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
+}
+
+/// As whom it runs when we are root, because it refuses to run as root.
+fn account() -> Option<Account> {
+    Account::instead_of_root(&["postgres"])
+}
+
+/// The data of a new server.
+fn fill(options: &Options, folder: &Path) -> Result<()> {
+    let data = folder.join("data");
+    let Some(primary) = &options.primary else {
+        return fill_as_new(folder);
+    };
+    let from = folder::text(&primary.folder)?;
+    binary("pg_basebackup")?
+        .args(["-R", "-X", "stream", "-c", "fast", "-U", ADMIN, "-h", &from])
+        .args(["-p".to_owned(), primary.port.to_string(), "-D".to_owned(), folder::text(&data)?])
+        .run_as(account())
+        .run(folder, "")
+        .map(drop)
+}
+
+fn fill_as_new(folder: &Path) -> Result<()> {
+    // Small files: nobody writes much here. No sync: it is the copies that matter, and they can be
+    // had again.
+    let arguments = [
+        "--no-sync",
+        "--no-instructions",
+        "--wal-segsize=1",
+        "--encoding=UTF8",
+        "--locale=C",
+        "--auth-local=trust",
+        "--auth-host=scram-sha-256",
+    ];
+    let roles = format!(
+        "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_PASSWORD}'\n\
+         CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'\n\
+         CREATE DATABASE {USER} OWNER {USER}\n"
+    );
+    let recipe = format!("{}\n{arguments:?}\n{roles}", version()?);
+    folder::fill(folder, "postgres", &recipe, account(), |template| {
+        binary("initdb")?
+            .args(["-U", ADMIN, "-D", "data"])
+            .args(arguments)
+            .run_as(account())
+            .run(template, "")?;
+        binary("postgres")?
+            .args(["--single", "-D", "data", "-c", "fsync=off", "postgres"])
+            .run_as(account())
+            .run(template, &roles)
+            .map(drop)
+    })
+}
+
+fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
+    let mut settings = format!(
+        "listen_addresses = '127.0.0.1'\n\
+         port = {port}\n\
+         unix_socket_directories = {}\n",
+        quoted(&folder::text(folder)?)
+    );
+    // What would stay in /dev/shm after a crash stays in the folder instead.
+    settings += "dynamic_shared_memory_type = mmap\n";
+    settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
+    // A crash of the server alone loses nothing by that, only one of the machine does.
+    settings += "fsync = off\nfull_page_writes = off\n";
+    for (name, value) in &options.settings {
+        settings += &format!("{name} = {}\n", quoted(value));
+    }
+    let data = folder.join("data");
+    let file = data.join("postgresql.conf");
+    std::fs::write(&file, settings)
+        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    let mut process = binary("postgres")?
+        .args(["-D", "data"])
+        .run_as(account())
+        .last_signal("QUIT")
+        .start(folder)?;
+    let pid = process.pid().to_string();
+    process.wait_until_ready(|| {
+        let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
+        let mut lines = status.lines();
+        // The file of a server that was killed is there until it is overwritten.
+        (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
+    })?;
+    Ok(process)
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// A killed server leaves a System V segment, of which the machine has only so many. The file which
+/// names it is left too, and only then.
+fn remove_shared_memory(folder: &Path) {
+    let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
+    if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+        // It may be gone already.
+        let _ = Program::new("ipcrm", "util-linux").args(["-m", id]).run(folder, "");
+    }
+}
+
+fn binary(name: &str) -> Result<Program> {
+    let folder = binaries().ok_or_else(|| {
+        Error::new(format!(
+            "PostgreSQL is not installed; on Debian or Ubuntu it is in the package {PACKAGE}, \
+             and `cargo xtask test`, run as root, installs it without starting its service"
+        ))
+    })?;
+    Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
+}
+
+/// The folder with PostgreSQL's programs: where Debian has the newest, or else one in PATH.
+fn binaries() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOUND
+        .get_or_init(|| {
+            let mut debian: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+                .into_iter()
+                .flatten()
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path)))
+                .map(|(version, path)| (version, path.join("bin")))
+                .collect();
+            debian.sort_unstable_by(|a, b| b.cmp(a));
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let others = std::env::split_paths(&path);
+            debian.into_iter().map(|(_, path)| path).chain(others).find(|folder| {
+                ["postgres", "initdb", "psql", "pg_basebackup"]
+                    .iter()
+                    .all(|name| says_its_version(&folder.join(name)))
+            })
+        })
+        .as_deref()
+}
+
+/// Whether it is there and can be run: the folder of a version that was removed may still exist.
+fn says_its_version(program: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn version() -> Result<String> {
+    binary("postgres")?.arg("--version").run(Path::new("/"), "")
+}

@@ -1,15 +1,17 @@
 //! A client's configuration, from whatever format.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Error, Fault, Fencing, Locks, Order, Profile, Reach, Result, WakeUp, duration, redact,
+    DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Reach, Result, WakeUp, duration,
+    redact,
 };
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::connect::{backend, profiles};
+use crate::connect::{backend, backend_for_diagnosis, profiles};
 
 /// A client's configuration. Plain serde: TOML, YAML, JSON or the environment will do. An unknown
 /// key is an error, and times are written `"30s"`, `"500ms"`, or as a number of seconds.
@@ -45,6 +47,10 @@ pub struct Config {
     /// What operators see this client called.
     #[serde(default)]
     pub label: Option<String>,
+    /// Has this client clear away, now and then, what holds left behind that have been over for
+    /// this long: see [`Builder::sweep`](crate::Builder::sweep).
+    #[serde(default, deserialize_with = "time")]
+    pub sweep: Option<Duration>,
     /// What the backend must promise. One that doesn't is refused at the start.
     #[serde(default)]
     pub require: Vec<Requirement>,
@@ -59,6 +65,7 @@ impl Config {
             wait: None,
             namespace: String::new(),
             label: None,
+            sweep: None,
             require: Vec::new(),
         }
     }
@@ -77,12 +84,31 @@ impl Config {
         for requirement in &self.require {
             requirement.check(backend.profile())?;
         }
+        self.client_on(backend)
+    }
+
+    /// The same for looking only, as [`backend_for_diagnosis`](crate::backend_for_diagnosis) is.
+    /// Nothing is required.
+    ///
+    /// # Errors
+    /// As [`connect`](Config::connect), but for what [`Locks::doctor`] shows as a finding.
+    ///
+    /// # Cancel safety
+    /// May be dropped; nothing is left behind.
+    pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
+        self.client_on(backend_for_diagnosis(&self.url).await?)
+    }
+
+    fn client_on(&self, backend: Arc<dyn DistributedLock>) -> Result<Locks> {
         let mut builder = Locks::builder(backend).wait(self.wait).namespace(&self.namespace);
         if let Some(ttl) = self.ttl {
             builder = builder.ttl(ttl);
         }
         if let Some(label) = &self.label {
             builder = builder.label(label);
+        }
+        if let Some(idle) = self.sweep {
+            builder = builder.sweep(idle);
         }
         builder.build()
     }
@@ -96,6 +122,7 @@ impl fmt::Debug for Config {
             .field("wait", &self.wait)
             .field("namespace", &self.namespace)
             .field("label", &self.label)
+            .field("sweep", &self.sweep)
             .field("require", &self.require)
             .finish()
     }

@@ -550,7 +550,7 @@ fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
 }
 
 /// `time`, give or take a quarter.
-fn spread(time: Duration) -> Duration {
+pub(crate) fn spread(time: Duration) -> Duration {
     let quarter = time / 4;
     let random = rand::random_range(0..=2_u32 * 1_024);
     (time - quarter).saturating_add(quarter / 1_024 * random)

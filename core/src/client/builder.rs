@@ -17,6 +17,7 @@ use crate::validity::Rules;
 use super::keeper::keeper;
 use super::locks::Locks;
 use super::shared::{Settings, Shared};
+use super::sweeper::sweeper;
 
 /// The settings of a client. Made by [`Locks::builder`].
 #[must_use = "a builder does nothing until it is built"]
@@ -27,6 +28,7 @@ pub struct Builder {
     label: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
+    sweep: Option<Duration>,
 }
 
 impl Builder {
@@ -45,6 +47,7 @@ impl Builder {
             label: None,
             clock: Clock::boot(),
             runtime: None,
+            sweep: None,
         }
     }
 
@@ -70,6 +73,14 @@ impl Builder {
     /// What operators see this client called: a service, a job.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Has the client clear away, in the background and about once a minute, what holds left behind
+    /// that have been over for `idle`: see [`Locks::sweep`]. One client in a fleet is enough. Where
+    /// nothing is left behind it does nothing.
+    pub fn sweep(mut self, idle: Duration) -> Self {
+        self.sweep = Some(idle);
         self
     }
 
@@ -105,7 +116,7 @@ impl Builder {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when a setting is out of its range, or
     /// when there is no tokio runtime here and none was given.
     pub fn build(self) -> Result<Locks> {
-        let Self { backend, settings, label, clock, runtime } = self;
+        let Self { backend, settings, label, clock, runtime, sweep } = self;
         check(&settings, &*backend)?;
         if let Some(label) = &label {
             check_text("label", label, Identity::LONGEST_LABEL)
@@ -132,6 +143,9 @@ impl Builder {
             None => false,
         }));
         runtime.spawn(keeper(&shared));
+        if let Some(idle) = sweep {
+            runtime.spawn(sweeper(&shared, idle));
+        }
         Ok(Locks::from_shared(shared))
     }
 }

@@ -29,6 +29,7 @@ mod registry;
 mod request;
 mod shared;
 mod signal;
+mod sweeper;
 mod table;
 mod turns;
 

@@ -13,5 +13,6 @@ mod reentrancy;
 mod requests;
 mod settling;
 mod support;
+mod sweeping;
 mod threads;
 mod validity;

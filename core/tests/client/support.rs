@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error,
     ErrorKind, Events, Finding, Inspection, LockName, Locks, Page, Profile, Renew, Renewal, Result,
-    Seen, Settle, Token, Wait, async_trait,
+    Seen, Settle, Swept, Token, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -111,6 +111,8 @@ struct Script {
     release: VecDeque<Act>,
     renew_always: Option<Act>,
     calls: Vec<Call>,
+    sweep: VecDeque<Result<Swept>>,
+    swept: Vec<(BootInstant, Duration)>,
 }
 
 impl Stage {
@@ -133,6 +135,16 @@ impl Stage {
 
     pub(crate) fn on_acquire(&self, acts: impl IntoIterator<Item = Act>) {
         self.0.script.lock().unwrap().acquire.extend(acts);
+    }
+
+    /// The answers to sweeps; after the last there is nothing more to sweep.
+    pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<Swept>>) {
+        self.0.script.lock().unwrap().sweep.extend(answers);
+    }
+
+    /// When it was swept, and what.
+    pub(crate) fn swept(&self) -> Vec<(BootInstant, Duration)> {
+        self.0.script.lock().unwrap().swept.clone()
     }
 
     pub(crate) fn on_renew(&self, acts: impl IntoIterator<Item = Act>) {
@@ -269,6 +281,12 @@ impl DistributedLock for Stage {
         reason: &str,
     ) -> Result<Broken> {
         self.0.memory.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        let mut script = self.0.script.lock().unwrap();
+        script.swept.push((self.0.clock.now(), idle));
+        script.sweep.pop_front().unwrap_or(Ok(Swept::default()))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -1,0 +1,42 @@
+//! Clearing away what holds left behind.
+
+use crate::support::{Stage, client, secs};
+use lockwright_core::{Error, ErrorKind, Locks, Swept};
+
+#[tokio::test(start_paused = true)]
+async fn a_client_sweeps_when_asked_to_and_goes_on_while_there_is_more() {
+    let (_, memory, clock) = client();
+    let stage = Stage::new(&memory, &clock);
+    let some = |more| Ok(Swept { rows: 10, more });
+    let failed = Err(Error::new(ErrorKind::Unavailable, "not now"));
+    stage.on_sweep([some(true), some(true), some(false), failed, some(false)]);
+    let builder = Locks::builder(stage.clone()).clock(clock.clone());
+    let locks = builder.sweep(secs(3_600)).build().unwrap();
+    let begun = clock.now();
+    clock.sleep(secs(300)).await;
+    let swept = stage.swept();
+    let at: Vec<_> = swept.iter().map(|(at, _)| at.saturating_since(begun)).collect();
+    assert!(swept.iter().all(|(_, idle)| *idle == secs(3_600)));
+    // Three soon after each other, then about once a minute, also after an error.
+    assert!((6..=9).contains(&at.len()), "{at:?}");
+    assert!(at[2] - at[0] < secs(1), "{at:?}");
+    assert!(at[3] - at[2] > secs(40) && at[4] - at[3] > secs(40), "{at:?}");
+    drop(locks);
+    clock.sleep(secs(300)).await;
+    assert!(stage.swept().len() <= swept.len() + 1, "it ends with its client");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_does_not_sweep_unasked_or_in_vain() {
+    let (_, memory, clock) = client();
+    let stage = Stage::new(&memory, &clock);
+    let unasked = Locks::builder(stage.clone()).clock(clock.clone()).build().unwrap();
+    clock.sleep(secs(300)).await;
+    assert_eq!(stage.swept(), []);
+    assert!(unasked.sweep(secs(1)).await.is_ok());
+    stage.on_sweep([Err(Error::new(ErrorKind::Unsupported, "nothing is left behind"))]);
+    let builder = Locks::builder(stage.clone()).clock(clock.clone());
+    let _asked = builder.sweep(secs(3_600)).build().unwrap();
+    clock.sleep(secs(600)).await;
+    assert_eq!(stage.swept().len(), 2, "once by hand, and once in vain");
+}

@@ -186,7 +186,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
     let program = Program::new("redis-server", "redis-server").arg("redis.conf");
     let mut process = program.start(folder)?;
-    process.wait_until_ready(|| answers(port))?;
+    process.wait_until_ready(|| answers(port, options.password.as_deref()))?;
     Ok(process)
 }
 
@@ -195,14 +195,19 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Asks in the plainest way: any server that has loaded its data answers `PONG`, or wants a
-/// password first.
-fn answers(port: u16) -> Option<()> {
+/// Asks in the plainest way: a server that has loaded its data answers `PONG`. One that wants a
+/// password says that before anything else, so it must be told ours.
+fn answers(port: u16, password: Option<&str>) -> Option<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
     socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    if let Some(password) = password {
+        socket.write_all(format!("AUTH {}\r\n", quoted(password)).as_bytes()).ok()?;
+        socket.read_exact(&mut [0; 5]).ok()?;
+    }
     socket.write_all(b"PING\r\n").ok()?;
     let mut answer = [0; 7];
     socket.read_exact(&mut answer).ok()?;
+    // It may have a password that was set in another way.
     matches!(&answer, b"+PONG\r\n" | b"-NOAUTH").then_some(())
 }

@@ -1,0 +1,5 @@
+mod faults;
+mod interop;
+mod operator;
+mod processes;
+mod waiting;

@@ -33,10 +33,12 @@
 
 mod config;
 mod connect;
+mod schema;
 
 pub use config::{Config, Requirement};
 pub use connect::{backend, backend_for_diagnosis, connect};
 pub use lockwright_core::*;
+pub use schema::schema;
 
 // The guide's examples are doc tests.
 #[cfg(doctest)]

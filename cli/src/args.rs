@@ -1,6 +1,7 @@
 //! The command line, as clap sees it.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -29,16 +30,15 @@ pub(crate) struct Place {
     #[arg(long, global = true, env = "LOCKWRIGHT_URL", hide_env_values = true, value_name = "URL")]
     pub url: Option<String>,
 
+    /// A configuration in TOML: url, ttl, wait, namespace, label, require, sweep
+    ///
+    /// As the library's `Config` takes it; the options beside this one go before what it says.
+    #[arg(long, global = true, env = "LOCKWRIGHT_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Put before every name: one server for several projects
-    #[arg(
-        long,
-        global = true,
-        env = "LOCKWRIGHT_NAMESPACE",
-        value_name = "PREFIX",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub namespace: String,
+    #[arg(long, global = true, env = "LOCKWRIGHT_NAMESPACE", value_name = "PREFIX")]
+    pub namespace: Option<String>,
 
     /// Who you are, for those who look at the lock: a job, a service
     #[arg(long, global = true, value_name = "TEXT")]
@@ -86,6 +86,30 @@ pub(crate) enum Command {
     /// it beside its holder. --now frees it at once, which may let two work at a time.
     Break(Break),
 
+    /// Clear away what holds left behind that are over
+    ///
+    /// A SQL database keeps a row of every name that was ever locked, for its fence. This deletes
+    /// those that nobody has used for a while, in small steps beside which locking goes on; a name
+    /// that comes back gets a fence above its old one all the same. Run it now and then, or set
+    /// `sweep` in a client's configuration.
+    Sweep {
+        /// Only what has been over for this long: 10m, 1d
+        #[arg(
+            long,
+            value_name = "TIME",
+            default_value = "1h",
+            allow_hyphen_values = true,
+            value_parser = duration::any
+        )]
+        idle: Duration,
+    },
+
+    /// Print the SQL that makes the tables
+    ///
+    /// For where the user that locks may not make them. They are named as the URL says (?table=,
+    /// ?schema=). Nothing is connected to.
+    Schema,
+
     /// Look at the server for what makes its locks less safe than they seem
     ///
     /// Exit code 1 when an error was found.
@@ -99,7 +123,7 @@ pub(crate) enum Command {
 }
 
 /// What `run` takes; flock(1)'s options mean the same here.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The lock's name
     pub name: String,
@@ -140,15 +164,9 @@ pub(crate) struct Run {
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
 
-    /// How long the server keeps the lock when this machine dies: 30s, 500ms, 1m
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "30s",
-        allow_hyphen_values = true,
-        value_parser = duration::ttl
-    )]
-    pub ttl: Duration,
+    /// How long the server keeps the lock when this machine dies: 500ms, 1m. Default: 30s
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
+    pub ttl: Option<Duration>,
 
     /// Don't renew: CMD is ended when the TTL runs out
     #[arg(long)]

@@ -4,47 +4,81 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use lockwright::{DistributedLock, Locks};
+use lockwright::{Config, Locks};
 
 use crate::args::Place;
 use crate::exit::{self, Failure};
 
 /// Connects to where `place` says that the locks are.
 pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
-    client(place, lockwright::backend(&url(place)?).await?)
+    Ok(config(place)?.connect().await?)
 }
 
 /// The same for looking only, also at a server on which nothing can be locked.
 pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failure> {
-    client(place, lockwright::backend_for_diagnosis(&url(place)?).await?)
+    Ok(config(place)?.connect_for_diagnosis().await?)
 }
 
-fn client(place: &Place, backend: Arc<dyn DistributedLock>) -> Result<Locks, Failure> {
-    let mut builder = Locks::builder(backend).namespace(&place.namespace);
-    if let Some(label) = &place.label {
-        builder = builder.label(label);
+/// What the configuration file says, if there is one, and what the command line says, which goes
+/// before. Its URL is never to be printed: it may hold a password.
+pub(crate) fn config(place: &Place) -> Result<Config, Failure> {
+    let mut config = match &place.config {
+        Some(file) => {
+            let mut config = read(file)?;
+            if let Some(url) = &place.url {
+                config.url.clone_from(url);
+            }
+            config.url = checked(config.url)?;
+            config
+        }
+        None => match &place.url {
+            Some(url) => Config::new(checked(url.clone())?),
+            None => Config::new(default_url()?),
+        },
+    };
+    if let Some(namespace) = &place.namespace {
+        config.namespace.clone_from(namespace);
     }
-    Ok(builder.build()?)
+    if place.label.is_some() {
+        config.label.clone_from(&place.label);
+    }
+    Ok(config)
 }
 
-/// The URL that `place` says, or the default. Never to be printed: it may hold a password.
-pub(crate) fn url(place: &Place) -> Result<String, Failure> {
+fn read(file: &Path) -> Result<Config, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::new(
+            exit::CONFIG,
+            "invalid_config",
+            format!("cannot read the configuration {}: {error}", file.display()),
+        )
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        // Not the error's own text, which shows the line: it may have a password.
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        Failure::new(
+            exit::CONFIG,
+            "invalid_config",
+            format!("{}, line {line}: {}", file.display(), error.message()),
+        )
+    })
+}
+
+fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
-    match place.url.as_deref() {
-        None => default_url(),
+    match url.as_str() {
         // Mostly a variable that was mistyped. With the default, a job that should lock across
         // machines would lock on each of them for itself.
-        Some("") => invalid(
-            "--url or LOCKWRIGHT_URL is set, but empty; say where the locks are, or leave both out \
-             for a file that only this machine's processes share",
+        "" => invalid(
+            "--url or LOCKWRIGHT_URL is set, but empty (or the configuration's url is); say where the \
+             locks are, or leave it out for a file that only this machine's processes share",
         ),
-        Some(url) if is_memory(url) => invalid(
+        url if is_memory(url) => invalid(
             "memory: locks nothing between commands, as each has a memory of its own; use \
              sqlite:PATH for one machine, redis://HOST/ for several",
         ),
-        Some(url) => Ok(url.to_owned()),
+        _ => Ok(url),
     }
 }
 

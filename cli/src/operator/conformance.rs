@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{print, print_json};
 use crate::args::{Conformance, Place};
-use crate::connect;
+use crate::connect::config;
 use crate::exit::Failure;
 use crate::harmless::harmless;
 use crate::json::profile;
@@ -64,7 +64,7 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
         }
         return Ok(0);
     }
-    let server = Server { url: connect::url(place)? };
+    let server = Server { url: config(place)?.url };
     let voice = Voice::new(place.json);
     if voice.has_status_line() {
         voice.status_line(&format!("running {count} cases; most of them wait for a while"));

@@ -1,15 +1,17 @@
-//! What an operator asks for: `list`, `show`, `break`, `doctor`, `conformance`.
+//! What an operator asks for: `list`, `show`, `break`, `sweep`, `schema`, `doctor`,
+//! `conformance`.
 
 mod break_lock;
 mod conformance;
 mod doctor;
 mod show;
+mod sweep;
 mod table;
 
 use std::process::ExitCode;
 
 use crate::args::{Command, Place};
-use crate::connect::{connect, connect_for_diagnosis};
+use crate::connect::{config, connect, connect_for_diagnosis};
 use crate::exit::Failure;
 use crate::voice::Voice;
 pub(crate) use conformance::as_child;
@@ -46,6 +48,11 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
             break_lock::break_lock(&connect(place).await?, what, place.json).await
         }
         Command::Doctor => doctor::doctor(&connect_for_diagnosis(place).await?, place.json).await,
+        Command::Sweep { idle } => sweep::sweep(&connect(place).await?, *idle, place.json).await,
+        Command::Schema => {
+            print(&lockwright::schema(&config(place)?.url)?)?;
+            Ok(0)
+        }
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these have runtimes of their own")
         }

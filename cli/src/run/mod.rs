@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::args::{Place, Run};
-use crate::connect::connect;
+use crate::connect::config;
 use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::voice::Voice;
@@ -42,6 +42,12 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
     // What can't work is said before anybody is kept from the lock.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
+    let config = config(place)?;
+    let run = &Run {
+        ttl: run.ttl.or(config.ttl),
+        timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
+        ..run.clone()
+    };
     // Writing to a terminal that belongs to CMD mustn't stop us; all threads inherit this.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
@@ -56,7 +62,7 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
         let mut signals =
             Signals::listen().map_err(|error| Failure::os("cannot listen for signals", error))?;
         let locks = tokio::select! {
-            locks = connect(place) => locks?,
+            locks = config.connect() => locks?,
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
         let result = hold_and_run(voice, place, run, &command, &locks, &mut signals).await;
@@ -93,7 +99,7 @@ async fn hold_and_run(
             "fence": guard.fence(),
             "owner": owner,
             "mode": guard.mode(),
-            "ttl_ms": millis(run.ttl),
+            "ttl_ms": millis(ttl(run)),
             "waited_ms": millis(since.elapsed()),
             "deadline_ns": guard.deadline().as_nanos(),
         }),
@@ -140,10 +146,14 @@ async fn hold_and_run(
     Ok(code)
 }
 
+fn ttl(run: &Run) -> Duration {
+    run.ttl.unwrap_or(Duration::from_secs(30))
+}
+
 /// `None` when somebody else holds the lock.
 async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
-    request = request.ttl(run.ttl);
+    request = request.ttl(ttl(run));
     if run.fixed {
         request = request.fixed();
     }

@@ -1,9 +1,11 @@
 //! The trait.
 
+use std::time::Duration;
+
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
     Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
-    Settle, Wait, async_trait,
+    Settle, Swept, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Hold};
@@ -86,6 +88,10 @@ impl DistributedLock for Sqlite {
         let request = Request::Break { name: name.clone(), seen, how, broken };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(name))?;
         Ok(expect!(answer, Broken))
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        Ok(expect!(self.jobs.ask(Request::Sweep(idle)).await?, Swept))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

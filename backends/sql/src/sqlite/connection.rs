@@ -16,7 +16,7 @@ use super::options::Synchronous;
 /// The tables' version that this code writes and understands.
 pub(super) const VERSION: i64 = 1;
 
-const SCHEMA: &str = include_str!("../../schema/sqlite.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/sqlite.sql");
 
 /// A file, and how it is opened.
 #[derive(Debug, Clone)]

@@ -97,6 +97,11 @@ impl Options {
         self
     }
 
+    /// The SQL that makes the tables. [`open`](Options::open) runs it where they aren't there.
+    pub fn schema(&self) -> String {
+        super::connection::SCHEMA.to_owned()
+    }
+
     /// Opens the file, makes it and its tables when they aren't there, and starts the task that
     /// owns the connection on the current runtime. The folder must exist.
     ///

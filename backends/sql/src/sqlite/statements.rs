@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Busy, Cursor, Ended, Fence, Granted, Holder,
-    Inspection, LockName, Page, Reason, Renewal, Seen, Token,
+    Inspection, LockName, Page, Reason, Renewal, Seen, Swept, Token,
 };
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
@@ -310,18 +310,18 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes what nobody needs any more, at most `limit` rows of a kind, and answers how many.
+/// Deletes what nobody needs any more: rows that ran out so long ago (until then they tell a holder
+/// that was paused why it lost its hold), and tombstones whose time is over. At most so many rows
+/// of a kind; answers how many went, and whether there was more.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
+    idle: Duration,
     limit: u32,
     at: Moment<'_>,
-) -> Result<u64> {
-    // Rows that ran out stay for a while: they tell a holder that was paused why it lost its hold.
-    const KEPT: Duration = Duration::from_secs(10 * 60);
-
+) -> Result<Swept> {
     let leases = query!("sweep_leases")
         .bind(at.boot)
-        .bind(stored(at.now - KEPT))
+        .bind(stored(at.now - idle))
         .bind(limit)
         .execute(&mut *connection)
         .await?;
@@ -331,7 +331,8 @@ pub(super) async fn sweep(
         .bind(limit)
         .execute(connection)
         .await?;
-    Ok(leases.rows_affected().max(tombstones.rows_affected()))
+    let (leases, tombstones) = (leases.rows_affected(), tombstones.rows_affected());
+    Ok(Swept { rows: leases + tombstones, more: leases.max(tombstones) >= u64::from(limit) })
 }
 
 async fn live_row(

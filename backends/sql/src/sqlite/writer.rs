@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Clock, Cursor, Ended, Error, LockName, Page, Renewal,
-    Result, Seen,
+    Result, Seen, Swept,
 };
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
@@ -32,6 +32,7 @@ pub(super) enum Request {
     Inspect(LockName),
     List { prefix: String, after: Option<Cursor> },
     Held(Vec<LockName>),
+    Sweep(Duration),
     Examine,
 }
 
@@ -46,6 +47,7 @@ pub(super) enum Answer {
     Inspection(lockwright_core::Inspection),
     Page(Page),
     Held(std::collections::HashSet<String>),
+    Swept(Swept),
     Examination(Examination),
 }
 
@@ -145,6 +147,9 @@ enum Outcome {
     /// It has to be done in a transaction.
     Again,
 }
+
+/// How many rows of a kind one step of a sweep deletes at most.
+const SWEEP: u32 = 200;
 
 /// At most so many requests share a transaction.
 const BATCH: usize = 64;
@@ -339,13 +344,16 @@ impl Writer {
                 Answer::Page(statements::list(connection, prefix, after.as_ref(), at).await?)
             }
             Request::Held(names) => Answer::Held(statements::held(connection, names, at).await?),
+            Request::Sweep(idle) => {
+                Answer::Swept(statements::sweep(connection, *idle, SWEEP, at).await?)
+            }
             Request::Examine => Answer::Examination(doctor::examine(connection).await?),
         }))
     }
 
     /// Now and then deletes what ran out, in small steps, after the answers have gone.
     async fn sweep(&mut self) {
-        const LIMIT: u32 = 200;
+        const KEPT: Duration = Duration::from_secs(10 * 60);
         const PAUSE: Duration = Duration::from_secs(60);
         const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -356,9 +364,8 @@ impl Writer {
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
         // A failure is no harm: the next requests meet it too, and somebody hears of it then.
-        let swept = statements::sweep(connection, LIMIT, at).await.unwrap_or_default();
-        let full = swept >= u64::from(LIMIT);
-        self.next_sweep = now + if full { SHORT_PAUSE } else { PAUSE };
+        let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
+        self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }
 }
 

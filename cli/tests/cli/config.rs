@@ -1,0 +1,122 @@
+//! `--config`: what the library's configuration says, the command does.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::harness::{Finished, Sandbox};
+
+/// Runs with this configuration and without a URL from elsewhere.
+fn with_config<const N: usize>(sandbox: &Sandbox, config: &str, args: [&str; N]) -> Finished {
+    let file = sandbox.path("lockwright.toml");
+    fs::write(&file, config).unwrap();
+    let mut command = sandbox.lockwright(args);
+    sandbox.finish(command.env_remove("LOCKWRIGHT_URL").env("LOCKWRIGHT_CONFIG", file))
+}
+
+fn locks_file(sandbox: &Sandbox) -> String {
+    format!("sqlite:{}", sandbox.path("other.db").display())
+}
+
+#[test]
+fn all_of_it_counts() {
+    let sandbox = Sandbox::new();
+    let url = locks_file(&sandbox);
+    let config = format!(
+        "url = \"{url}\"\nttl = \"7s\"\nwait = \"0s\"\nnamespace = \"shop/\"\nlabel = \"nightly\"\n\
+         require = [\"strict_fencing\"]\n"
+    );
+    let script = "echo $LOCKWRIGHT_OWNER; \"$1\" list --json --namespace '' --url \"$2\"; \
+                  \"$1\" run \"$3\" -- echo both; echo $?";
+    let program = crate::harness::program();
+    let args = ["run", "--json", "a", "--", "sh", "-c", script, "sh", program, &url, "a"];
+    let finished = with_config(&sandbox, &config, args);
+    let out = finished.stdout();
+    assert!(out.starts_with("nightly@") || out.contains("nightly"), "{out}");
+    assert!(out.contains("\"shop/a\""), "the namespace: {out}");
+    assert!(finished.stderr().contains("\"ttl_ms\":7000"), "the TTL: {}", finished.stderr());
+    assert!(out.ends_with("\n1\n") && !out.contains("both"), "the wait of none: {out}");
+}
+
+#[test]
+fn what_is_said_on_the_command_line_goes_before() {
+    let sandbox = Sandbox::new();
+    let config = format!("url = \"{}\"\nttl = \"7s\"\n", locks_file(&sandbox));
+    let args = ["run", "--json", "--ttl", "9s", "a", "--", "true"];
+    let stderr = with_config(&sandbox, &config, args).stderr();
+    assert!(stderr.contains("\"ttl_ms\":9000"), "{stderr}");
+    let finished = with_config(&sandbox, &config, ["list", "--url", "redis://127.0.0.1:1/"]);
+    assert_eq!(finished.code(), 69, "{}", finished.stderr());
+}
+
+#[test]
+fn a_requirement_that_cannot_be_met_stops_it_at_the_start() {
+    let sandbox = Sandbox::new();
+    let config = format!("url = \"{}\"\nrequire = [\"failover\"]\n", locks_file(&sandbox));
+    let finished = with_config(&sandbox, &config, ["run", "a", "--", "echo", "ran"]);
+    let stderr = finished.stderr();
+    assert_eq!((finished.code(), finished.stdout().as_str()), (78, ""), "{stderr}");
+    assert!(stderr.contains("failover") && stderr.contains("sqlite"), "{stderr}");
+}
+
+#[test]
+fn what_is_wrong_in_it_is_said_with_its_line_and_no_secret() {
+    let sandbox = Sandbox::new();
+    for (config, says) in [
+        ("url = \"redis://:hush@h/\"\ntypo = 1\n", "line 2: unknown field `typo`"),
+        ("url = \"redis://:hush@h/\n", "line 1"),
+        ("ttl = \"30s\"\n", "missing field `url`"),
+        ("url = \"sqlite:x\"\nttl = \"soon\"\n", "line 2"),
+        ("url = \"memory:\"\n", "locks nothing between commands"),
+        ("url = \"\"\n", "empty"),
+    ] {
+        let finished = with_config(&sandbox, config, ["run", "a", "--", "true"]);
+        let stderr = finished.stderr();
+        assert_eq!(finished.code(), 78, "{stderr}");
+        assert!(stderr.contains(says) && !stderr.contains("hush"), "{stderr}");
+    }
+    let finished = sandbox.output(["run", "--config", "/no/such/file", "a", "--", "true"]);
+    assert_eq!(finished.code(), 78);
+    assert!(finished.stderr().contains("/no/such/file"), "{}", finished.stderr());
+}
+
+#[test]
+fn a_sweep_clears_away_what_ran_out() {
+    let sandbox = Sandbox::new();
+    let url = locks_file(&sandbox);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ttl = Duration::from_millis(60);
+    // Its runtime ends before its holds do, as with a process that dies.
+    runtime().block_on(async {
+        let locks = lockwright::connect(&url).await.unwrap();
+        for name in ["a", "b"] {
+            std::mem::forget(locks.mutex(name).ttl(ttl).acquire().await.unwrap());
+        }
+    });
+    runtime().block_on(async {
+        let locks = lockwright::connect(&url).await.unwrap();
+        let _b = locks.mutex("b").acquire().await.unwrap();
+        while !locks.inspect("a").await.unwrap().holders.is_empty() {
+            tokio::time::sleep(ttl / 10).await;
+        }
+        let swept = sandbox.output(["sweep", "--url", &url, "--idle", "0"]);
+        assert_eq!(swept.stdout(), "1 row cleared away\n", "{}", swept.stderr());
+        let again = sandbox.output(["sweep", "--json", "--url", &url, "--idle", "0"]);
+        assert_eq!(again.json()["rows"], 0);
+    });
+}
+
+#[test]
+fn the_schema_is_printed_without_a_server() {
+    let sandbox = Sandbox::new();
+    let url = "postgres://me:hush@nowhere/db?table=shop_locks";
+    let schema = sandbox.output(["schema", "--url", url]);
+    assert_eq!(schema.code(), 0, "{}", schema.stderr());
+    assert!(
+        schema.stdout().contains("CREATE TABLE IF NOT EXISTS \"shop_locks"),
+        "the table's name"
+    );
+    assert!(sandbox.output(["schema"]).stdout().contains("CREATE TABLE lockwright_lease"));
+    let none = sandbox.output(["schema", "--url", "redis://:hush@h/"]);
+    assert_eq!(none.code(), 78);
+    assert!(!none.stderr().contains("hush"), "{}", none.stderr());
+}

@@ -13,10 +13,8 @@ use support::{assert_gone, is_helper, kill_the_process_of};
 /// The ids of all processes of a server: it has one for each connection, and some of its own.
 fn family(server: &Postgres) -> Vec<u32> {
     let pid = server.process().pid();
-    let listed = Command::new("ps").args(["-o", "pid=", "--ppid", &pid.to_string()]).output();
-    let text = String::from_utf8(listed.expect("ps runs").stdout).unwrap();
-    let children = text.split_whitespace().map(|pid| pid.parse().unwrap());
-    children.chain([pid]).collect()
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(|child| child.parse().unwrap()).chain([pid]).collect()
 }
 
 /// A session that stays.

@@ -10,9 +10,15 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
 saved=$policy.before-lockwright
 mark='Written by cargo xtask test of Lockwright, which takes it away again.'
+# PostgreSQL's packages make a database with a server as well, unless this says otherwise.
+clusters=/etc/postgresql-common/createcluster.d/zz-lockwright.conf
 lists=$(mktemp -d)
 
 put_back() {
+    if [ -f "$clusters" ]; then
+        rm -f "$clusters"
+        rmdir -p --ignore-fail-on-non-empty "${clusters%/*}"
+    fi
     if [ -f "$policy" ] && grep -qF "$mark" "$policy"; then rm -f "$policy"; fi
     if [ -e "$saved" ] || [ -L "$saved" ]; then mv -f "$saved" "$policy"; fi
 }
@@ -27,6 +33,8 @@ put_back # what a run that was killed left
 if [ -e "$policy" ] || [ -L "$policy" ]; then mv "$policy" "$saved"; fi
 printf '#!/bin/sh\n# %s\nexit 101\n' "$mark" >"$policy"
 chmod 755 "$policy"
+mkdir -p "${clusters%/*}"
+printf '# %s\ncreate_main_cluster = off\n' "$mark" >"$clusters"
 
 installed() { dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' | sed -n 's/^ii *//p' | sort -u; }
 install() {
@@ -34,7 +42,10 @@ install() {
         -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
+databases() { find /etc/postgresql -mindepth 2 -maxdepth 2 -type d 2>/dev/null | sort; }
+
 installed >"$lists/before"
+databases >"$lists/databases"
 if ! install "$@"; then
     echo "The package lists may be missing or old."
     apt-get update -q -o DPkg::Lock::Timeout=300
@@ -68,5 +79,9 @@ for unit in $(sed -n 's,^\(/usr\)\{0\,1\}/lib/systemd/system/\([^/@]*\.[a-z]*\)$
         echo "the installation enabled $unit"
         started=1
     fi
+done
+for database in $(databases | comm -13 "$lists/databases" -); do
+    echo "the installation made the database $database"
+    started=1
 done
 exit "$started"

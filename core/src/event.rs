@@ -43,6 +43,8 @@ pub enum Reason {
     SessionEnded,
     /// It reached the longest time that its request allowed.
     HeldTooLong,
+    /// What it was to write was written by a later holder.
+    Superseded,
 }
 
 impl fmt::Display for Reason {
@@ -54,6 +56,7 @@ impl fmt::Display for Reason {
             Self::Gone => "the server no longer has it",
             Self::SessionEnded => "the session that carried it ended",
             Self::HeldTooLong => "it was held for the longest time that was allowed",
+            Self::Superseded => "a later holder has written since",
         })
     }
 }

@@ -99,6 +99,11 @@ impl Job {
         }
     }
 
+    /// Ends it undone, as it can't be done any more.
+    pub(crate) fn give_up(self) {
+        drop(Running(self));
+    }
+
     fn is_settled(&self, ended: Ended, now: BootInstant) -> bool {
         let ttl = self.claim().ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);

@@ -26,8 +26,7 @@ struct Going(Weak<Shared>);
 impl Drop for Going {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.keeper_gone.store(true, Ordering::Release);
-            shared.idle.notify_waiters();
+            shared.keeper_has_gone();
         }
     }
 }

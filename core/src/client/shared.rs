@@ -116,8 +116,29 @@ impl Shared {
         // The job keeps the client for as long as it waits here.
         let shared = Arc::clone(job.shared());
         shared.in_background.fetch_add(1, Ordering::SeqCst);
-        shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.keeper_gone.load(Ordering::Acquire) {
+            drop(jobs);
+            job.give_up();
+            return;
+        }
+        jobs.push_back(job);
+        drop(jobs);
         shared.keeper.notify_one();
+    }
+
+    /// The keeper has gone, and its runtime: whatever is left to be released runs out on the
+    /// server. Jobs that stayed would keep the client and its backend for ever.
+    pub(crate) fn keeper_has_gone(&self) {
+        let jobs = {
+            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            self.keeper_gone.store(true, Ordering::Release);
+            std::mem::take(&mut *jobs)
+        };
+        for job in jobs {
+            job.give_up();
+        }
+        self.idle.notify_waiters();
     }
 
     /// A release in the background is done.

@@ -1,6 +1,8 @@
 //! Closing, and runtimes that go.
 
-use lockwright_core::{ErrorKind, HoldState, Locks, Reason};
+use std::sync::Arc;
+
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::queue::futures_poll;
@@ -150,4 +152,28 @@ async fn a_guard_dropped_together_with_the_last_handle_is_released() {
     })
     .await
     .unwrap_or_else(|_| panic!("{} were not released", memory.len()));
+}
+
+#[test]
+fn a_client_whose_runtime_has_gone_keeps_nothing() {
+    for end_guard_first in [false, true] {
+        let backend: Arc<dyn DistributedLock> = Arc::new(Memory::new());
+        let weak = Arc::downgrade(&backend);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (locks, guard) = runtime.block_on(async {
+            let locks = Locks::new(backend).unwrap();
+            let guard = locks.mutex("x").acquire().await.unwrap();
+            (locks, guard)
+        });
+        if end_guard_first {
+            // Handed to a keeper that never runs again.
+            drop(guard);
+            drop(runtime);
+        } else {
+            drop(runtime);
+            drop(guard);
+        }
+        drop(locks);
+        assert!(weak.upgrade().is_none(), "guard first: {end_guard_first}");
+    }
 }

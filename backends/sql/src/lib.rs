@@ -20,6 +20,13 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
+/// Locks and fences in a transaction of the user's own, as far as it is the same for all databases:
+/// see [`postgres::transaction`].
+#[cfg(feature = "postgres")]
+pub mod transaction {
+    pub use crate::server::transaction::{Outcome, Wait};
+}
+
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 

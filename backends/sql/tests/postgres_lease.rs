@@ -3,6 +3,7 @@
 
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
 use lockwright_core::{Clock, Error, Result, async_trait};
@@ -27,6 +28,11 @@ fn problem(error: testbed::Error) -> Error {
 impl Factory for Server {
     async fn open(&self, _clock: &Clock) -> Result<Connect> {
         Ok(to(self.0.url()))
+    }
+
+    /// Connections are processes of the server's: a busy machine needs a while for many of them.
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(2)
     }
 
     fn child(&self) -> Option<Command> {

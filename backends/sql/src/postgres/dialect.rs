@@ -1,15 +1,18 @@
 //! What PostgreSQL has of its own: connections, literals, error codes.
 
+use std::sync::Arc;
+
 use lockwright_core::{ErrorKind, Finding, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::options::Options;
+use super::plans::Plans;
 use crate::server::dialect::{Cell, Dialect, Row, Texts};
 use crate::server::errors::Verdict;
 use crate::server::pool::Pool;
 use crate::server::schema::MISSING;
-use crate::server::sql::Value;
+use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 
 /// A PostgreSQL server.
@@ -19,6 +22,14 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
+    pub(super) plans: Arc<Plans>,
+}
+
+/// A connection, and which plans are kept on it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) driver: PgConnection,
+    prepared: Vec<Arc<str>>,
 }
 
 impl Postgresql {
@@ -28,6 +39,7 @@ impl Postgresql {
             channel: options.common.tables.scope(),
             tables: options.common.tables.clone(),
             backend: options.backend(),
+            plans: Arc::default(),
         }
     }
 }
@@ -45,7 +57,9 @@ macro_rules! texts {
             schema: concat!(
                 include_str!("../../schema/postgres.sql"),
                 "\n",
-                include_str!("../../schema/postgres_held.sql")
+                include_str!("../../schema/postgres_held.sql"),
+                "\n",
+                include_str!("../../schema/postgres_transaction.sql")
             ),
             $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
         }
@@ -68,7 +82,7 @@ static TEXTS: Texts = texts!(
 );
 
 impl Dialect for Postgresql {
-    type Connection = PgConnection;
+    type Connection = Connection;
 
     const QUOTE: char = '"';
     const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -89,14 +103,47 @@ impl Dialect for Postgresql {
         &self.channel
     }
 
-    async fn connect(&self) -> sqlx::Result<PgConnection> {
-        self.server.connect().await
+    async fn connect(&self) -> sqlx::Result<Connection> {
+        let driver = self.server.connect().await?;
+        Ok(Connection { driver, prepared: Vec::new() })
     }
 
-    async fn fetch(&self, connection: &mut PgConnection, text: String) -> sqlx::Result<Vec<Row>> {
-        // Safe: names of tables are checked, and values come through `literal`.
-        let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
-        rows.iter().map(row).collect()
+    async fn fetch(&self, connection: &mut Connection, text: String) -> sqlx::Result<Vec<Row>> {
+        fetch_on(&mut connection.driver, text).await
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        sql: &Sql,
+        arguments: Arguments<'_>,
+    ) -> sqlx::Result<Vec<Row>> {
+        let plan = match sql.hot_name() {
+            Some(name) if !self.plans.is_shared() => self.plans.of(name, sql, arguments),
+            _ => return self.fetch(connection, sql.render(arguments, Self::literal)).await,
+        };
+        let execute = plan.execute(arguments);
+        if !connection.prepared.contains(&plan.name) {
+            let both = format!("{}; {execute}", plan.prepare);
+            match self.fetch(connection, both).await {
+                // Somebody did, on a connection that is shared after all: then it is the same one.
+                Err(error) if is(&error, DUPLICATE_STATEMENT) => {}
+                other => {
+                    if other.is_ok() {
+                        connection.prepared.push(plan.name.clone());
+                    }
+                    return other;
+                }
+            }
+        }
+        match self.fetch(connection, execute).await {
+            // It didn't stay with our connection: somebody shares the server's.
+            Err(error) if is(&error, NO_SUCH_STATEMENT) => {
+                self.plans.are_shared();
+                self.fetch(connection, sql.render(arguments, Self::literal)).await
+            }
+            other => other,
+        }
     }
 
     fn literal(value: Value<'_>, text: &mut String) {
@@ -115,6 +162,23 @@ impl Dialect for Postgresql {
     async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
         super::doctor::examine(pool).await
     }
+}
+
+/// Sends a text, and answers the rows of all its statements.
+pub(super) async fn fetch_on(
+    connection: &mut PgConnection,
+    text: String,
+) -> sqlx::Result<Vec<Row>> {
+    // Safe: names of tables are checked, and values come through `literal`.
+    let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
+    rows.iter().map(row).collect()
+}
+
+const NO_SUCH_STATEMENT: &str = "26000";
+const DUPLICATE_STATEMENT: &str = "42P05";
+
+fn is(error: &sqlx::Error, code: &str) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|found| found == code)
 }
 
 /// A text as a literal that means the same whatever `standard_conforming_strings` is: with a

@@ -15,10 +15,12 @@
 //! | `options` | URL and settings |
 //! | `dialect` | what PostgreSQL has of its own: connections, literals, error codes |
 //! | `queries/*.sql` | what goes to the server |
+//! | `plans` | statements that the server plans once |
 //! | `pooler` | whether a pooler stands in between |
 //! | `bell` | how waiters learn of a release |
 //! | `doctor` | what is looked at on a live server |
 //! | `held` | the modes `session` and `row` |
+//! | [`transaction`] | locks and fences in a transaction of the user's own |
 //!
 //! # What to know of the lease mode
 //!
@@ -36,7 +38,9 @@ mod dialect;
 mod doctor;
 mod held;
 mod options;
+mod plans;
 mod pooler;
+pub mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +53,7 @@ use lockwright_core::{
 
 pub use crate::server::Mode;
 pub use options::Options;
+pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::held::Engine;
 use crate::server::lease::{Bell, LeaseBackend};
@@ -124,6 +129,9 @@ impl Options {
         }
         let waiters = Arc::new(Waiters::default());
         let told = !look.is_shared(&pool).await?;
+        if !told {
+            pool.dialect().plans.are_shared();
+        }
         let bell = told.then(|| -> Box<dyn Bell> { Box::new(Listener::new(&pool, &waiters)) });
         if !told {
             tracing::info!(

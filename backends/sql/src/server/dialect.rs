@@ -7,7 +7,7 @@ use lockwright_core::{Finding, Result};
 
 use super::errors::Verdict;
 use super::pool::Pool;
-use super::sql::Value;
+use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
 /// A database, as far as it differs from the others.
@@ -53,6 +53,16 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         connection: &'a mut Self::Connection,
         text: String,
     ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a;
+
+    /// Sends a text with values for its parameters.
+    fn execute<'a>(
+        &'a self,
+        connection: &'a mut Self::Connection,
+        sql: &'a Sql,
+        arguments: Arguments<'a>,
+    ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a {
+        self.fetch(connection, sql.render(arguments, Self::literal))
+    }
 
     /// Writes a value as a literal, so that nothing in it can be taken for SQL.
     fn literal(value: Value<'_>, text: &mut String);

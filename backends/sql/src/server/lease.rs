@@ -54,30 +54,25 @@ pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
 }
 
 macro_rules! statements {
-    ($($name:ident),*) => {
+    (often: $($hot:ident),*; seldom: $($other:ident),*) => {
         #[derive(Debug)]
-        struct Statements { $($name: Sql),* }
+        struct Statements { $($hot: Sql,)* $($other: Sql),* }
 
         impl Statements {
-            fn new(texts: &Texts, name: impl Fn(&str) -> String) -> Self {
-                Self { $($name: Sql::new(&name(texts.$name))),* }
+            fn new(texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
+                Self {
+                    $($hot: Sql::hot(stringify!($hot), &expand(texts.$hot)),)*
+                    $($other: Sql::new(&expand(texts.$other))),*
+                }
             }
         }
     };
 }
 
 statements!(
-    acquire,
-    renew,
-    release,
-    settle,
-    inspect,
-    list,
-    break_run_out,
-    break_now,
-    sweep_floor,
-    sweep_leases,
-    sweep_tombstones
+    often: acquire, renew, release;
+    seldom: settle, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
+        sweep_tombstones
 );
 
 impl<D: Dialect> LeaseBackend<D> {

@@ -15,6 +15,7 @@
 //! | `options` | the parameters of a URL that are ours |
 //! | `errors` | what a failed request did |
 //! | `waiters` | who waits here, and how they are told |
+//! | `transaction` | locks and fences in a transaction of the user's own |
 
 pub(crate) mod dialect;
 pub(crate) mod errors;
@@ -26,6 +27,7 @@ pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod sql;
 pub(crate) mod table;
+pub(crate) mod transaction;
 pub(crate) mod waiters;
 
 pub use options::Mode;

@@ -51,6 +51,12 @@ impl<D: Dialect> std::fmt::Debug for Pool<D> {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    Sql(&'a Sql, Arguments<'a>),
+    Text(&'a str),
+}
+
 /// A connection that was taken out. Dropping it closes it.
 struct Taken<'a, C> {
     connection: C,
@@ -87,15 +93,18 @@ impl<D: Dialect> Pool<D> {
         arguments: Arguments<'_>,
         effect: Effect,
     ) -> Result<Vec<Row>> {
-        let text = sql.render(arguments, D::literal);
-        self.fetch_text(text, effect).await
+        self.insist(effect, Request::Sql(sql, arguments)).await
     }
 
     /// The same, for a text without parameters.
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
+        self.insist(effect, Request::Text(&text)).await
+    }
+
+    async fn insist(&self, effect: Effect, request: Request<'_>) -> Result<Vec<Row>> {
         let mut tries = 1;
         loop {
-            match self.try_fetch(text.clone(), effect).await {
+            match self.try_fetch(request, effect).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) if failure.again && tries < TRIES => tries += 1,
                 Err(failure) => return Err(failure.error),
@@ -103,11 +112,19 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    async fn try_fetch(&self, text: String, effect: Effect) -> Result<Vec<Row>, Failure> {
+    async fn try_fetch(&self, request: Request<'_>, effect: Effect) -> Result<Vec<Row>, Failure> {
         let mut taken = self.take().await?;
         let limit = self.limits.answer;
-        let answer = tokio::time::timeout(limit, self.dialect.fetch(&mut taken.connection, text));
-        match answer.await {
+        let connection = &mut taken.connection;
+        let answer = async {
+            match request {
+                Request::Sql(sql, arguments) => {
+                    self.dialect.execute(connection, sql, arguments).await
+                }
+                Request::Text(text) => self.dialect.fetch(connection, text.to_owned()).await,
+            }
+        };
+        match tokio::time::timeout(limit, answer).await {
             Ok(Ok(rows)) => {
                 self.give_back(taken);
                 Ok(rows)

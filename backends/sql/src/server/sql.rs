@@ -20,12 +20,15 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// A text in which a parameter stands as `:name`. Comments are left out of it.
 ///
-/// The values are written into the text, each as a literal of its database, and the whole goes to
-/// the server as one plain query: one round trip, nothing that has to be prepared and could be
-/// missing on the connection that a pooler chooses, and a file may hold several statements.
+/// Normally the values are written into the text, each as a literal of its database, and the whole
+/// goes to the server as one plain query: one round trip, nothing that has to be prepared and could
+/// be missing on the connection that a pooler chooses, and a file may hold several statements. One
+/// that is [hot](Sql::hot) a dialect may send otherwise.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
+    /// The name of one statement that is sent so often that its plan is worth keeping.
+    hot: Option<&'static str>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +65,42 @@ impl Sql {
             from = 0;
         }
         pieces.push(Piece::Text(rest.to_owned()));
-        Self { pieces }
+        Self { pieces, hot: None }
+    }
+
+    /// The same, of one statement that is sent often, with a name among those of its database.
+    pub(crate) fn hot(name: &'static str, text: &str) -> Self {
+        Self { hot: Some(name), ..Self::new(text) }
+    }
+
+    /// Its name, if its plan is worth keeping.
+    pub(crate) fn hot_name(&self) -> Option<&'static str> {
+        self.hot
+    }
+
+    /// The parameters in the order in which they first stand in the text.
+    pub(crate) fn parameters(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for piece in &self.pieces {
+            if let Piece::Parameter(name) = piece
+                && !names.contains(&name.as_str())
+            {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The text with `write` in the place of each parameter.
+    pub(crate) fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
+        let mut text = String::with_capacity(4096);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Parameter(name) => write(name, &mut text),
+            }
+        }
+        text
     }
 
     /// The text with each parameter written by `literal`.
@@ -74,20 +112,18 @@ impl Sql {
         arguments: Arguments<'_>,
         literal: impl Fn(Value<'_>, &mut String),
     ) -> String {
-        let mut text = String::with_capacity(2048);
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                Piece::Parameter(name) => {
-                    let found = arguments.iter().find(|(known, _)| known == name);
-                    match found {
-                        Some((_, value)) => literal(*value, &mut text),
-                        None => unreachable!("the parameter {name} has no value"),
-                    }
-                }
-            }
-        }
-        text
+        self.with_parameters(|name, text| literal(value(arguments, name), text))
+    }
+}
+
+/// The value of a parameter.
+///
+/// # Panics
+/// When it has none: that is a mistake in this crate.
+pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
+    match arguments.iter().find(|(known, _)| *known == name) {
+        Some((_, value)) => *value,
+        None => unreachable!("the parameter {name} has no value"),
     }
 }
 

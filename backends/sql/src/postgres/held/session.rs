@@ -14,7 +14,7 @@ use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 
 use super::Kind;
-use crate::postgres::dialect::Postgresql;
+use crate::postgres::dialect::{Postgresql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::{Kept, Locked, Session, SessionId};
@@ -176,10 +176,10 @@ impl PgSession {
         if self.over {
             return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let Self { listener, statements, .. } = self;
+        let Self { listener, .. } = self;
         let result = async {
             let connection = (&mut *listener).acquire().await?;
-            statements.dialect.fetch(connection, text).await
+            fetch_on(connection, text).await
         }
         .await;
         let ended = match &result {

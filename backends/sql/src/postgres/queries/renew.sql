@@ -1,20 +1,25 @@
 -- Re-arms every hold of the batch that is still held.
 -- :holds JSON [[name, token, ttl], ...]
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
+--
+-- The rows are locked first, and the clock that decides is read after that: what runs out while
+-- this waits for a row isn't revived.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
+), locked AS MATERIALIZED (
+    SELECT lease.name, lease.token, asked.ttl, asked.place
+    FROM asked JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
+    ORDER BY lease.name
+    FOR UPDATE OF lease
 ), renewed AS (
-    UPDATE {lease} AS lease SET
-        ttl = asked.ttl,
-        expires = {now} + asked.ttl,
-        updated = {now}
-    FROM asked
-    WHERE lease.name = asked.name
-      AND lease.token = asked.token
+    UPDATE {lease} AS lease SET ttl = locked.ttl, expires = {now} + locked.ttl, updated = {now}
+    FROM locked
+    WHERE lease.name = locked.name
+      AND lease.token = locked.token
       AND lease.expires > {now}
       AND lease.broken IS NULL
-    RETURNING asked.place, lease.waiting > lease.updated AS waiting
+    RETURNING locked.place, lease.waiting > lease.updated AS waiting
 )
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'

@@ -1,0 +1,9 @@
+-- One try. The savepoint is refused outside a transaction, so nothing is locked there.
+-- One row: locked (NULL: not tried), how the transaction isolates, whether this is a replica.
+SAVEPOINT lockwright;
+SELECT CASE WHEN fits THEN pg_try_advisory_xact_lock({key}) END, isolation, replica
+FROM (SELECT isolation, replica,
+             isolation IN ('read committed', 'read uncommitted') AND NOT replica AS fits
+      FROM (SELECT current_setting('transaction_isolation') AS isolation,
+                   pg_is_in_recovery() AS replica) AS found) AS judged;
+RELEASE SAVEPOINT lockwright;

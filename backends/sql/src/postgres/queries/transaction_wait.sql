@@ -1,0 +1,8 @@
+-- Blocks for a slice. When that is over in vain the transaction is rolled back to the savepoint,
+-- lock_timeout with it; when not, lock_timeout is set as it was found.
+SAVEPOINT lockwright;
+SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
+       set_config('lock_timeout', :slice_ms::text, true);
+SELECT pg_advisory_xact_lock({key})::text;
+SELECT set_config('lock_timeout', current_setting('lockwright.lock_timeout'), true);
+RELEASE SAVEPOINT lockwright;

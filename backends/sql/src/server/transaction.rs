@@ -1,0 +1,160 @@
+//! What the databases have in common inside a user's own transaction: how long to wait, what comes
+//! of it, and what the errors say.
+
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
+
+use super::errors::Verdict;
+
+/// How long a transaction waits for a lock that somebody else has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// For at most so long.
+    For(Duration),
+    /// Until it is there.
+    NoLimit,
+}
+
+/// Whether a transaction got its lock.
+#[must_use = "without a look at it, a transaction that did not get the lock goes on"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The transaction has the lock, until it ends. It may have had it before.
+    Locked,
+    /// Somebody else has it still. The transaction is as it was before, and can be used. Never the
+    /// answer to [`Wait::NoLimit`].
+    Busy,
+}
+
+impl Outcome {
+    /// Whether the transaction has the lock.
+    pub const fn is_locked(self) -> bool {
+        matches!(self, Self::Locked)
+    }
+}
+
+/// The longest that a statement waits in the server. Of a wait that was dropped, the statement goes
+/// on, and keeps its connection busy, for no longer than that.
+const SLICE: Duration = Duration::from_secs(5);
+
+/// The end of a wait.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    clock: Clock,
+    /// None: no end.
+    until: Option<BootInstant>,
+}
+
+impl Limit {
+    pub(crate) fn of(wait: Wait) -> Self {
+        let clock = Clock::boot();
+        let until = match wait {
+            Wait::No => Some(clock.now()),
+            Wait::For(limit) => Some(clock.now() + limit),
+            Wait::NoLimit => None,
+        };
+        Self { clock, until }
+    }
+
+    /// For how long the next statement may wait; `None` when the time is over.
+    pub(crate) fn slice(&self) -> Option<Duration> {
+        match self.until {
+            None => Some(SLICE),
+            Some(until) => {
+                let left = until.saturating_since(self.clock.now());
+                (!left.is_zero()).then(|| left.min(SLICE))
+            }
+        }
+    }
+}
+
+/// The highest fence that a table can hold.
+pub(crate) fn number(fence: Fence) -> Result<i64> {
+    i64::try_from(fence.get())
+        .map_err(|_| Error::invalid_input("a fence is at most 2^63 - 1, and this one is above"))
+}
+
+/// The call came outside a transaction.
+pub(crate) fn no_transaction(what: &str) -> Error {
+    Error::invalid_input(format!(
+        "there is no transaction, so {what} would be over at once; begin one first \
+         (`let mut tx = pool.begin().await?`), and pass `&mut tx`"
+    ))
+}
+
+/// What a server's error means. Nothing that happens in a transaction has an effect before its
+/// commit, so neither has what got no answer.
+pub(crate) fn failed(
+    cause: &sqlx::Error,
+    judge: fn(&str, &str) -> Option<Verdict>,
+    backend: &'static str,
+) -> Error {
+    let (kind, message) = match cause {
+        sqlx::Error::Database(refusal) => {
+            let code = refusal.code().unwrap_or_default();
+            match judge(&code, refusal.message()) {
+                Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
+                    (verdict.kind, verdict.message)
+                }
+                Some(_) => {
+                    (ErrorKind::Unavailable, "the connection ended, and the transaction with it")
+                }
+                None => (ErrorKind::Unavailable, "the server can't carry out the request"),
+            }
+        }
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) => {
+            (ErrorKind::Unavailable, "the connection broke, and the transaction ended with it")
+        }
+        _ => (ErrorKind::Unavailable, "the server's answer can't be understood"),
+    };
+    Error::new(kind, message).with_backend(backend).with_source(cause.to_string())
+}
+
+/// Whether a fence may still write, when the table has `highest`.
+pub(crate) fn compare(
+    name: &LockName,
+    fence: Fence,
+    highest: i64,
+    backend: &'static str,
+) -> Result<()> {
+    match u64::try_from(highest) {
+        Ok(highest) if highest <= fence.get() => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::Lost(Reason::Superseded),
+            format!(
+                "the fence {} is too old: a later holder has written with {highest}; roll this \
+                 transaction back, and begin again with a new hold and what it reads then",
+                fence.get()
+            ),
+        )
+        .with_name(name)
+        .with_backend(backend)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_cut_into_slices_and_ends() {
+        assert_eq!(Limit::of(Wait::No).slice(), None);
+        assert_eq!(Limit::of(Wait::For(Duration::ZERO)).slice(), None);
+        assert_eq!(Limit::of(Wait::NoLimit).slice(), Some(SLICE));
+        assert_eq!(Limit::of(Wait::For(Duration::MAX)).slice(), Some(SLICE));
+        let slice = Limit::of(Wait::For(Duration::from_secs(1))).slice().unwrap();
+        assert!(slice <= Duration::from_secs(1) && slice > Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_fence_is_refused_only_below_the_highest() {
+        let name = LockName::new("a").unwrap();
+        for (fence, highest, allowed) in [(5, 4, true), (5, 5, true), (5, 6, false)] {
+            let answer = compare(&name, Fence::new(fence), highest, "x");
+            assert_eq!(answer.is_ok(), allowed, "{fence} {highest}");
+        }
+    }
+}

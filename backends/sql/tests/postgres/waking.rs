@@ -1,0 +1,107 @@
+//! How waiters are told.
+
+use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Seen, Settle, Wait};
+use sqlx::postgres::PgListener;
+
+use crate::kit::{busy, claim, connect, events, eventually, grant, name, next, server_and_client};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+fn listeners(server: &lockwright_testbed::Postgres) -> String {
+    server
+        .sql(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE usename = 'lockwright' AND application_name = 'lockwright' AND query LIKE 'LISTEN%'",
+        )
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_and_a_break_are_told() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    let (first, second) = (claim("x"), claim("x"));
+    grant(&holder, &first).await;
+    busy(&waiter, &second, WAIT).await;
+    // Once it listens, it wakes everybody who may have missed something.
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    busy(&waiter, &second, WAIT).await;
+    holder.release(&first, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    grant(&waiter, &second).await;
+
+    let third = claim("x");
+    let mut told = events(&holder);
+    busy(&holder, &third, WAIT).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    waiter.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "to see").await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_told_that_nobody_waits_for() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let mut listener = PgListener::connect(&server.url()).await.unwrap();
+    listener.listen("lockwright").await.unwrap();
+    for i in 0..10 {
+        let held = claim(&format!("quiet/{i}"));
+        grant(&holder, &held).await;
+        // One that doesn't wait isn't told either.
+        busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
+        holder.release(&held, Settle::Answered).await.unwrap();
+    }
+    assert_eq!(listeners(&server), "0", "nobody waits, so nobody of ours listens");
+    let held = claim("loud");
+    grant(&holder, &held).await;
+    let mut told = events(&waiter);
+    busy(&waiter, &claim("loud"), WAIT).await;
+    holder.release(&held, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
+    // In the order of their commits: had there been others, they would have come first.
+    loop {
+        let note = listener.recv().await.unwrap();
+        match note.payload() {
+            probe if probe.starts_with(' ') => {}
+            payload => {
+                assert_eq!(payload, "loud");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_writes_seldom() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let held = claim("x");
+    grant(&holder, &held).await;
+    let second = claim("x");
+    busy(&waiter, &second, WAIT).await;
+    let version = || server.sql("SELECT xmin FROM lockwright_lease").unwrap();
+    let before = version();
+    for _ in 0..50 {
+        busy(&waiter, &second, WAIT).await;
+        busy(&waiter, &claim("x"), Wait::No).await;
+    }
+    assert_eq!(version(), before, "asking in vain wrote the row");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_listener_comes_back() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    let (first, second) = (claim("x"), claim("x"));
+    grant(&holder, &first).await;
+    busy(&waiter, &second, WAIT).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    server.terminate_sessions().unwrap();
+    // It wakes everybody as soon as it listens again: a release may have gone unheard.
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    // The row has the note from before; its connections are dead, and may say so once.
+    eventually(|| async { holder.release(&first, Settle::Unanswered).await.ok() }).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}

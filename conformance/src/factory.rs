@@ -20,6 +20,12 @@ pub trait Factory: Send + Sync + 'static {
     /// everything in memory makes a new store here, on the `clock` it is given.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
+    /// What is tested, for tables, where the backend's name doesn't say it: another way to the same
+    /// server, say.
+    fn label(&self) -> Option<String> {
+        None
+    }
+
     /// What the cases run on.
     fn runtime(&self) -> Runtime {
         Runtime::Real

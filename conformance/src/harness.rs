@@ -37,6 +37,10 @@ pub fn main(factory: impl Factory) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if !arguments.list {
+        // For whoever reads the output of many suites.
+        println!("suite: {}", factory.label().unwrap_or_else(|| profile.backend.to_owned()));
+    }
     let trials = cases::all()
         .map(|case| {
             let mine = Arc::clone(&factory);

@@ -22,6 +22,7 @@ mod process;
 mod report;
 mod servers;
 mod steps;
+mod table;
 mod test;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::libtest::{Reader, Suite};
 use crate::process::{self, cargo, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
-use crate::{examples, pages, servers};
+use crate::{examples, pages, servers, table};
 
 /// What the command line asked for.
 #[derive(Debug, Default)]
@@ -49,6 +49,7 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "doc", what: "the API's pages, without warnings", stops: false, run: doc },
     Step { name: "examples", what: "the examples do their job", stops: false, run: run_examples },
     Step { name: "benches", what: "the benches run, once each", stops: false, run: benches },
+    Step { name: "table", what: "every case by every backend", stops: false, run: cases },
 ];
 
 /// Crates whose tests need a server, all of them.
@@ -56,7 +57,16 @@ const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed"];
 
 /// How the tests of other crates that need a server are told: by these in their paths. They stand
 /// in a module that is named after the server, or have `on_` and its name in their own.
-const SERVER_TESTS: &[&str] = &["redis::", "on_redis"];
+const SERVER_TESTS: &[&str] = &[
+    "redis::",
+    "on_redis",
+    "postgres::",
+    "on_postgres",
+    "mysql::",
+    "on_mysql",
+    "pgbouncer::",
+    "on_pgbouncer",
+];
 
 /// How many crates the facade may consist of with memory alone, itself included.
 const LEANEST: usize = 30;
@@ -139,6 +149,9 @@ fn features_of(manifest: &Path) -> std::io::Result<Vec<String>> {
 }
 
 fn test(options: &Options) -> Report {
+    if let Err(error) = table::begin() {
+        return Report::failed(&format!("target/conformance can't be written: {error}"));
+    }
     if !options.quick {
         return run_tests("test", &words("--workspace --all-features --tests"), &[]);
     }
@@ -158,6 +171,17 @@ fn test(options: &Options) -> Report {
         report.left_out.push(format!("test: {number} tests of other crates, which need a server"));
     }
     report
+}
+
+/// Every case by every backend.
+fn cases(options: &Options) -> Report {
+    if options.quick {
+        return Report::left_out("table: not all suites ran");
+    }
+    match table::check() {
+        Ok(()) => Report::of(true),
+        Err(problem) => Report::failed(&problem),
+    }
 }
 
 fn doctest(options: &Options) -> Report {
@@ -181,6 +205,7 @@ fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
     let mut reader = Reader::default();
     let mut say = |suite: Suite| {
         clear_progress();
+        table::note(&suite);
         let counts = suite.counts();
         report.tests.add(counts);
         report.left_out.extend(suite.ignored().map(|test| format!("{name}: {test}")));

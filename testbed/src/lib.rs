@@ -14,12 +14,14 @@
 //! | [`account`] | who a server runs as, when we are root |
 //! | [`redis`] | a Redis server |
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
+//! | [`mariadb`] | a MariaDB server |
 //! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
 #![forbid(unsafe_code)]
 
 pub mod account;
 mod family;
 mod folder;
+pub mod mariadb;
 pub mod port;
 pub mod postgres;
 pub mod process;
@@ -28,6 +30,7 @@ pub mod redis;
 pub mod wait;
 
 pub use account::Account;
+pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use process::{Process, Program};
 pub use proxy::Proxy;

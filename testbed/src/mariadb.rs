@@ -1,0 +1,314 @@
+//! A MariaDB server.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::{Account, Error, Process, Program, Result, folder, in_url, port, wait};
+
+/// The packages, for Debian: the server's has no service and no database, unlike `mariadb-server`.
+const SERVER: &str = "mariadb-server-core";
+const CLIENT: &str = "mariadb-client-core";
+
+/// The superuser, and the password of it.
+const ADMIN: &str = "root";
+const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
+
+/// The user for tests, who has all rights in a database of the same name and none elsewhere.
+const USER: &str = "lockwright";
+/// Unlike anything else that a log may have, so that a test can look for it there.
+const PASSWORD: &str = "not-for-logs-7391";
+
+/// How a [`MariaDb`] is to be started. What isn't set is as MariaDB has it, but it is small, and
+/// doesn't wait for the disk.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    settings: Vec<(String, String)>,
+    password: Option<String>,
+}
+
+impl Options {
+    /// Any setting, as the `[mariadbd]` part of `my.cnf` has them. The last one of a name counts.
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Waits for the disk, as a server with data that matter does.
+    pub fn durable(self) -> Self {
+        self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
+    }
+
+    /// Another password for the user `lockwright`.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Starts it, and waits until it answers.
+    pub fn start(self) -> Result<MariaDb> {
+        // Between finding a free port and listening on it, another process may take it.
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match MariaDb::start_on(port::free(), &self) {
+                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// A MariaDB server of our own. Dropping it ends it and removes its data.
+#[derive(Debug)]
+pub struct MariaDb {
+    process: Process,
+    port: u16,
+    options: Options,
+    folder: TempDir,
+}
+
+impl MariaDb {
+    /// One with default settings.
+    ///
+    /// # Errors
+    /// When MariaDB isn't installed, or doesn't answer.
+    pub fn start() -> Result<Self> {
+        Self::options().start()
+    }
+
+    /// One with other settings.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    fn start_on(port: u16, options: &Options) -> Result<Self> {
+        let folder = folder::temporary("mariadb", account())?;
+        fill(folder.path())?;
+        let process = launch(port, options, folder.path())?;
+        let this = Self { process, port, options: options.clone(), folder };
+        this.set_password()?;
+        Ok(this)
+    }
+
+    fn set_password(&self) -> Result<()> {
+        let Some(password) = &self.options.password else { return Ok(()) };
+        let escaped = password.replace('\\', "\\\\").replace('\'', "''");
+        self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'")).map(drop)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Its folder, which has its unix socket too.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
+    pub fn url(&self) -> String {
+        self.url_through(self.port)
+    }
+
+    /// How to connect through a proxy that listens on `port`.
+    pub fn url_through(&self, port: u16) -> String {
+        url(USER, self.password(), port)
+    }
+
+    /// How to connect as the superuser, to the same database.
+    pub fn admin_url(&self) -> String {
+        url(ADMIN, ADMIN_PASSWORD, self.port)
+    }
+
+    /// The password of the user `lockwright`.
+    pub fn password(&self) -> &str {
+        self.options.password.as_deref().unwrap_or(PASSWORD)
+    }
+
+    /// The process: its id, its log.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Starts it again on the same port, after a [`MariaDb::stop`] or [`MariaDb::kill`] too.
+    ///
+    /// With `keep_data` it is stopped in an orderly way and comes back with all of it. Without, it
+    /// comes back as new.
+    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
+        self.stop();
+        if !keep_data {
+            folder::empty(self.folder.path())?;
+            fill(self.folder.path())?;
+        }
+        self.process = launch(self.port, &self.options, self.folder.path())?;
+        if keep_data { Ok(()) } else { self.set_password() }
+    }
+
+    /// Ends it in an orderly way, without waiting for its clients.
+    pub fn stop(&mut self) {
+        if self.process.ended().is_none() {
+            self.process.thaw();
+            self.process.stop();
+        }
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    pub fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.process.thaw();
+    }
+
+    /// Lets the superuser run SQL in the database `lockwright`, through MariaDB's own command line
+    /// client. Returns the rows: a line each, with tabs between their fields.
+    pub fn sql(&self, statements: &str) -> Result<String> {
+        self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
+    }
+
+    /// The same, as the user `lockwright`.
+    pub fn sql_as_user(&self, statements: &str) -> Result<String> {
+        self.sql_as(USER, self.password(), statements)
+    }
+
+    fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
+        let client = Program::new("mariadb", CLIENT)
+            .args(["--no-defaults", "--batch", "--raw", "--skip-column-names"])
+            .args(["--default-character-set=utf8mb4", "--connect-timeout=10"])
+            .arg("--init-command=SET max_statement_time = 20")
+            .arg(format!("--socket={}", folder::text(&socket(self.folder()))?))
+            .args(["--user", user, "--execute", statements, USER])
+            .env("MYSQL_PWD", password);
+        Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
+    }
+
+    /// Ends all sessions of the user `lockwright` from the server's side, as an administrator
+    /// would. Returns how many there were; all are gone by then.
+    pub fn terminate_sessions(&self) -> Result<usize> {
+        let count =
+            format!("SELECT count(*) FROM information_schema.processlist WHERE user = '{USER}'");
+        let ended = self.sql(&format!("{count}; KILL CONNECTION USER {USER}@'%'"))?;
+        let number = ended.parse().map_err(|_| Error::new(format!("not a number: {ended}")))?;
+        let gone = wait::until(wait::LIMIT, || self.sql(&count).ok().filter(|left| left == "0"));
+        match gone {
+            Some(_) => Ok(number),
+            None => Err(Error::new("the sessions don't end")),
+        }
+    }
+}
+
+fn url(user: &str, password: &str, port: u16) -> String {
+    format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
+}
+
+/// As whom it runs when we are root, because it refuses to run as root.
+fn account() -> Option<Account> {
+    Account::instead_of_root(&["mysql"])
+}
+
+fn socket(folder: &Path) -> std::path::PathBuf {
+    folder.join("socket")
+}
+
+/// The data of a new server.
+fn fill(folder: &Path) -> Result<()> {
+    let install = [
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--skip-name-resolve",
+        "--innodb-log-file-size=4M",
+        "--innodb-use-native-aio=0",
+        "--innodb-flush-log-at-trx-commit=0",
+    ];
+    // Those that it made first would come before, being of a more specific host.
+    let users = format!(
+        "FLUSH PRIVILEGES;\n\
+         DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
+         FLUSH PRIVILEGES;\n\
+         CREATE USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
+         GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
+         CREATE DATABASE {USER} CHARACTER SET utf8mb4;\n\
+         CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n\
+         GRANT ALL ON {USER}.* TO {USER}@'%';\n"
+    );
+    let version = server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")?;
+    let recipe = format!("{version}\n{install:?}\n{users}");
+    folder::fill(folder, "mariadb", &recipe, account(), |template| {
+        let data = format!("--datadir={}", folder::text(&template.join("data"))?);
+        Program::new("mariadb-install-db", SERVER)
+            .args(["--no-defaults", &data])
+            .args(install)
+            .run_as(account())
+            .run(template, "")?;
+        server()
+            .args(["--no-defaults", "--bootstrap", &data])
+            .args(["--innodb-log-file-size=4M", "--innodb-use-native-aio=0"])
+            .run_as(account())
+            .run(template, &users)
+            .map(drop)
+    })
+}
+
+fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
+    let mut settings = format!(
+        "[mariadbd]\n\
+         bind_address = 127.0.0.1\n\
+         port = {port}\n\
+         socket = {}\n\
+         datadir = {1}/data\n\
+         tmpdir = {1}\n\
+         pid_file = {1}/pid\n",
+        folder::text(&socket(folder))?,
+        folder::text(folder)?,
+    );
+    // As a name from the network would cost a look-up, and Debian has the character set.
+    settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
+    settings += "innodb_buffer_pool_size = 16M\ninnodb_log_file_size = 4M\n\
+                 aria_pagecache_buffer_size = 8M\nkey_buffer_size = 1M\n";
+    // Many servers at once would use up what the kernel has for it.
+    settings += "innodb_use_native_aio = 0\n";
+    // A crash of the server alone loses nothing by that, only one of the machine does.
+    settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
+    for (name, value) in &options.settings {
+        settings += &format!("{name} = \"{}\"\n", value.replace('\\', "\\\\"));
+    }
+    let file = folder.join("my.cnf");
+    std::fs::write(&file, settings)
+        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    let defaults = format!("--defaults-file={}", folder::text(&file)?);
+    let mut process = server().arg(defaults).run_as(account()).start(folder)?;
+    process.wait_until_ready(|| greets(&socket(folder)))?;
+    Ok(process)
+}
+
+fn server() -> Program {
+    Program::new("mariadbd", SERVER).env("LC_ALL", "C")
+}
+
+/// Its unix socket comes after its port, and nobody else can be behind it.
+fn greets(socket: &Path) -> Option<()> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    let mut greeting = [0; 5];
+    stream.read_exact(&mut greeting).ok()?;
+    // Four bytes of a header, and the version of the protocol.
+    (greeting[4] == 10).then_some(())
+}

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! - It excludes other transactions, holds in the mode [`session`](super::Mode::Session), and whoever
-//!   else locks the [key](super#the-key-of-a-name). It does not exclude holds in the modes `lease`
-//!   and `row`.
+//!   else locks the [key](#the-key-of-a-name). It does not exclude holds in the modes `lease` and
+//!   `row`.
 //! - The same transaction may take it again, and any number of others. Take several always in the
 //!   same order: two that wait for each other are found by the server after its `deadlock_timeout`,
 //!   and one of them gets an error.
@@ -31,6 +31,18 @@
 //!   statements see what was there when the first one began, before the wait, so it is refused.
 //! - It works behind a transaction pooler.
 //! - One transaction waits for one lock with one connection: keep a pool large enough.
+//!
+//! # The key of a name
+//!
+//! An advisory lock has a number of 64 bits instead of a name: the first ones of the name's SHA-256.
+//! Others can take the same lock, for their transaction or for their session:
+//!
+//! ```sql
+//! SELECT pg_advisory_xact_lock(
+//!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
+//! ```
+//!
+//! Two names with one key keep each other out, which costs time and never safety.
 //!
 //! # A fence
 //!
@@ -95,9 +107,9 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 /// # Cancel safety
 /// Nothing is locked that outlives the transaction. But when it is dropped in the middle of a wait,
 /// the server goes on waiting, for at most five seconds, and until then the connection does nothing
-/// else: a rollback takes effect after that, also when the transaction was dropped with it. To be
-/// free at once, close the connection, and have `client_connection_check_interval` set on the
-/// server.
+/// else. Drop the transaction with it: it is rolled back after that. (`rollback()` answers with the
+/// error of the wait, and the rollback itself comes with the connection's next use.) To be free at
+/// once, close the connection, and have `client_connection_check_interval` set on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }

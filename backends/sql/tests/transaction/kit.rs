@@ -1,0 +1,52 @@
+//! What the tests of both servers need.
+
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind, Reason};
+use lockwright_sql::transaction::{Outcome, Wait};
+
+/// Long enough for everything that comes by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until the thing itself is there.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{what}"))
+}
+
+pub(crate) const BRIEFLY: Wait = Wait::For(Duration::from_millis(300));
+
+#[track_caller]
+pub(crate) fn locked(answer: Result<Outcome, Error>) {
+    assert_eq!(answer.unwrap(), Outcome::Locked);
+}
+
+#[track_caller]
+pub(crate) fn busy(answer: Result<Outcome, Error>) {
+    assert_eq!(answer.unwrap(), Outcome::Busy);
+}
+
+/// The error, which must be of this kind and say this.
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(
+    answer: Result<T, Error>,
+    kind: ErrorKind,
+    says: &str,
+) -> Error {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.to_string().contains(says), "{error:?}");
+    error
+}
+
+#[track_caller]
+pub(crate) fn superseded<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    refused(answer, ErrorKind::Lost(Reason::Superseded), "a later holder has written");
+}

@@ -1,0 +1,5 @@
+//! Locks and fences in a transaction of the user's own.
+#![forbid(unsafe_code)]
+
+mod kit;
+mod postgres;

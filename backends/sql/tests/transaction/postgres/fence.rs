@@ -1,0 +1,204 @@
+//! Late writes are refused.
+
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Fence};
+use lockwright_sql::Postgres;
+use lockwright_sql::postgres::{InTransaction, Options, check_fence};
+use lockwright_testbed as testbed;
+use sqlx::postgres::PgPool;
+use sqlx::{Connection, Executor, PgConnection, Row};
+
+use super::{sell, shop, stock};
+use crate::kit::{refused, superseded, until};
+
+async fn guarded() -> (testbed::Postgres, PgPool) {
+    let (server, pool) = shop().await;
+    InTransaction::new().make_tables(&mut pool.acquire().await.unwrap()).await.unwrap();
+    (server, pool)
+}
+
+fn fence(number: u64) -> Fence {
+    Fence::new(number)
+}
+
+#[tokio::test]
+async fn a_fence_below_the_highest_is_refused_and_no_other() {
+    let (_server, pool) = guarded().await;
+    for number in [5, 5, 9] {
+        let mut tx = pool.begin().await.unwrap();
+        check_fence(&mut tx, "orders/42", fence(number)).await.unwrap();
+        sell(&mut tx).await;
+        tx.commit().await.unwrap();
+    }
+    for number in [0, 8] {
+        let mut tx = pool.begin().await.unwrap();
+        superseded(check_fence(&mut tx, "orders/42", fence(number)).await);
+        assert_eq!(stock(&mut tx).await, 4, "it can be used");
+    }
+    let mut tx = pool.begin().await.unwrap();
+    for name in ["Orders/42", "orders/4", "ord'ers"] {
+        check_fence(&mut tx, name, fence(1)).await.unwrap();
+    }
+    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+    let too_large = check_fence(&mut tx, "orders/42", fence(u64::MAX)).await;
+    refused(too_large, ErrorKind::InvalidInput, "2^63");
+}
+
+#[tokio::test]
+async fn what_is_rolled_back_was_not_written_and_refuses_nobody() {
+    let (_server, pool) = guarded().await;
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", fence(9)).await.unwrap();
+    tx.rollback().await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", fence(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
+    let (server, pool) = guarded().await;
+    for (first, second) in [(5, 6), (9, 7)] {
+        let mut holder = pool.begin().await.unwrap();
+        check_fence(&mut holder, "a", fence(first)).await.unwrap();
+        let before = stock(&mut holder).await;
+        sell(&mut holder).await;
+        let mut tx = pool.begin().await.unwrap();
+        let later = tokio::spawn(async move {
+            let answer = check_fence(&mut tx, "a", fence(second)).await;
+            (answer, stock(&mut tx).await)
+        });
+        until("it waits", async || {
+            let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+            (server.sql(waits).unwrap() == "1").then_some(())
+        })
+        .await;
+        holder.commit().await.unwrap();
+        let (answer, left) = later.await.unwrap();
+        assert_eq!(left, before - 1);
+        if second > first {
+            answer.unwrap();
+        } else {
+            superseded(answer);
+        }
+    }
+}
+
+#[tokio::test]
+async fn above_read_committed_a_concurrent_one_is_an_error() {
+    let (_server, pool) = guarded().await;
+    for (number, level) in [(5, "REPEATABLE READ"), (7, "SERIALIZABLE")] {
+        let mut tx = pool.begin().await.unwrap();
+        let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
+        tx.execute(sqlx::AssertSqlSafe(set)).await.unwrap();
+        stock(&mut tx).await;
+        let mut other = pool.begin().await.unwrap();
+        check_fence(&mut other, "a", fence(number)).await.unwrap();
+        other.commit().await.unwrap();
+        let late = check_fence(&mut tx, "a", fence(number + 1)).await;
+        refused(late, ErrorKind::Unavailable, "begin again");
+        tx.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_users_lock_timeout_ends_the_wait_for_another_one() {
+    let (_server, pool) = guarded().await;
+    let mut holder = pool.begin().await.unwrap();
+    check_fence(&mut holder, "a", fence(5)).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute("SET LOCAL lock_timeout = '200ms'").await.unwrap();
+    refused(check_fence(&mut tx, "a", fence(6)).await, ErrorKind::Unavailable, "lock_timeout");
+    assert_eq!(stock(&mut tx).await, 7, "it can be used");
+}
+
+#[tokio::test]
+async fn outside_a_transaction_it_is_refused_and_nothing_is_recorded() {
+    let (_server, pool) = guarded().await;
+    let mut connection = pool.acquire().await.unwrap();
+    refused(
+        check_fence(&mut connection, "a", fence(5)).await,
+        ErrorKind::InvalidInput,
+        "there is no transaction",
+    );
+    let rows = connection.fetch_all("SELECT * FROM lockwright_fence").await.unwrap();
+    assert!(rows.is_empty());
+}
+
+#[tokio::test]
+async fn without_its_table_it_says_what_to_do() {
+    let (server, pool) = shop().await;
+    let mut tx = pool.begin().await.unwrap();
+    sell(&mut tx).await;
+    refused(
+        check_fence(&mut tx, "a", fence(5)).await,
+        ErrorKind::InvalidConfig,
+        "lockwright schema",
+    );
+    assert_eq!(stock(&mut tx).await, 6, "it can be used");
+    tx.commit().await.unwrap();
+
+    // A backend that is connected has made it, and what is printed has it.
+    let backend = Postgres::connect(&server.url()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", fence(5)).await.unwrap();
+    drop(backend);
+    let printed = Options::from_url(&server.url()).unwrap().schema();
+    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
+}
+
+#[tokio::test]
+async fn tables_of_other_names_are_made_by_many_at_once() {
+    let (server, _pool) = shop().await;
+    server.sql_as_user("CREATE SCHEMA app").unwrap();
+    let ours = InTransaction::new().table("mine").unwrap().schema_name("app").unwrap();
+    refused(InTransaction::new().table("x;y"), ErrorKind::InvalidConfig, "small letters");
+    let mut making = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (ours, url) = (ours.clone(), server.url());
+        making.spawn(async move {
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            ours.make_tables(&mut connection).await.unwrap();
+            let mut tx = connection.begin().await.unwrap();
+            ours.check_fence(&mut tx, "a", fence(5)).await.unwrap();
+            tx.commit().await.unwrap();
+        });
+    }
+    while let Some(made) = making.join_next().await {
+        made.unwrap();
+    }
+    assert_eq!(server.sql("SELECT name, fence FROM app.mine_fence").unwrap(), "a|5");
+}
+
+/// Many holders, each with its fence, and a moment before each writes: no write ever comes after one
+/// with a higher fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_is_written_in_the_order_of_fences() {
+    let (_server, pool) = guarded().await;
+    pool.execute("CREATE TABLE written (at bigserial, fence bigint NOT NULL)").await.unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 1..=200u64 {
+        let pool = pool.clone();
+        writers.spawn(async move {
+            // Out of order, on purpose.
+            tokio::time::sleep(Duration::from_millis(number * 7919 % 97)).await;
+            let mut tx = pool.begin().await.unwrap();
+            if check_fence(&mut tx, "a", fence(number)).await.is_err() {
+                return false;
+            }
+            sqlx::query("INSERT INTO written (fence) VALUES ($1)")
+                .bind(i64::try_from(number).unwrap())
+                .execute(&mut *tx)
+                .await
+                .unwrap();
+            tx.commit().await.unwrap();
+            true
+        });
+    }
+    let written = writers.join_all().await.into_iter().filter(|written| *written).count();
+    let rows = pool.fetch_all("SELECT fence FROM written ORDER BY at").await.unwrap();
+    let fences: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(fences.len(), written);
+    assert!(fences.is_sorted(), "{fences:?}");
+    assert!(written < 200, "some were late");
+}

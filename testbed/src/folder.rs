@@ -77,6 +77,13 @@ fn tar() -> Program {
     Program::new("tar", "tar")
 }
 
+/// Writes a file that who the server runs as can read, whatever our umask is.
+pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
+    std::fs::write(file, text)
+        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    account.map_or(Ok(()), |account| account.own(file))
+}
+
 pub(crate) fn text(path: &Path) -> Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))

@@ -14,6 +14,7 @@
 //! | [`account`] | who a server runs as, when we are root |
 //! | [`redis`] | a Redis server |
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
+//! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
 //! | [`mariadb`] | a MariaDB server |
 //! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod account;
 mod family;
 mod folder;
 pub mod mariadb;
+pub mod pgbouncer;
 pub mod port;
 pub mod postgres;
 pub mod process;
@@ -31,6 +33,7 @@ pub mod wait;
 
 pub use account::Account;
 pub use mariadb::MariaDb;
+pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::{Process, Program};
 pub use proxy::Proxy;

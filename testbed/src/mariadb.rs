@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -224,7 +224,7 @@ fn account() -> Option<Account> {
     Account::instead_of_root(&["mysql"])
 }
 
-fn socket(folder: &Path) -> std::path::PathBuf {
+fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
@@ -291,8 +291,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         settings += &format!("{name} = \"{}\"\n", value.replace('\\', "\\\\"));
     }
     let file = folder.join("my.cnf");
-    std::fs::write(&file, settings)
-        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    folder::write(&file, &settings, account())?;
     let defaults = format!("--defaults-file={}", folder::text(&file)?);
     let mut process = server().arg(defaults).run_as(account()).start(folder)?;
     process.wait_until_ready(|| greets(&socket(folder)))?;

@@ -17,8 +17,9 @@ const PACKAGE: &str = "postgresql";
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// The user for tests, who owns a database of the same name and is no superuser.
+/// The user for tests, who owns the database and is no superuser.
 pub(crate) const USER: &str = "lockwright";
+pub(crate) const DATABASE: &str = "lockwright";
 /// Unlike anything else that a log may have, so that a test can look for it there.
 const PASSWORD: &str = "not-for-logs-7391";
 
@@ -211,10 +212,10 @@ impl Postgres {
     }
 
     fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
-        let psql = binary("psql")?
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h"])
-            .args([folder::text(self.folder())?, "-p".to_owned(), self.port.to_string()])
-            .args(["-U", user, "-d", USER, "-c", statements])
+        let psql = psql()?
+            .args(["-h".to_owned(), folder::text(self.folder())?])
+            .args(["-p".to_owned(), self.port.to_string()])
+            .args(["-U", user, "-d", DATABASE, "-c", statements])
             .env("PGPASSWORD", password)
             .env("PGCONNECT_TIMEOUT", "10")
             .env("PGOPTIONS", "-c statement_timeout=20s");
@@ -245,11 +246,11 @@ impl Drop for Postgres {
 }
 
 fn url(user: &str, password: &str, port: u16) -> String {
-    format!("postgres://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
+    format!("postgres://{user}:{}@127.0.0.1:{port}/{DATABASE}", in_url(password))
 }
 
 /// As whom it runs when we are root, because it refuses to run as root.
-fn account() -> Option<Account> {
+pub(crate) fn account() -> Option<Account> {
     Account::instead_of_root(&["postgres"])
 }
 
@@ -283,7 +284,7 @@ fn fill_as_new(folder: &Path) -> Result<()> {
     let roles = format!(
         "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_PASSWORD}'\n\
          CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'\n\
-         CREATE DATABASE {USER} OWNER {USER}\n"
+         CREATE DATABASE {DATABASE} OWNER {USER}\n"
     );
     let recipe = format!("{}\n{arguments:?}\n{roles}", version()?);
     folder::fill(folder, "postgres", &recipe, account(), |template| {
@@ -316,9 +317,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         settings += &format!("{name} = {}\n", quoted(value));
     }
     let data = folder.join("data");
-    let file = data.join("postgresql.conf");
-    std::fs::write(&file, settings)
-        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    folder::write(&data.join("postgresql.conf"), &settings, account())?;
     let mut process = binary("postgres")?
         .args(["-D", "data"])
         .run_as(account())
@@ -346,6 +345,11 @@ fn remove_shared_memory(folder: &Path) {
         // It may be gone already.
         let _ = Program::new("ipcrm", "util-linux").args(["-m", id]).run(folder, "");
     }
+}
+
+/// The command line client, which prints rows and nothing else.
+pub(crate) fn psql() -> Result<Program> {
+    Ok(binary("psql")?.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]))
 }
 
 fn binary(name: &str) -> Result<Program> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lockwright_core::Result;
 use sqlx::Executor;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::task::JoinHandle;
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::POLL;
 use super::dialect::Postgresql;
 use crate::server::dialect::Dialect;
-use crate::server::errors::Effect;
+use crate::server::errors::{Effect, failed};
 use crate::server::lease::Bell;
 use crate::server::pool::Pool;
 use crate::server::sql::Value;
@@ -122,19 +123,8 @@ impl Ears {
 
     async fn listen_once(&self) -> sqlx::Result<End> {
         let limits = self.pool.limits();
-        let dialect = self.pool.dialect();
-        let only_one = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(limits.connect)
-            .test_before_acquire(false)
-            .max_lifetime(None)
-            .idle_timeout(None)
-            .connect_lazy_with(dialect.server.clone());
-        let mut listener = PgListener::connect_with(&only_one).await?;
-        // A lost connection is an error then, and all that may have gone unheard is made up for.
-        listener.eager_reconnect(false);
-        within(limits.answer, listener.listen(dialect.channel())).await?;
-        if !self.hears(&mut listener).await? {
+        let mut listener = listener(&self.pool).await?;
+        if !hears(&self.pool, &mut listener, |name| self.waiters.wake(name)).await? {
             return Ok(End::Deaf);
         }
         self.waiters.wake_all();
@@ -156,32 +146,62 @@ impl Ears {
             }
         }
     }
+}
 
-    /// Whether a note of our own, sent on another connection, arrives.
-    async fn hears(&self, listener: &mut PgListener) -> sqlx::Result<bool> {
-        // No name begins with a space.
-        let probe = format!(" {}", lockwright_core::Token::random());
-        let mut text = "SELECT pg_notify(".to_owned();
-        Postgresql::literal(Value::Text(self.pool.dialect().channel()), &mut text);
-        text.push_str(", ");
-        Postgresql::literal(Value::Text(&probe), &mut text);
-        text.push(')');
-        if let Err(error) = self.pool.fetch_text(text, Effect::Reads).await {
-            return Err(sqlx::Error::Protocol(error.to_string()));
-        }
-        let arriving = async {
-            while let Some(note) = listener.try_recv().await? {
-                if note.payload() == probe {
-                    return Ok(());
-                }
-                self.waiters.wake(note.payload());
+/// Whether notifications arrive at all, tried on a connection of its own.
+pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
+    let trying = async {
+        let mut listener = listener(pool).await?;
+        hears(pool, &mut listener, |_| ()).await
+    };
+    trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
+}
+
+async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<PgListener> {
+    let limits = pool.limits();
+    let dialect = pool.dialect();
+    let only_one = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(limits.connect)
+        .test_before_acquire(false)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with(dialect.server.clone());
+    let mut listener = PgListener::connect_with(&only_one).await?;
+    // A lost connection is an error then, and all that may have gone unheard is made up for.
+    listener.eager_reconnect(false);
+    within(limits.answer, listener.listen(dialect.channel())).await?;
+    Ok(listener)
+}
+
+/// Whether a note of our own, sent on another connection, arrives.
+async fn hears(
+    pool: &Pool<Postgresql>,
+    listener: &mut PgListener,
+    other: impl Fn(&str),
+) -> sqlx::Result<bool> {
+    // No name begins with a space.
+    let probe = format!(" {}", lockwright_core::Token::random());
+    let mut text = "SELECT pg_notify(".to_owned();
+    Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);
+    text.push_str(", ");
+    Postgresql::literal(Value::Text(&probe), &mut text);
+    text.push(')');
+    if let Err(error) = pool.fetch_text(text, Effect::Reads).await {
+        return Err(sqlx::Error::Protocol(error.to_string()));
+    }
+    let arriving = async {
+        while let Some(note) = listener.try_recv().await? {
+            if note.payload() == probe {
+                return Ok(());
             }
-            Err(sqlx::Error::WorkerCrashed)
-        };
-        match tokio::time::timeout(PROBE, arriving).await {
-            Ok(arrived) => arrived.map(|()| true),
-            Err(_) => Ok(false),
+            other(note.payload());
         }
+        Err(sqlx::Error::WorkerCrashed)
+    };
+    match tokio::time::timeout(PROBE, arriving).await {
+        Ok(arrived) => arrived.map(|()| true),
+        Err(_) => Ok(false),
     }
 }
 

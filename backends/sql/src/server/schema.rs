@@ -39,6 +39,15 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
         }
         found => found?,
     };
+    known(pool, found)
+}
+
+/// Whether the tables are there, and of the right version.
+pub(crate) async fn look<D: Dialect>(pool: &Pool<D>) -> Result<()> {
+    known(pool, version(pool).await?)
+}
+
+fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
     if found == VERSION {
         return Ok(());
     }

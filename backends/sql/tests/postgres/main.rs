@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod connecting;
+mod doctor;
 mod faults;
 mod kit;
+mod pooler;
 mod rules;
 mod schema;
 mod sweeping;

@@ -1,0 +1,18 @@
+-- What the server says of itself.
+-- Answers: replica, read only, version, fsync, full_page_writes, synchronous_commit,
+-- replicas, synchronous_standby_names, multi-primary (which, or NULL), now
+SELECT pg_is_in_recovery(),
+       current_setting('transaction_read_only') = 'on',
+       current_setting('server_version_num')::bigint,
+       current_setting('fsync') = 'on',
+       current_setting('full_page_writes') = 'on',
+       current_setting('synchronous_commit'),
+       (SELECT count(*) FROM pg_stat_replication),
+       current_setting('synchronous_standby_names'),
+       coalesce(
+           (SELECT 'the extension ' || extname FROM pg_extension
+            WHERE extname IN ('bdr', 'pgactive', 'pglogical', 'spock') LIMIT 1),
+           (SELECT 'the subscription ' || subname FROM pg_subscription
+            JOIN pg_database ON pg_database.oid = subdbid
+            WHERE datname = current_database() LIMIT 1)),
+       {now}

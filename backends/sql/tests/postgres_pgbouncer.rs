@@ -1,0 +1,91 @@
+//! The conformance suite on PostgreSQL behind PgBouncer, which pools transactions.
+#![forbid(unsafe_code)]
+
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_core::{Clock, Error, Result, async_trait};
+use lockwright_sql::Postgres;
+use lockwright_testbed::{self as testbed, PgBouncer, Proxy};
+
+/// All cases beside each other on one server, and a server of its own for each that harms it.
+struct Server {
+    pooler: PgBouncer,
+    _postgres: testbed::Postgres,
+}
+
+/// A server with a pooler that has fewer connections than its clients.
+fn start() -> testbed::Result<Server> {
+    let postgres = testbed::Postgres::start()?;
+    let pooler = PgBouncer::in_front_of(&postgres)
+        .set("default_pool_size", "8")
+        .set("max_client_conn", "1000")
+        .start()?;
+    Ok(Server { pooler, _postgres: postgres })
+}
+
+fn to(url: String) -> Connect {
+    connector(move || {
+        let url = url.clone();
+        async move { Postgres::connect(&url).await }
+    })
+}
+
+fn problem(error: testbed::Error) -> Error {
+    Error::unavailable(error.to_string())
+}
+
+#[async_trait]
+impl Factory for Server {
+    async fn open(&self, _clock: &Clock) -> Result<Connect> {
+        Ok(to(self.pooler.url()))
+    }
+
+    /// Connections are processes of the server's: a busy machine needs a while for many of them.
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn child(&self) -> Option<Command> {
+        child::this_program(&self.pooler.url())
+    }
+
+    fn harms(&self) -> &[Harm] {
+        &[Harm::Freeze, Harm::Cut]
+    }
+
+    async fn fragile(&self) -> Result<Fragile> {
+        let server = start().map_err(problem)?;
+        let proxy = Proxy::start(server.pooler.address()).map_err(problem)?;
+        let connect = to(server.pooler.url());
+        let cut_off = to(server.pooler.url_through(proxy.port()));
+        let server = Mutex::new(server);
+        let harm = move |step| {
+            let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            match step {
+                Step::Begin(Harm::Freeze) => server.pooler.freeze(),
+                Step::End(Harm::Freeze) => server.pooler.thaw(),
+                Step::Begin(Harm::Cut) => proxy.cut(),
+                Step::End(Harm::Cut) => proxy.mend(),
+                Step::Begin(_) | Step::End(_) => {}
+            }
+            Ok(())
+        };
+        Ok(Fragile { connect, cut_off, harm: Arc::new(harm) })
+    }
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = child::main(|url| async move { Postgres::connect(&url).await }) {
+        return code;
+    }
+    match start() {
+        Ok(server) => harness::main(server),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

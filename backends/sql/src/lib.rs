@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sqlite`] | a database file shared by the processes of one machine; the embedded default |
 //! | [`postgres`] | a PostgreSQL server |
+//! | [`mysql`] | a MySQL or MariaDB server |
 //!
 //! Each database is a module with the same plan: `mod` (what it is and promises), `options` (how
 //! to connect), `backend` (the trait), `statements` and `queries/*.sql` (what goes to the
@@ -13,9 +14,11 @@
 //! clock that runs while the machine sleeps and that all processes share.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
@@ -27,6 +30,8 @@ pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
+#[cfg(feature = "mysql")]
+pub use mysql::Mysql;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 

@@ -1,9 +1,11 @@
 //! What each database brings.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::future::Future;
 
 use lockwright_core::{Finding, Result};
+use sqlx::error::DatabaseError;
 
 use super::errors::Verdict;
 use super::pool::Pool;
@@ -66,6 +68,11 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// Writes a value as a literal, so that nothing in it can be taken for SQL.
     fn literal(value: Value<'_>, text: &mut String);
+
+    /// The code by which an error is judged: the SQLSTATE, where that tells enough.
+    fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
+        error.code().unwrap_or_default()
+    }
 
     /// What a server's error means, by its code and its message; `None` for one that isn't known.
     fn judge(code: &str, message: &str) -> Option<Verdict>;

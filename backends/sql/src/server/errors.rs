@@ -80,7 +80,7 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
         sqlx::Error::Database(refusal) => {
-            let verdict = D::judge(&refusal.code().unwrap_or_default(), refusal.message());
+            let verdict = D::judge(&D::code(&**refusal), refusal.message());
             match verdict {
                 Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
                     Error::new(verdict.kind, verdict.message)
@@ -107,7 +107,7 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
-            match D::judge(&refusal.code().unwrap_or_default(), refusal.message()) {
+            match D::judge(&D::code(&**refusal), refusal.message()) {
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), false, true)
                 }

@@ -1,0 +1,298 @@
+//! What MySQL and MariaDB have of their own: connections, literals, error numbers.
+
+use std::borrow::Cow;
+
+use lockwright_core::{ErrorKind, Finding, Result};
+use sqlx::error::DatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
+
+use super::options::Options;
+use crate::server::dialect::{Cell, Dialect, Row, Texts};
+use crate::server::errors::Verdict;
+use crate::server::pool::Pool;
+use crate::server::schema::MISSING;
+use crate::server::sql::Value;
+use crate::server::table::Tables;
+
+/// What every connection begins with.
+///
+/// - Times are told in UTC: with another time zone `SYSDATE` would jump when its clocks are put back.
+/// - `READ COMMITTED`: the texts rely on seeing what was committed before each statement, and the
+///   default would lock gaps between names, which makes deadlocks of requests about different ones.
+/// - Strict, so that nothing is cut off or rounded in silence. None of the modes that change how
+///   literals are read or the order in which assignments are made.
+/// - Idle connections live longer than the pool keeps them, whatever the server's default is.
+const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, \
+                     sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
+                     innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900; \
+                     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// The server's clock, without a time zone and without decimals. `SYSDATE` is read wherever it
+/// stands; the others say when the statement began.
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
+
+/// When the statement began: a constant for the server, which it can look up in an index.
+const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+
+/// A batch of renewals as a table.
+const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
+                     name VARCHAR(512) PATH '$[0]', token VARCHAR(32) PATH '$[1]', \
+                     ttl BIGINT PATH '$[2]')) AS asked";
+
+/// A MySQL or MariaDB server.
+#[derive(Clone)]
+pub(crate) struct MySql {
+    pub(super) server: MySqlConnectOptions,
+    tables: Tables,
+    backend: &'static str,
+}
+
+impl MySql {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            server: options.server.clone().disable_statement_logging(),
+            tables: options.common.tables.clone(),
+            backend: options.backend(),
+        }
+    }
+}
+
+impl std::fmt::Debug for MySql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the driver's options: they have the password.
+        f.debug_struct("MySql").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+macro_rules! texts {
+    ($($name:ident),*) => {
+        Texts {
+            schema: concat!(
+                include_str!("../../schema/mysql.sql"),
+                "\n",
+                include_str!("../../schema/mysql_held.sql")
+            ),
+            $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
+        }
+    };
+}
+
+static TEXTS: Texts = texts!(
+    version,
+    acquire,
+    renew,
+    release,
+    settle,
+    inspect,
+    list,
+    break_run_out,
+    break_now,
+    sweep_floor,
+    sweep_leases,
+    sweep_tombstones
+);
+
+impl Dialect for MySql {
+    type Connection = MySqlConnection;
+
+    const QUOTE: char = '`';
+    const NOW: &'static str = NOW;
+
+    fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn texts(&self) -> &'static Texts {
+        &TEXTS
+    }
+
+    fn expand(&self, text: &str) -> String {
+        let text = text.replace("{begun}", BEGUN).replace("{asked}", ASKED);
+        self.tables.expand(&text, Self::QUOTE).replace("{now}", NOW)
+    }
+
+    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+        let mut connection = self.server.connect().await?;
+        fetch_on(&mut connection, BEGIN.to_owned()).await?;
+        Ok(connection)
+    }
+
+    async fn fetch(
+        &self,
+        connection: &mut MySqlConnection,
+        text: String,
+    ) -> sqlx::Result<Vec<Row>> {
+        match fetch_on(connection, text).await {
+            // Whoever was to be ended is gone already, and nothing was to be done after that.
+            Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn literal(value: Value<'_>, text: &mut String) {
+        match value {
+            Value::Int(number) => text.push_str(&number.to_string()),
+            Value::Bool(yes) => text.push_str(if yes { "TRUE" } else { "FALSE" }),
+            Value::Null => text.push_str("NULL"),
+            Value::Text(value) => quote(value, text),
+        }
+    }
+
+    /// The number: MySQL's SQLSTATE is `HY000` for most.
+    fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
+        match error.try_downcast_ref::<MySqlDatabaseError>() {
+            Some(error) => error.number().to_string().into(),
+            None => error.code().unwrap_or_default(),
+        }
+    }
+
+    fn judge(code: &str, _: &str) -> Option<Verdict> {
+        judge(code.parse().ok()?)
+    }
+
+    async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
+        super::doctor::examine(pool).await
+    }
+}
+
+/// Sends a text, and answers the rows of all its statements.
+pub(super) async fn fetch_on(
+    connection: &mut MySqlConnection,
+    text: String,
+) -> sqlx::Result<Vec<Row>> {
+    // Safe: names of tables are checked, and values come through `literal`.
+    let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
+    rows.iter().map(row).collect()
+}
+
+/// The server's number of an error.
+pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
+    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+/// A text in hexadecimal, which means the same whatever the session's modes and character sets are.
+fn quote(value: &str, text: &mut String) {
+    text.push_str("_utf8mb4 X'");
+    for byte in value.bytes() {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+        }
+    }
+    text.push('\'');
+}
+
+fn row(row: &MySqlRow) -> sqlx::Result<Row> {
+    let mut cells = Vec::with_capacity(row.len());
+    for at in 0..row.len() {
+        let value = row.try_get_raw(at)?;
+        cells.push(if value.is_null() {
+            Cell::Null
+        } else {
+            match row.column(at).type_info().name() {
+                "BIGINT" | "INT" | "MEDIUMINT" | "SMALLINT" | "TINYINT" | "BOOLEAN" => {
+                    Cell::Int(row.try_get_unchecked(at)?)
+                }
+                name if name.ends_with("INT UNSIGNED") => {
+                    let number: u64 = row.try_get_unchecked(at)?;
+                    Cell::Int(i64::try_from(number).unwrap_or(i64::MAX))
+                }
+                _ => Cell::Text(row.try_get_unchecked(at)?),
+            }
+        });
+    }
+    Ok(Row(cells))
+}
+
+pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
+pub(super) const DEADLOCK: u16 = 1213;
+pub(super) const INTERRUPTED: u16 = 1317;
+const NO_SUCH_THREAD: u16 = 1094;
+
+/// Whether the session has ended with this error: a shutdown, a kill, the idle time-out.
+pub(super) fn is_the_end(number: u16) -> bool {
+    matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
+}
+
+/// By the server's numbers: <https://mariadb.com/kb/en/mariadb-error-codes/>. Whatever a statement
+/// answers with an error, it has undone; those that may come after a commit are `Indeterminate`.
+fn judge(number: u16) -> Option<Verdict> {
+    use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
+
+    Some(match number {
+        1045 | 1698 => Verdict::new(
+            Denied,
+            "the server refuses the user or the password; check both in the URL",
+        ),
+        1044 | 1142 | 1143 | 1227 | 1370 => Verdict::new(
+            Denied,
+            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables",
+        ),
+        1095 => Verdict::new(Denied, "the session is another user's, and this one may not end it"),
+        1046 => Verdict::new(InvalidConfig, "the URL names no database; write mysql://host/NAME"),
+        1049 => Verdict::new(
+            InvalidConfig,
+            "there is no such database; create it, or name another in the URL",
+        ),
+        1146 => Verdict::new(InvalidConfig, MISSING),
+        1054 | 1136 | 1364 | 1406 | 1366 | 1265 | 1267 => Verdict::new(
+            InvalidConfig,
+            "the tables are not as Lockwright made them; name others with ?table=",
+        ),
+        1665 => Verdict::new(
+            InvalidConfig,
+            "the server's binary log can't take this; set binlog_format to MIXED or ROW",
+        ),
+        3819 | 4025 | 1690 | 1264 => Verdict::new(
+            Conflict,
+            "the name's row was changed by hand, or its fences have reached their end; delete it \
+             once nobody holds it and no fence of it is in use",
+        ),
+        DEADLOCK | 1020 | 1062 => {
+            Verdict::again("the request lost against others again and again; try again")
+        }
+        LOCK_WAIT_TIMEOUT => Verdict::new(Unavailable, "somebody keeps the tables locked"),
+        INTERRUPTED | 1969 | 3024 => Verdict::new(
+            Unavailable,
+            "the server cancelled the request, by its time limit or for an operator",
+        ),
+        1290 | 1792 | 1836 | 3100 => {
+            Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
+                .useless()
+        }
+        1047 => Verdict::new(Unavailable, "the server's cluster has no majority").useless(),
+        1021 | 1114 => Verdict::new(Unavailable, "the server's disk is full; make room"),
+        1040 | 1203 | 1226 => Verdict::new(
+            Unavailable,
+            "the server has no connection left; raise max_connections, or ask for fewer",
+        ),
+        1037 | 1038 | 1041 | 1135 => Verdict::new(Unavailable, "the server is short of memory"),
+        number if is_the_end(number) => {
+            Verdict::new(Indeterminate, "the server ended the connection").useless()
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_out_of_a_literal() {
+        for (value, literal) in [
+            ("", "_utf8mb4 X''"),
+            ("a", "_utf8mb4 X'61'"),
+            ("'\\", "_utf8mb4 X'275c'"),
+            ("é", "_utf8mb4 X'c3a9'"),
+        ] {
+            let mut text = String::new();
+            quote(value, &mut text);
+            assert_eq!(text, literal);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Locks on a MySQL or MariaDB server.
+//!
+//! Tested with MariaDB 10.11, in SQL that MySQL 8 has too; with MySQL itself it is untested.
+//!
+//! Three [modes](Mode), by the URL's parameter `mode`:
+//!
+//! | mode | a hold is | for |
+//! |---|---|---|
+//! | `lease`, the default | a row that runs out by itself | everything; behind a proxy too |
+//! | `session` | a `GET_LOCK` of a connection of its own | whoever must exclude `GET_LOCK` in other programs |
+//! | `row` | a row locked in a transaction that is kept open | whoever must exclude `SELECT … FOR UPDATE` in other programs |
+//!
+//! Holds of one mode don't exclude those of another.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `options` | URL and settings |
+//! | `dialect` | what MySQL has of its own: connections, literals, error numbers |
+//! | `queries/*.sql` | what goes to the server |
+//! | `doctor` | what is looked at on a live server |
+//! | `held` | the modes `session` and `row` |
+//!
+//! # What to know of the lease mode
+//!
+//! - The server's clock decides when a hold runs out. One that steps ahead ends holds early, and
+//!   then two may believe that they hold: the profile doesn't promise [`Fault::ServerClockStep`].
+//! - Fences are the larger of the name's last one plus one and the server's clock in microseconds,
+//!   so they grow unless data are lost **and** the clock steps back.
+//! - A replica that takes over without the last commits may have the same lock free again: no
+//!   failover is survived.
+//! - Nobody is told of a release, as the server has no way to do so: who waits asks again and again.
+//! - Rows of names that aren't locked any more stay, for their fences, until
+//!   [`sweep`](lockwright_core::DistributedLock::sweep) clears them away.
+
+mod dialect;
+mod doctor;
+mod options;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Fault, Faults,
+    Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew, Renewal, Result,
+    Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
+};
+
+pub use crate::server::Mode;
+pub use options::Options;
+
+use crate::server::lease::LeaseBackend;
+use crate::server::pool::Pool;
+use crate::server::schema;
+use crate::server::waiters::Waiters;
+use dialect::MySql;
+
+/// How often a waiter asks.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Locks on a MySQL or MariaDB server.
+///
+/// All clients that share this value share its connections: a few, opened when they are needed.
+/// They are closed when the value is dropped.
+///
+/// ```no_run
+/// # async fn example() -> lockwright_core::Result<()> {
+/// use lockwright_sql::Mysql;
+///
+/// let backend = Mysql::connect("mysql://me:secret@db/shop").await?;
+/// # drop(backend);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Mysql(Arc<dyn DistributedLock>);
+
+impl Mysql {
+    /// Connects to the server that a URL names; [`Options::from_url`] says how such a URL looks.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) when it isn't such a URL;
+    /// otherwise as [`Options::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Options::from_url(url)?.connect().await
+    }
+}
+
+impl Options {
+    /// Connects, looks at the server, and makes the tables if they aren't there.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; new tables may then stay behind.
+    ///
+    /// # Errors
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): no such database, tables of
+    ///   another version, a setting that can't be used.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server refuses the password, or the
+    ///   user may not make the tables or use them.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too
+    ///   old; or the mode needs a connection of its own, and a proxy stands before it, or it is one
+    ///   of several primaries.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there.
+    pub async fn connect(self) -> Result<Mysql> {
+        match self.common.mode {
+            Mode::Lease => self.lease().await.map(Mysql),
+            Mode::Session | Mode::Row => Err(lockwright_core::Error::new(
+                lockwright_core::ErrorKind::Unsupported,
+                "this mode isn't there yet; use the mode lease",
+            )
+            .with_backend(self.backend())),
+        }
+    }
+
+    async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
+        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits));
+        if !self.common.for_diagnosis {
+            schema::make_sure(&pool).await?;
+        }
+        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::new(Waiters::default()), None)))
+    }
+}
+
+/// What the lease mode promises.
+pub fn profile() -> Profile {
+    let mut profile = Profile::new(LEASE);
+    profile.reach = Reach::Network;
+    profile.fencing = Fencing::Clocked;
+    profile.order = Order::None;
+    profile.wake_up = WakeUp::Poll;
+    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
+    profile.renew_batch = 500;
+    profile.slow_poll = POLL;
+    profile
+}
+
+const LEASE: &str = "mysql-lease";
+
+type Answer<'f, T> = std::pin::Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
+
+#[async_trait]
+impl DistributedLock for Mysql {
+    fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        self.0.attach(events);
+    }
+
+    // Passed on without a future around them, which would be one more allocation each.
+
+    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, Attempt>
+    where
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        self.0.acquire(claim, wait)
+    }
+
+    fn renew<'s, 'h, 'r, 'f>(&'s self, holds: &'h [Renew<'r>]) -> Answer<'f, Vec<Renewal>>
+    where
+        's: 'f,
+        'h: 'f,
+        'r: 'f,
+        Self: 'f,
+    {
+        self.0.renew(holds)
+    }
+
+    fn release<'s, 'c, 'f>(&'s self, claim: &'c Claim, settle: Settle) -> Answer<'f, Ended>
+    where
+        's: 'f,
+        'c: 'f,
+        Self: 'f,
+    {
+        self.0.release(claim, settle)
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        self.0.swap(from, to).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.0.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.0.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.0.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.0.sweep(idle).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.doctor().await
+    }
+}

@@ -1,0 +1,24 @@
+-- Frees the name, and leaves a tombstone, which tells the holder at its next renewal and keeps a
+-- repeat of its claim out.
+-- :name, :token, :broken, :tombstone
+-- Answers, if it is held: for how many microseconds its holder may go on believing
+BEGIN;
+
+UPDATE {lease} SET
+    token = NULL,
+    updated = {now},
+    buried = RIGHT(CONCAT(buried, ' ', :token), 16 * 33)
+WHERE name = :name AND token = :token AND expires > {now};
+
+-- The row is ours until the end, so its times are those of this break.
+INSERT INTO {tombstone} (token, until_us, broken)
+SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
+FROM {lease}
+WHERE name = :name AND ROW_COUNT() > 0
+ON DUPLICATE KEY UPDATE
+    until_us = GREATEST({tombstone}.until_us, VALUES(until_us)),
+    broken = COALESCE({tombstone}.broken, VALUES(broken));
+
+SELECT GREATEST(expires - updated, 0) FROM {lease} WHERE name = :name AND ROW_COUNT() > 0;
+
+COMMIT;

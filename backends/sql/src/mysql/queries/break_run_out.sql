@@ -1,0 +1,8 @@
+-- Marks a hold as broken: it can't be renewed any more. The first break keeps its reason.
+-- :name, :token, :broken
+-- Answers, if it is held: in how many microseconds it runs out
+UPDATE {lease} SET broken = COALESCE(broken, :broken)
+WHERE name = :name AND token = :token AND expires > {now};
+
+SELECT expires - {now} FROM {lease}
+WHERE name = :name AND token = :token AND expires > {now} AND broken IS NOT NULL;

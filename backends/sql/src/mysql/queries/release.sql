@@ -1,0 +1,7 @@
+-- Compares the token and frees the name in one step.
+-- :name, :token
+-- Answers: whether it held
+UPDATE {lease} SET token = NULL, updated = {now}
+WHERE name = :name AND token = :token AND expires > {now};
+
+SELECT ROW_COUNT() > 0;

@@ -1,0 +1,2 @@
+-- Answers: version
+SELECT version FROM {meta}

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockwright_core::Result;
-use sqlx::Executor;
 use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::{Acquire, Executor};
 use tokio::task::JoinHandle;
 
 use super::POLL;
-use super::dialect::Postgresql;
+use super::dialect::{MARK, Postgresql, fetch_on};
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::Bell;
@@ -123,7 +123,7 @@ impl Ears {
 
     async fn listen_once(&self) -> sqlx::Result<End> {
         let limits = self.pool.limits();
-        let mut listener = listener(&self.pool).await?;
+        let Some(mut listener) = listener(&self.pool).await? else { return Ok(End::Deaf) };
         if !hears(&self.pool, &mut listener, |name| self.waiters.wake(name)).await? {
             return Ok(End::Deaf);
         }
@@ -151,13 +151,16 @@ impl Ears {
 /// Whether notifications arrive at all, tried on a connection of its own.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     let trying = async {
-        let mut listener = listener(pool).await?;
-        hears(pool, &mut listener, |_| ()).await
+        match listener(pool).await? {
+            Some(mut listener) => hears(pool, &mut listener, |_| ()).await,
+            None => Ok(false),
+        }
     };
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<PgListener> {
+/// A connection that listens; `None` when it isn't one all the way to the server.
+async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<Option<PgListener>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
     let only_one = PgPoolOptions::new()
@@ -170,8 +173,17 @@ async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<PgListener> {
     let mut listener = PgListener::connect_with(&only_one).await?;
     // A lost connection is an error then, and all that may have gone unheard is made up for.
     listener.eager_reconnect(false);
+    let asking = async {
+        let connection = (&mut listener).acquire().await?;
+        fetch_on(connection, format!("SELECT {MARK}")).await
+    };
+    let rows = within(limits.answer, asking).await?;
+    let found = rows.first().and_then(|row| row.text(0).ok()).flatten();
+    if !dialect.has_mark(found) {
+        return Ok(None);
+    }
     within(limits.answer, listener.listen(dialect.channel())).await?;
-    Ok(listener)
+    Ok(Some(listener))
 }
 
 /// Whether a note of our own, sent on another connection, arrives.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{ErrorKind, Finding, Result};
+use lockwright_core::{ErrorKind, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -22,8 +22,13 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
+    /// What the sessions of marked connections are told by.
+    mark: Option<String>,
     pub(super) plans: Arc<Plans>,
 }
+
+/// Answers the mark of a session.
+pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 /// A connection, and which plans are kept on it.
 #[derive(Debug)]
@@ -39,8 +44,26 @@ impl Postgresql {
             channel: options.common.tables.scope(),
             tables: options.common.tables.clone(),
             backend: options.backend(),
+            mark: None,
             plans: Arc::default(),
         }
+    }
+
+    /// The same, with a mark in each session, by which a pooler is noticed.
+    pub(super) fn marked(mut self) -> Self {
+        let mark = Token::random().to_string();
+        self.server = self.server.options([("lockwright.mark", &mark)]);
+        self.mark = Some(mark);
+        self
+    }
+
+    pub(super) fn is_for_leases(&self) -> bool {
+        self.backend == super::LEASE
+    }
+
+    /// Whether a session that says this of its mark is our own, all the way to the server.
+    pub(super) fn has_mark(&self, found: Option<&str>) -> bool {
+        self.mark.is_some() && found == self.mark.as_deref()
     }
 }
 
@@ -119,31 +142,16 @@ impl Dialect for Postgresql {
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
         let plan = match sql.hot_name() {
-            Some(name) if !self.plans.is_shared() => self.plans.of(name, sql, arguments),
+            Some(name) if self.plans.are_kept() => self.plans.of(name, sql, arguments),
             _ => return self.fetch(connection, sql.render(arguments, Self::literal)).await,
         };
         let execute = plan.execute(arguments);
-        if !connection.prepared.contains(&plan.name) {
-            let both = format!("{}; {execute}", plan.prepare);
-            match self.fetch(connection, both).await {
-                // Somebody did, on a connection that is shared after all: then it is the same one.
-                Err(error) if is(&error, DUPLICATE_STATEMENT) => {}
-                other => {
-                    if other.is_ok() {
-                        connection.prepared.push(plan.name.clone());
-                    }
-                    return other;
-                }
-            }
+        if connection.prepared.contains(&plan.name) {
+            return self.fetch(connection, execute).await;
         }
-        match self.fetch(connection, execute).await {
-            // It didn't stay with our connection: somebody shares the server's.
-            Err(error) if is(&error, NO_SUCH_STATEMENT) => {
-                self.plans.are_shared();
-                self.fetch(connection, sql.render(arguments, Self::literal)).await
-            }
-            other => other,
-        }
+        let rows = self.fetch(connection, format!("{}; {execute}", plan.prepare)).await?;
+        connection.prepared.push(plan.name.clone());
+        Ok(rows)
     }
 
     fn literal(value: Value<'_>, text: &mut String) {
@@ -172,13 +180,6 @@ pub(super) async fn fetch_on(
     // Safe: names of tables are checked, and values come through `literal`.
     let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
     rows.iter().map(row).collect()
-}
-
-const NO_SUCH_STATEMENT: &str = "26000";
-const DUPLICATE_STATEMENT: &str = "42P05";
-
-fn is(error: &sqlx::Error, code: &str) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|found| found == code)
 }
 
 /// A text as a literal that means the same whatever `standard_conforming_strings` is: with a
@@ -248,6 +249,10 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "40001" | "40P01" | "23505" => {
             Verdict::again("the request lost against others again and again; try again")
         }
+        // The tables were altered under a plan; the next connection makes its own.
+        "0A000" if message.contains("cached plan") => {
+            Verdict::again("the tables are being altered again and again; try again").useless()
+        }
         "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
         "57014" => Verdict::new(
             Unavailable,
@@ -272,7 +277,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         // A pooler's own words, before it has passed anything on.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
-            "the pooler refuses a startup parameter; leave `options` out of the URL",
+            "a pooler refuses a parameter of the connection; leave `options` out of the URL",
         ),
         _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("58") => {
             Verdict::new(Indeterminate, "the server or a pooler ended the connection").useless()

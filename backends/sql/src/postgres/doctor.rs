@@ -71,7 +71,8 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(multi_primary(&facts));
     findings.extend(clock(&facts, asked, answered));
     findings.extend(tables(pool).await?);
-    if !facts.is_replica {
+    // The modes whose sessions aren't marked look for one in their own way.
+    if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -227,13 +228,12 @@ fn no_tables(error: &Error) -> Finding {
 }
 
 async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
-    if pooler::Server::look(pool).await?.is_shared(pool).await? {
+    if !pooler::Server::look(pool).await?.is_direct {
         return Ok(Some(Finding {
             severity: Severity::Note,
             code: "pooler",
-            what: "a pooler gives one connection of the server to several clients".to_owned(),
-            why: "notifications don't arrive, so waiters ask again and again; the modes session \
-                  and row can't be used"
+            what: "a pooler stands between this client and the server".to_owned(),
+            why: "nobody can listen for a release through it, so waiters ask again and again"
                 .to_owned(),
             fix: "connect to the server itself where waiting should be quick".to_owned(),
         }));
@@ -242,9 +242,7 @@ async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
         severity: Severity::Warning,
         code: "notifications",
         what: "a notification that was sent didn't arrive".to_owned(),
-        why: "waiters learn of a release only when they ask again; most likely a pooler stands in \
-              between"
-            .to_owned(),
-        fix: "connect to the server itself".to_owned(),
+        why: "waiters learn of a release only when they ask again".to_owned(),
+        fix: "look for what stands between this client and the server".to_owned(),
     }))
 }

@@ -46,9 +46,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fault, Faults,
-    Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew, Renewal, Result,
-    Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, ErrorKind, Events,
+    Fault, Faults, Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew,
+    Renewal, Result, Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
 };
 
 pub use crate::server::Mode;
@@ -62,6 +62,7 @@ use crate::server::schema;
 use crate::server::waiters::Waiters;
 use bell::Listener;
 use dialect::Postgresql;
+use pooler::Server;
 
 /// How often a waiter asks when it should have been told: a note may get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
@@ -120,30 +121,41 @@ impl Options {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        let pool = Arc::new(Pool::new(Postgresql::new(&self), self.common.limits));
-        let for_diagnosis = self.common.for_diagnosis;
-        let look = pooler::Server::look(&pool).await?;
-        if !for_diagnosis {
+        let (pool, look) = self.look().await?;
+        if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
         let waiters = Arc::new(Waiters::default());
-        let told = !look.is_shared(&pool).await?;
-        if !told {
-            pool.dialect().plans.are_shared();
-        }
+        let told = look.is_direct;
         let bell = told.then(|| -> Box<dyn Bell> { Box::new(Listener::new(&pool, &waiters)) });
-        if !told {
-            tracing::info!(
-                "a transaction pooler keeps notifications away, so waiters ask each {POLL:?}"
-            );
+        if told {
+            pool.dialect().plans.keep();
+        } else {
+            tracing::info!("a pooler keeps notifications away, so waiters ask each {POLL:?}");
         }
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
     }
 
+    /// With marked sessions, unless a pooler refuses them.
+    async fn look(&self) -> Result<(Arc<Pool<Postgresql>>, Server)> {
+        let dialect = Postgresql::new(self);
+        let marked = Arc::new(Pool::new(dialect.clone().marked(), self.common.limits));
+        match Server::look(&marked).await {
+            Ok(look) => Ok((marked, look)),
+            // If that wasn't the reason, it is met again.
+            Err(error) if error.kind() == ErrorKind::InvalidConfig => {
+                let pool = Arc::new(Pool::new(dialect, self.common.limits));
+                let look = Server::look(&pool).await?;
+                Ok((pool, look))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
         let pool = Arc::new(Pool::new(Postgresql::new(&self), self.common.limits));
-        let look = pooler::Server::look(&pool).await?;
+        let look = Server::look(&pool).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;

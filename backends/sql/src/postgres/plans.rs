@@ -1,9 +1,9 @@
 //! Plans that the server keeps for what is sent often.
 //!
-//! Planning an acquire anew takes it several times as long as carrying it out. The drivers' own way
-//! of preparing can't be used: its names are numbers, and where a pooler gives one connection of the
-//! server to several clients, one may find another's statement under its number. So statements are
-//! prepared in SQL, under names that are made of their texts: whoever finds one finds the right one.
+//! Planning an acquire anew takes it several times as long as carrying it out. The driver's own way
+//! of preparing takes two round trips for the first use, and its names are numbers. Here statements
+//! are prepared in SQL, along with their first use, under names that are made of their texts. Only
+//! where nothing stands in between: behind a pooler what is prepared doesn't stay with us.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +17,8 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 /// The statements of one backend that have plans.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Whether connections of the server are shared, so that nothing is prepared on them.
-    shared: AtomicBool,
+    /// Whether connections of the server are our own.
+    kept: AtomicBool,
     /// By the names of the texts.
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
@@ -33,13 +33,13 @@ pub(super) struct Plan {
 }
 
 impl Plans {
-    /// Nothing is prepared from here on.
-    pub(super) fn are_shared(&self) {
-        self.shared.store(true, Ordering::Relaxed);
+    /// Plans are kept from here on.
+    pub(super) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_shared(&self) -> bool {
-        self.shared.load(Ordering::Relaxed)
+    pub(super) fn are_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// The plan of a statement, whose arguments always have the same types.

@@ -1,13 +1,18 @@
 //! What answers there: a server, a replica, a pooler in between.
+//!
+//! A pooler must be noticed before anything is left in a session: a `LISTEN` would stay with a
+//! connection of the server that others use, and their drivers may choke on what it brings. So each
+//! connection is opened with a mark, a setting of its session that no pooler passes on: one refuses
+//! it, others leave it out, and one that keeps sessions for the next client has another's mark.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::Postgresql;
 use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::{Effect, bad_row, not_connected, not_connected_in};
+use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest server that the texts are written for: 12 was the last to lack nothing of them.
+/// The oldest server that the texts are written for.
 const OLDEST: i64 = 120_000;
 
 /// What a server says of itself.
@@ -15,19 +20,22 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// Which of its processes answered.
-    process: i64,
+    /// Whether nothing stands between it and us.
+    pub(super) is_direct: bool,
 }
 
 impl Server {
     pub(super) async fn look(pool: &Pool<Postgresql>) -> Result<Self> {
-        let rows = pool.fetch_text(LOOK.to_owned(), Effect::Reads).await?;
-        Self::of(&rows).map_err(|bad| bad_row(bad, pool.dialect().backend()))
-    }
-
-    fn of(rows: &[Row]) -> Result<Self, BadRow> {
-        let row = rows.first().ok_or(BadRow)?;
-        Ok(Self { is_replica: row.bool(0)?, version: row.int(1)?, process: row.int(2)? })
+        let rows = pool.fetch_text(look(), Effect::Reads).await?;
+        let read = |row: &Row| {
+            Ok(Self {
+                is_replica: row.bool(0)?,
+                version: row.int(1)?,
+                is_direct: pool.dialect().has_mark(row.text(2)?),
+            })
+        };
+        let read = rows.first().ok_or(BadRow).and_then(read);
+        read.map_err(|bad| bad_row(bad, pool.dialect().backend()))
     }
 
     /// Whether locks can be kept here at all.
@@ -45,29 +53,11 @@ impl Server {
         };
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
-
-    /// Whether a pooler gives one connection of the server to several of ours: then nothing stays
-    /// with a session, neither its locks nor what it listens to.
-    ///
-    /// The one that was looked through is idle now. If a second one is answered by the same process
-    /// of the server, there is no doubt. If not, there may still be a pooler that is busy.
-    pub(super) async fn is_shared(&self, pool: &Pool<Postgresql>) -> Result<bool> {
-        let dialect = pool.dialect();
-        let asking = async {
-            let mut second = dialect.connect().await?;
-            dialect.fetch(&mut second, LOOK.to_owned()).await
-        };
-        let limit = pool.limits().connect;
-        match tokio::time::timeout(limit, asking).await {
-            Ok(Ok(rows)) => {
-                let second = Self::of(&rows).map_err(|bad| bad_row(bad, dialect.backend()))?;
-                Ok(second.process == self.process)
-            }
-            Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
-            Err(_) => Err(not_connected_in(limit, dialect.backend()).error),
-        }
-    }
 }
 
-const LOOK: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
-                    pg_backend_pid()::bigint";
+fn look() -> String {
+    format!(
+        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, {}",
+        super::dialect::MARK
+    )
+}

@@ -1,12 +1,11 @@
 //! Behind a pooler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwright_core::{BootInstant, DistributedLock, Settle, Wait, WakeUp};
 use lockwright_testbed::{self as testbed, PgBouncer};
 
-use crate::kit::{LIMIT, busy, claim, connect, grant, name, patient};
+use crate::kit::{busy, claim, connect, grant, patient};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -46,70 +45,36 @@ async fn one_that_pools_transactions_is_noticed() {
     grant(&direct, &claim("x")).await;
 }
 
-/// A pooler that is busy when we connect may give two of our connections two of the server's: then
-/// it is noticed later.
+/// A `LISTEN` would stay with a connection of the server that others use.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_not_noticed_does_no_harm() {
-    let server = testbed::Postgres::start().unwrap();
-    // In turn, so that the second connection isn't the first.
-    let pooler = PgBouncer::in_front_of(&server)
-        .set("default_pool_size", "3")
-        .set("min_pool_size", "3")
-        .set("server_round_robin", "1")
-        .start()
-        .unwrap();
-    // Until it has its connections, it has one.
-    let mut postgres = connect(&pooler.url()).await;
-    for _ in 0..50 {
-        if postgres.profile().wake_up == WakeUp::Push {
-            break;
+async fn nothing_is_left_in_a_session_of_others() {
+    for ignores in [false, true] {
+        let server = testbed::Postgres::start().unwrap();
+        let mut pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "1");
+        if ignores {
+            pooler = pooler.set("ignore_startup_parameters", "options,extra_float_digits");
         }
-        let busy: Vec<_> = (0..3).map(|_| pooler.sql("SELECT pg_sleep(0.01)")).collect();
-        drop(busy);
-        postgres = connect(&pooler.url()).await;
+        let pooler = pooler.start().unwrap();
+        let postgres = connect(&pooler.url()).await;
+        assert_eq!(postgres.profile().wake_up, WakeUp::Poll, "{ignores}");
+        let held = claim("x");
+        grant(&postgres, &held).await;
+        busy(&postgres, &claim("x"), WAIT).await;
+        postgres.doctor().await.unwrap();
+        postgres.release(&held, Settle::Answered).await.unwrap();
+        let left = "SELECT (SELECT count(*) FROM pg_listening_channels()), \
+                    (SELECT count(*) FROM pg_prepared_statements), \
+                    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')";
+        assert_eq!(pooler.sql(left).unwrap(), "0|0|0");
     }
-    assert_eq!(postgres.profile().wake_up, WakeUp::Push, "it was always noticed");
-    let postgres = Arc::new(postgres);
-    // What is prepared doesn't stay with our connections.
-    let tasks: Vec<_> = (0..8)
-        .map(|task| {
-            let postgres = Arc::clone(&postgres);
-            tokio::spawn(async move {
-                for _ in 0..20 {
-                    let held = claim(&format!("x{task}"));
-                    grant(&postgres, &held).await;
-                    postgres.release(&held, Settle::Answered).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    // Nothing is told, so a waiter is soon told to ask often.
-    let held = claim("x");
-    grant(&postgres, &held).await;
-    let second = claim("x");
-    let asking = async {
-        loop {
-            let refused = busy(&postgres, &second, WAIT).await;
-            if refused.retry_after.unwrap() <= Duration::from_millis(100) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, asking).await.expect("it is noticed");
-    postgres.release(&held, Settle::Answered).await.unwrap();
-    assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
 }
 
 #[tokio::test]
-async fn one_that_pools_sessions_is_as_good_as_none() {
+async fn one_that_pools_sessions_works() {
     let server = testbed::Postgres::start().unwrap();
     let pooler = PgBouncer::in_front_of(&server).pool_mode("session").start().unwrap();
     let postgres = patient(&pooler.url()).connect().await.unwrap();
-    assert_eq!(postgres.profile().wake_up, WakeUp::Push);
+    assert_eq!(postgres.profile().wake_up, WakeUp::Poll);
     let held = claim("x");
     grant(&postgres, &held).await;
     postgres.release(&held, Settle::Answered).await.unwrap();

@@ -177,6 +177,26 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
 }
 
+/// The fence that counts is the row's when it was locked, not when the statement began.
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_past_what_was_granted_during_a_wait() {
+    let (server, postgres) = server_and_client().await;
+    let postgres = Arc::new(postgres);
+    let before = claim("x");
+    grant(&postgres, &before).await;
+    postgres.release(&before, Settle::Answered).await.unwrap();
+    let mut row = locking(&server, "x").await;
+    let asking = tokio::spawn({
+        let postgres = Arc::clone(&postgres);
+        async move { grant(&postgres, &claim("x")).await.fence }
+    });
+    wait_for_blocked(&server, 1).await;
+    row.execute("UPDATE lockwright_lease SET fence = 9000000000000000, fences = 5; COMMIT")
+        .await
+        .unwrap();
+    assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
+}
+
 /// Whatever the server's isolation level is: those that lose against others are sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {

@@ -11,11 +11,13 @@
 //! | `process` | runs a command, keeps its output, shows it where it matters |
 //! | `libtest` | reads what test binaries print |
 //! | `servers` | the table of what must be installed, and its installation |
+//! | `interop` | whether other programs and we keep each other out |
 //! | `examples` | the table of examples that are run, and what they must print |
 //! | `pages` | the check of links between the pages |
 #![forbid(unsafe_code)]
 
 mod examples;
+mod interop;
 mod libtest;
 mod pages;
 mod process;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.split_first() {
         Some((word, rest)) if word == "test" => test::main(rest),
+        Some((word, rest)) if word == "interop" => interop::main(rest),
         Some((word, [])) if matches!(word.as_str(), "help" | "-h" | "--help") => {
             print!("{}", help());
             ExitCode::SUCCESS
@@ -55,6 +58,7 @@ Usage: cargo xtask TASK
 Tasks:
   test [--quick] [STEP...]   run everything that must pass, or only these steps
        --quick               what needs no server; says at the end what was left out
+  interop                    the last of its steps, with what that needs
   help                       this text
 
 Steps of `test`, in their order:

@@ -45,6 +45,15 @@ impl Report {
         Self { outcome, tests: Counts::default(), left_out: Vec::new() }
     }
 
+    /// Takes in what another part of the step says.
+    pub(crate) fn add(&mut self, other: Self) {
+        if other.outcome == Outcome::Failed {
+            self.outcome = Outcome::Failed;
+        }
+        self.tests.add(other.tests);
+        self.left_out.extend(other.left_out);
+    }
+
     /// The step failed, for a reason that is said here because no command said it.
     pub(crate) fn failed(reason: &str) -> Self {
         for line in reason.lines() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::libtest::{Reader, Suite};
 use crate::process::{self, cargo, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
-use crate::{examples, pages, servers, table};
+use crate::{examples, interop, pages, servers, table};
 
 /// What the command line asked for.
 #[derive(Debug, Default)]
@@ -50,10 +50,21 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "examples", what: "the examples do their job", stops: false, run: run_examples },
     Step { name: "benches", what: "the benches run, once each", stops: false, run: benches },
     Step { name: "table", what: "every case by every backend", stops: false, run: cases },
+    Step {
+        name: "interop",
+        what: "other programs and we keep each other out",
+        stops: false,
+        run: interop::step,
+    },
 ];
 
 /// Crates whose tests need a server, all of them.
-const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed"];
+const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed", interop::CRATE];
+
+/// A crate of which some test binaries start a server before they look which tests are wanted, and
+/// those that don't.
+const SOME_BINARIES: (&str, &[&str]) =
+    ("lockwright-sql", &["--lib", "--test", "it", "--test", "conformance"]);
 
 /// How the tests of other crates that need a server are told: by these in their paths. They stand
 /// in a module that is named after the server, or have `on_` and its name in their own.
@@ -153,19 +164,28 @@ fn test(options: &Options) -> Report {
         return Report::failed(&format!("target/conformance can't be written: {error}"));
     }
     if !options.quick {
-        return run_tests("test", &words("--workspace --all-features --tests"), &[]);
+        let mut args = words("--workspace --all-features --tests --exclude");
+        args.push(interop::CRATE);
+        return run_tests("test", &args, &[]);
     }
-    let mut args = words("--workspace --all-features --tests");
-    let mut left_out = Vec::new();
+    let (crate_with_both, binaries) = SOME_BINARIES;
+    let mut args = words("--workspace --all-features --tests --exclude");
+    args.push(crate_with_both);
+    let mut left_out = vec![format!("test: the binaries of {crate_with_both} that need a server")];
     for name in SERVER_CRATES {
         args.extend(["--exclude", name]);
         left_out.push(format!("test: all of {name}, which needs a server"));
     }
-    args.push("--");
-    for name in SERVER_TESTS {
-        args.extend(["--skip", name]);
+    let mut some = vec!["--package", crate_with_both, "--all-features"];
+    some.extend(binaries);
+    for args in [&mut args, &mut some] {
+        args.push("--");
+        for name in SERVER_TESTS {
+            args.extend(["--skip", name]);
+        }
     }
     let mut report = run_tests("test", &args, &left_out);
+    report.add(run_tests("test-sql", &some, &[]));
     if report.tests.filtered > 0 {
         let number = report.tests.filtered;
         report.left_out.push(format!("test: {number} tests of other crates, which need a server"));
@@ -197,7 +217,7 @@ fn doctest(options: &Options) -> Report {
 }
 
 /// Runs `cargo test` and says one line for each binary; all that it printed where it failed.
-fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
+pub(crate) fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
     let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(args);
     let mut report = Report::of(true);

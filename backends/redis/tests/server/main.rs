@@ -3,7 +3,6 @@
 mod connecting;
 mod doctor;
 mod faults;
-mod interop;
 mod kit;
 mod locking;
 mod operator;

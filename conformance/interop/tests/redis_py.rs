@@ -1,16 +1,18 @@
 //! Beside redis-py: its own lock, in a process of its own, on the same keys.
+#![forbid(unsafe_code)]
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, Reason, Renew, Renewal, Settle, Wait,
+    Attempt, BootInstant, Busy, Claim, DistributedLock, Ended, Granted, Identity, LockName, Mode,
+    Reason, Renew, Renewal, Settle, Token, Upkeep, Wait,
 };
-
-use crate::kit::{busy, claim, claim_for, eventually, grant, server_and_client};
+use lockwright_interop::{LIMIT, Peer};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
 
 const VERSION: &str = "8.1.0";
 
@@ -64,57 +66,54 @@ fn python(binary: &str, arguments: &[&str]) {
     );
 }
 
-struct RedisPy {
-    process: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+fn redis_py(port: u16) -> Peer {
+    let mut command = Command::new("python3");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/redis_py.py");
+    command.args([script, &port.to_string()]).env("PYTHONPATH", library());
+    Peer::start(command)
 }
 
-impl RedisPy {
-    fn start(port: u16) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/interop/redis_py.py");
-        let mut process = Command::new("python3")
-            .args([script, &port.to_string()])
-            .env("PYTHONPATH", library())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            commands: process.stdin.take(),
-            answers: BufReader::new(process.stdout.take().unwrap()),
-            process,
-        }
-    }
+async fn server_and_client() -> (testbed::Redis, Redis) {
+    let server = testbed::Redis::start().unwrap();
+    let config = Config::new(&server.url()).unwrap();
+    let redis = config.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap();
+    (server, redis)
+}
 
-    fn send(&mut self, command: &str) {
-        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
-    }
+fn claim(name: &str) -> Claim {
+    claim_for(name, Duration::from_secs(30))
+}
 
-    fn answer(&mut self) -> String {
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).unwrap();
-        answer.trim().to_owned()
-    }
-
-    fn ask(&mut self, command: &str) -> String {
-        self.send(command);
-        self.answer()
+fn claim_for(name: &str, ttl: Duration) -> Claim {
+    Claim {
+        name: LockName::new(name).unwrap(),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(Some("test"))),
+        ttl,
+        fences: 1,
+        upkeep: Upkeep::Renewed,
     }
 }
 
-impl Drop for RedisPy {
-    fn drop(&mut self) {
-        // The end of its input is the end of it.
-        drop(self.commands.take());
-        let _ = self.process.wait();
+async fn grant(redis: &Redis, claim: &Claim) -> Granted {
+    match redis.try_acquire(claim).await.unwrap() {
+        Attempt::Granted(granted) => granted,
+        Attempt::Busy(busy) => panic!("busy: {busy:?}"),
+    }
+}
+
+async fn busy(redis: &Redis, claim: &Claim, wait: Wait) -> Busy {
+    match redis.acquire(claim, wait).await.unwrap() {
+        Attempt::Busy(busy) => busy,
+        Attempt::Granted(granted) => panic!("granted: {granted:?}"),
     }
 }
 
 #[tokio::test]
 async fn a_lock_held_by_redis_py_keeps_us_out_until_it_is_released() {
     let (server, redis) = server_and_client().await;
-    let mut python = RedisPy::start(server.port());
+    let mut python = redis_py(server.port());
     assert_eq!(python.ask("try orders/42 30"), "yes");
     let ours = claim("orders/42");
     let busy = busy(&redis, &ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
@@ -133,7 +132,7 @@ async fn a_lock_held_by_redis_py_keeps_us_out_until_it_is_released() {
 #[tokio::test]
 async fn a_lock_held_by_us_keeps_redis_py_out_until_it_is_released() {
     let (server, redis) = server_and_client().await;
-    let mut python = RedisPy::start(server.port());
+    let mut python = redis_py(server.port());
     let ours = claim("orders/42");
     grant(&redis, &ours).await;
     assert_eq!(python.ask("try orders/42 30"), "no");
@@ -150,18 +149,20 @@ async fn a_lock_held_by_us_keeps_redis_py_out_until_it_is_released() {
 #[tokio::test]
 async fn neither_ends_what_the_other_took_over_after_an_expiry() {
     let (server, redis) = server_and_client().await;
-    let mut python = RedisPy::start(server.port());
+    let mut python = redis_py(server.port());
 
     // Its lock runs out and we get it: it must not release ours.
     assert_eq!(python.ask("try a 0.1"), "yes");
     let ours = claim("a");
-    let granted = eventually(|| async {
-        match redis.try_acquire(&ours).await.unwrap() {
-            Attempt::Granted(granted) => Some(granted),
-            Attempt::Busy(_) => None,
+    let trying = async {
+        loop {
+            if let Attempt::Granted(granted) = redis.try_acquire(&ours).await.unwrap() {
+                return granted;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    })
-    .await;
+    };
+    let granted = tokio::time::timeout(LIMIT, trying).await.unwrap();
     assert_eq!(python.ask("extend a 30"), "not ours");
     assert_eq!(python.ask("release a"), "not ours");
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());

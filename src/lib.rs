@@ -38,6 +38,10 @@ mod schema;
 pub use config::{Config, Requirement};
 pub use connect::{backend, backend_for_diagnosis, connect};
 pub use lockwright_core::*;
+/// What the SQL backends have beside locks of a client: a lock and a fence check in a transaction of
+/// the application's own.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use lockwright_sql as sql;
 pub use schema::schema;
 
 // The guide's examples are doc tests.

@@ -30,6 +30,10 @@ pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
+/// The sqlx whose connections the functions for transactions take.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use sqlx;
+
 #[cfg(feature = "mysql")]
 pub use mysql::Mysql;
 #[cfg(feature = "postgres")]

@@ -3,28 +3,37 @@
 //!
 //! ```text
 //! cargo run --example flash_sale                          # on a SQLite file
-//! cargo run --example flash_sale --features redis -- --redis    # on a redis-server of its own
-//! cargo run --example flash_sale --features redis -- --url redis://127.0.0.1/
 //! cargo run --example flash_sale -- --kill                # one process dies while it holds
+//! cargo run --example flash_sale --features redis -- --config sale.toml
+//! cargo run --example flash_sale --features postgres -- --on postgres   # a server of its own
+//! ```
+//!
+//! Which backend it is stands in the configuration file alone:
+//!
+//! ```toml
+//! url = "postgres://shop:secret@db/shop?mode=session"
+//! ttl = "2s"
+//! require = ["fencing", "network"]   # what doesn't promise this is refused at the start
 //! ```
 //!
 //! Look for: without the lock more than 100 are sold, with it exactly 100. With `--kill`, the
 //! others go on within one TTL.
 #![forbid(unsafe_code)]
 
+mod setting;
 mod shop;
 
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use lockwright::{Error, Guard, Locks, Result};
+use lockwright::{Error, Guard, Result};
+use setting::Setting;
 use shop::{Sale, Shop};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
 const ITEMS: u32 = 100;
-/// How long the others wait at most when a process dies while it holds.
-const TTL: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let runtime =
@@ -32,7 +41,7 @@ fn main() -> ExitCode {
     let outcome = match (runtime, std::env::var("FLASH_SALE_PROCESS")) {
         (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
         (Ok(runtime), Ok(number)) => runtime.block_on(a_process(&number)),
-        (Ok(_), Err(_)) => the_sale(),
+        (Ok(runtime), Err(_)) => the_sale(&runtime),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,44 +53,34 @@ fn main() -> ExitCode {
 }
 
 /// Runs the sale without the lock, and with it.
-fn the_sale() -> Result<()> {
+fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let folder = tempfile::tempdir().map_err(io)?;
-    let mut url = format!("sqlite:{}", folder.path().join("locks.db").display());
-    let mut redis = None;
-    let mut kill = false;
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--kill" => kill = true,
-            "--redis" => {
-                let server = lockwright_testbed::redis::Redis::start()
-                    .map_err(|error| Error::unavailable(error.to_string()))?;
-                url = redis.insert(server).url();
-            }
-            "--url" => {
-                url = arguments.next().ok_or_else(|| Error::invalid_input("--url needs a URL"))?;
-            }
-            other => {
-                return Err(Error::invalid_input(format!(
-                    "{other:?} is unknown; there are --url URL, --redis and --kill"
-                )));
-            }
-        }
-    }
-    println!(
-        "{ITEMS} items, {BUYERS} buyers in {PROCESSES} processes, {}",
-        lockwright::redact::url(&url)
-    );
+    let setting = Setting::from_arguments(folder.path())?;
+    let config = setting::read(&setting.config)?;
+    let (file, kill) = (&*setting.config, setting.kill);
+    // Before anything begins: what the configuration requires is promised, or this fails.
+    runtime.block_on(async {
+        let locks = config.connect().await?;
+        let backend = locks.profile().backend;
+        println!(
+            "{ITEMS} items, {BUYERS} buyers in {PROCESSES} processes, {backend} at {}",
+            setting::shown(&config)
+        );
+        locks.close().await;
+        Ok(())
+    })?;
+    // How long the others wait at most when a process dies while it holds.
+    let ttl = config.ttl.unwrap_or(Duration::from_secs(30));
 
     if !kill {
-        let sold = run(&url, "without", false)?.sales.len();
+        let sold = run(file, "without", false)?.sales.len();
         let by = sold.saturating_sub(ITEMS as usize);
         println!("without the lock: {sold} sold, {by} more than there were");
         if by == 0 {
             return Err(Error::invalid_input("it didn't oversell, so this run showed nothing"));
         }
     }
-    let outcome = run(&url, "with", kill)?;
+    let outcome = run(file, "with", kill)?;
     println!(
         "with the lock:    {} sold, {} left, in {:.1} s",
         outcome.sales.len(),
@@ -99,10 +98,10 @@ fn the_sale() -> Result<()> {
         println!(
             "a process was killed while it held: the next sale came {:.2} s later (TTL {:.0} s)",
             gap.as_secs_f64(),
-            TTL.as_secs_f64()
+            ttl.as_secs_f64()
         );
         // The TTL, and the time in which a waiter notices that it is over.
-        if gap > TTL + Duration::from_secs(1) {
+        if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }
     }
@@ -118,7 +117,7 @@ struct Outcome {
     gap: Option<Duration>,
 }
 
-fn run(url: &str, lock: &str, kill: bool) -> Result<Outcome> {
+fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     let folder = tempfile::tempdir().map_err(io)?;
     let shop = Shop::open(folder.path());
     shop.stock_up(ITEMS).map_err(io)?;
@@ -128,7 +127,7 @@ fn run(url: &str, lock: &str, kill: bool) -> Result<Outcome> {
     for number in 0..PROCESSES {
         let child = Command::new(&exe)
             .env("FLASH_SALE_PROCESS", number.to_string())
-            .env("FLASH_SALE_URL", url)
+            .env("FLASH_SALE_CONFIG", config)
             .env("FLASH_SALE_FOLDER", folder.path())
             .env("FLASH_SALE_LOCK", lock)
             .env("FLASH_SALE_DIES", if kill && number == 0 { "yes" } else { "no" })
@@ -178,7 +177,7 @@ async fn a_process(number: &str) -> Result<()> {
     let folder = variable("FLASH_SALE_FOLDER")?;
     let shop = Shop::open(folder.as_ref());
     let locks = match variable("FLASH_SALE_LOCK")?.as_str() {
-        "with" => Some(connect(&variable("FLASH_SALE_URL")?).await?),
+        "with" => Some(setting::read(variable("FLASH_SALE_CONFIG")?.as_ref())?.connect().await?),
         _ => None,
     };
     let dies = variable("FLASH_SALE_DIES")? == "yes";
@@ -205,13 +204,6 @@ async fn a_process(number: &str) -> Result<()> {
         locks.close().await;
     }
     Ok(())
-}
-
-async fn connect(url: &str) -> Result<Locks> {
-    let mut config = lockwright::Config::new(url);
-    config.ttl = Some(TTL);
-    config.label = Some("flash-sale".to_owned());
-    config.connect().await
 }
 
 fn io(error: std::io::Error) -> Error {

@@ -1,0 +1,96 @@
+//! Where the locks are: a configuration file, the user's own or one that is written here.
+
+use std::path::{Path, PathBuf};
+
+use lockwright::{Config, Error, Result, redact};
+use lockwright_testbed::{MariaDb, Postgres, Redis};
+
+/// What the command line asked for.
+pub(crate) struct Setting {
+    /// All that says which backend it is: every process reads it.
+    pub(crate) config: PathBuf,
+    /// Whether one process dies while it holds.
+    pub(crate) kill: bool,
+    /// A server of our own, which ends with this value.
+    _server: Option<Box<dyn Send>>,
+}
+
+const USAGE: &str = "there are --config FILE, --url URL, --on SERVER, --require PROMISE and --kill";
+
+impl Setting {
+    /// Reads the command line. Without anything it is a SQLite file in `folder`.
+    pub(crate) fn from_arguments(folder: &Path) -> Result<Self> {
+        let mut setting = Self { config: folder.join("sale.toml"), kill: false, _server: None };
+        let mut url = format!("sqlite:{}", folder.join("locks.db").display());
+        let mut require = Vec::new();
+        let mut written = true;
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                arguments.next().ok_or_else(|| Error::invalid_input(format!("{argument} what?")))
+            };
+            match argument.as_str() {
+                "--kill" => setting.kill = true,
+                "--config" => (setting.config, written) = (value()?.into(), false),
+                "--url" => url = value()?,
+                "--on" => {
+                    let (server, its_url) = start(&value()?)?;
+                    (setting._server, url) = (Some(server), its_url);
+                }
+                "--require" => require.push(value()?),
+                other => {
+                    return Err(Error::invalid_input(format!("{other:?} is unknown; {USAGE}")));
+                }
+            }
+        }
+        if written {
+            let text = format!(
+                "url = {url:?}\nttl = \"2s\"\nlabel = \"flash-sale\"\nrequire = {require:?}\n"
+            );
+            std::fs::write(&setting.config, text).map_err(crate::io)?;
+        }
+        Ok(setting)
+    }
+}
+
+/// Starts a server for this run alone, and answers how to lock on it.
+fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
+    let (server, mode) = name.split_once('/').unwrap_or((name, "lease"));
+    let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
+    Ok(match server {
+        "redis" => {
+            let redis = Redis::start().map_err(failed)?;
+            let url = redis.url();
+            (Box::new(redis), url)
+        }
+        "postgres" => {
+            let postgres = Postgres::start().map_err(failed)?;
+            let url = format!("{}?mode={mode}", postgres.url());
+            (Box::new(postgres), url)
+        }
+        "mariadb" => {
+            let mariadb = MariaDb::start().map_err(failed)?;
+            let url = format!("{}?mode={mode}", mariadb.url());
+            (Box::new(mariadb), url)
+        }
+        _ => {
+            return Err(Error::invalid_input(
+                "--on takes redis, postgres or mariadb, and for the last two also a mode, as in \
+                 postgres/session",
+            ));
+        }
+    })
+}
+
+/// Reads a configuration file.
+pub(crate) fn read(file: &Path) -> Result<Config> {
+    let text = std::fs::read_to_string(file).map_err(crate::io)?;
+    toml::from_str(&text).map_err(|error| {
+        Error::invalid_config(format!("{} can't be read", file.display())).with_source(error)
+    })
+}
+
+/// Its URL, without secrets.
+pub(crate) fn shown(config: &Config) -> String {
+    redact::url(&config.url)
+}

@@ -44,8 +44,8 @@ impl Factory for Server {
 
     fn ttl(&self) -> Duration {
         // Each hold begins with a connection and a password, which takes its time without
-        // optimisation: some cases take dozens within a TTL.
-        Duration::from_secs(2)
+        // optimisation: some cases take dozens within a TTL, on machines that do other things too.
+        Duration::from_secs(5)
     }
 
     fn child(&self) -> Option<Command> {

@@ -25,19 +25,28 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
         sqlx::Result::Ok(between != Some(opened) && again == Some(opened))
     };
     let answer = tokio::time::timeout(limit, asking).await;
-    PgSession::close(first).await;
-    match answer {
-        Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err(Error::new(
+    let shared = || {
+        Error::new(
             ErrorKind::Unsupported,
             "a pooler gives one session of the server to several connections in turn, so nothing \
              that is locked in one stays with it; connect to the server itself, or use the mode \
              lease",
         )
-        .with_backend(dialect.backend())),
+        .with_backend(dialect.backend())
+    };
+    PgSession::close(first).await;
+    match answer {
+        Ok(Ok(true)) => Ok(()),
+        Ok(Ok(false)) => Err(shared()),
+        // The words of a pooler that shares out single statements, and takes no transaction.
+        Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),
     }
+}
+
+fn is_protocol_violation(cause: &sqlx::Error) -> bool {
+    cause.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "08P01")
 }
 
 const PROCESS: &str = "SELECT pg_backend_pid()::bigint";

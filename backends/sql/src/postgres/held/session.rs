@@ -53,15 +53,20 @@ impl Statements {
             ),
         };
         let sql = |text| Sql::new(&expand(text));
+        let hot = |name, text: &str| Sql::hot(name, expand(text).trim_end().trim_end_matches(';'));
         Self {
             kind,
             dialect,
-            try_lock: sql(try_lock),
+            try_lock: hot("held_try", try_lock),
             wait: sql(wait),
             missed: sql(include_str!("queries/row_missed.sql")),
             make: sql(include_str!("queries/row_make.sql")),
-            unlock: sql(unlock),
-            keep: sql(include_str!("queries/keep.sql")),
+            unlock: match kind {
+                Kind::Session => hot("held_unlock", unlock),
+                // Two statements.
+                Kind::Row => sql(unlock),
+            },
+            keep: hot("held_keep", include_str!("queries/keep.sql")),
             shorten: sql(include_str!("queries/shorten.sql")),
         }
     }
@@ -74,6 +79,8 @@ pub(crate) struct PgSession {
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
+    /// Which plans the server keeps for it.
+    prepared: Vec<Arc<str>>,
     /// Set as soon as the connection has failed: the listener would make a new one by itself, and
     /// that one holds nothing.
     over: bool,
@@ -117,6 +124,7 @@ impl PgSession {
             pool,
             statements: Arc::clone(statements),
             id: 0,
+            prepared: Vec::new(),
             over: false,
             checks_clients: check_clients,
         };
@@ -193,13 +201,13 @@ impl PgSession {
 
     async fn about(
         &mut self,
-        sql: Which,
+        which: Which,
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let text = {
+        let (text, plan) = {
             let statements = &self.statements;
-            let sql = match sql {
+            let sql = match which {
                 Which::Try => &statements.try_lock,
                 Which::Wait => &statements.wait,
                 Which::Missed => &statements.missed,
@@ -211,9 +219,31 @@ impl PgSession {
             let mut arguments =
                 vec![("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
             arguments.extend_from_slice(more);
-            sql.render(&arguments, Postgresql::literal)
+            match sql.hot_name() {
+                Some(name) => {
+                    let plan = statements.dialect.plans.of(name, sql, &arguments);
+                    let execute = plan.execute(&arguments);
+                    if self.prepared.contains(&plan.name) {
+                        (execute, None)
+                    } else {
+                        (execute, Some(plan))
+                    }
+                }
+                None => (sql.render(&arguments, Postgresql::literal), None),
+            }
         };
-        self.run(text).await
+        let mut all = String::new();
+        if let Some(plan) = &plan {
+            all.push_str(&plan.prepare);
+            all.push_str("; ");
+        }
+        if which == Which::Try && self.statements.kind == Kind::Row {
+            all.push_str("BEGIN; ");
+        }
+        all.push_str(&text);
+        let rows = self.run(all).await?;
+        self.prepared.extend(plan.map(|plan| Arc::clone(&plan.name)));
+        Ok(rows)
     }
 
     /// Rows are told from nothing by their number; a try in vain has to be rolled back.
@@ -225,9 +255,11 @@ impl PgSession {
     ) -> sqlx::Result<Locked> {
         // A row that isn't there yet is made, and somebody may sweep it away again.
         const TRIES: u32 = 5;
+        // A wait sets its time limit in a statement of its own, before.
+        let before = usize::from(which == Which::Wait);
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
-                Ok(rows) if rows.len() > 1 => return Ok(Locked::Yes),
+                Ok(rows) if rows.len() > before => return Ok(Locked::Yes),
                 Ok(_) => {}
                 Err(error) if is_in_vain(&error) => {}
                 Err(error) => return Err(error),

@@ -84,7 +84,7 @@ impl<D: Dialect> Rows<D> {
     pub(crate) fn new(pool: Arc<Pool<D>>, texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text| Sql::new(&expand(text));
         Self {
-            note: sql(texts.note),
+            note: Sql::hot("held_note", expand(texts.note).trim_end().trim_end_matches(';')),
             why_ended: sql(texts.why_ended),
             inspect: sql(texts.inspect),
             list: sql(texts.list),

@@ -1,5 +1,7 @@
+mod exclusion;
 mod faults;
 mod interop;
 mod operator;
+mod pooler;
 mod processes;
 mod waiting;

@@ -33,6 +33,10 @@ async fn a_dropped_wait_leaves_no_ghost() {
                     one.release(&holder, Settle::Answered).await.unwrap();
                 }
             }
+            if release_first {
+                // It may have been granted before it was dropped; the client releases it then.
+                two.release(&waiter, Settle::Unanswered).await.unwrap();
+            }
             within(ms(2_000), "the waiter's session to go", async || {
                 sessions_of(&server, waiter.token) == 0 && queued(&server) == 0
             })
@@ -80,6 +84,39 @@ async fn a_wait_is_believed_from_its_end_on() {
         assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
         assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");
         granted.release().await.unwrap();
+    }
+}
+
+/// A grant that states a start before its lock came free wastes its TTL, and one that is longer than
+/// a TTL ago is thrown away by every client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_states_when_it_was_over() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+        granted(&one, &holder).await;
+        let waiting = async {
+            let answer = two.acquire(&waiter, in_time(LONG)).await.unwrap();
+            (answer, Clock::boot().now())
+        };
+        let releasing = async {
+            within(ms(5_000), "the waiter to block", async || queued(&server) == 1).await;
+            tokio::time::sleep(ms(300)).await;
+            let before = Clock::boot().now();
+            one.release(&holder, Settle::Answered).await.unwrap();
+            before
+        };
+        let ((answer, answered), released) = tokio::join!(waiting, releasing);
+        let Attempt::Granted(granted) = answer else { panic!("{answer:?}") };
+        let start = granted.start.unwrap();
+        assert!(
+            start > released,
+            "{mode}: {:?} before the release",
+            released.saturating_since(start)
+        );
+        assert!(start < answered, "{mode}: it states the answer's own time");
+        two.release(&waiter, Settle::Answered).await.unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
--- Two rows if the lock was got, one if not.
-BEGIN;
-SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
+-- In a transaction that has just begun: a row if the lock was got.
+SELECT name,
+       set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
-       set_config('application_name', {mark}, false);
-SELECT name FROM {row} WHERE name = :name FOR UPDATE SKIP LOCKED;
+       set_config('application_name', {mark}, false)
+FROM {row} WHERE name = :name FOR UPDATE SKIP LOCKED;

@@ -1,9 +1,10 @@
--- One try, with the TTL set before it. The mark is only set together with the lock.
--- Last row: locked, whether the row bears our token.
-SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
+-- One try. The TTL is set in the same statement, and the mark only together with the lock.
+-- Answers whether it was got, and whether the row bears our token.
 SELECT locked,
-       EXISTS (SELECT FROM {hold}
-               WHERE kind = 'session' AND name = :name AND token = :token),
+       CASE WHEN locked THEN false
+            ELSE EXISTS (SELECT FROM {hold}
+                         WHERE kind = 'session' AND name = :name AND token = :token) END,
+       set_config('idle_session_timeout', :ttl_ms::text, false),
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
        set_config('application_name', CASE WHEN locked THEN {mark} ELSE 'lockwright/idle' END, false)
 FROM (SELECT pg_try_advisory_lock({key}) AS locked) AS tried;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwright_testbed::{MariaDb, wait};
 
 mod support;
-use support::{assert_gone, is_helper, kill_the_process_of};
+use support::{assert_gone, assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
 /// What the client makes of a URL of the testbed; it can't read them itself.
 fn client(server: &MariaDb, password: &str) -> Command {
@@ -152,14 +152,13 @@ fn while_it_is_frozen_no_session_gets_an_answer() {
 fn helper_that_starts_a_server_and_waits() {
     if is_helper() {
         let server = std::thread::spawn(|| MariaDb::start().unwrap()).join().unwrap();
-        println!("server {}", server.process().pid());
-        std::thread::sleep(Duration::from_secs(60));
+        tell_and_wait(&[server.process().pid()]);
     }
 }
 
 #[test]
 fn it_is_gone_when_the_test_process_is_killed() {
-    kill_the_process_of("helper_that_starts_a_server_and_waits").into_iter().for_each(assert_gone);
+    assert_gone_with_the_process_of("helper_that_starts_a_server_and_waits");
 }
 
 #[test]

@@ -8,13 +8,15 @@ use std::time::Duration;
 use lockwright_testbed::{Postgres, wait};
 
 mod support;
-use support::{assert_gone, is_helper, kill_the_process_of};
+use support::{assert_gone, assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
-/// The ids of all processes of a server: it has one for each connection, and some of its own.
+/// The ids of all processes of a server, itself first: it has one for each connection, and some of
+/// its own.
 fn family(server: &Postgres) -> Vec<u32> {
     let pid = server.process().pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children.split_whitespace().map(|child| child.parse().unwrap()).chain([pid]).collect()
+    let children = children.split_whitespace().map(|child| child.parse().unwrap());
+    [pid].into_iter().chain(children).collect()
 }
 
 /// A session that stays.
@@ -156,7 +158,7 @@ fn a_frozen_one_is_gone_when_dropped() {
 fn helper_that_starts_a_server_and_waits() {
     if is_helper() {
         let server = std::thread::spawn(|| Postgres::start().unwrap()).join().unwrap();
-        tell_and_wait(&server);
+        tell_and_wait(&family(&server));
     }
 }
 
@@ -166,14 +168,8 @@ fn helper_that_freezes_a_server_and_waits() {
     if is_helper() {
         let server = Postgres::start().unwrap();
         server.freeze();
-        tell_and_wait(&server);
+        tell_and_wait(&family(&server));
     }
-}
-
-fn tell_and_wait(server: &Postgres) {
-    let all: Vec<String> = family(server).iter().map(u32::to_string).collect();
-    println!("server {}", all.join(" "));
-    std::thread::sleep(Duration::from_secs(60));
 }
 
 #[test]
@@ -181,7 +177,7 @@ fn it_is_gone_when_the_test_process_is_killed() {
     for helper in
         ["helper_that_starts_a_server_and_waits", "helper_that_freezes_a_server_and_waits"]
     {
-        kill_the_process_of(helper).into_iter().for_each(assert_gone);
+        assert_gone_with_the_process_of(helper);
     }
 }
 

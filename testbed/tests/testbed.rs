@@ -8,7 +8,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Program, Proxy, Redis, wait};
 
 mod support;
-use support::{assert_gone, is_helper, kill_the_process_of};
+use support::{assert_gone, assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
 #[test]
 fn it_answers_and_is_gone_when_dropped() {
@@ -41,13 +41,12 @@ fn helper_that_starts_a_server_and_waits() {
     // In a thread that ends at once: the server must outlive it, but not the process.
     let server = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
-    println!("server {}", server.process().pid());
-    std::thread::sleep(Duration::from_secs(60));
+    tell_and_wait(&[server.process().pid()]);
 }
 
 #[test]
 fn it_is_gone_when_the_test_process_is_killed() {
-    kill_the_process_of("helper_that_starts_a_server_and_waits").into_iter().for_each(assert_gone);
+    assert_gone_with_the_process_of("helper_that_starts_a_server_and_waits");
 }
 
 #[test]

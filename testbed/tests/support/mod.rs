@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lockwright_testbed::wait;
 
@@ -18,29 +19,40 @@ pub(crate) fn assert_gone(pid: u32) {
     assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
 }
 
-/// Runs the test `helper` of this binary in a process of its own, until it has printed a line
-/// `server PID...`; kills that process, and returns the ids.
-pub(crate) fn kill_the_process_of(helper: &str) -> Vec<u32> {
+/// Runs the test `helper` of this binary in a process of its own, until it has called
+/// [`tell_and_wait`]; kills that process, and asserts that the server's processes are gone.
+pub(crate) fn assert_gone_with_the_process_of(helper: &str) {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", helper, "--nocapture"])
         .env("TESTBED_HELPER", "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let pids: Vec<u32> = BufReader::new(process.stdout.take().unwrap())
+    let told = BufReader::new(process.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok)
-        .find_map(|line| {
-            line.split_once("server ")?.1.split_whitespace().map(|pid| pid.parse().ok()).collect()
-        })
+        .find_map(|line| Some(line.split_once("server ")?.1.to_owned()))
         .expect("the helper tells its server's id");
+    let pids: Vec<u32> = told.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let folder = std::fs::read_link(format!("/proc/{}/cwd", pids[0])).unwrap();
     assert!(pids.iter().all(|pid| runs(*pid)));
     process.kill().unwrap();
     process.wait().unwrap();
-    pids
+    pids.iter().copied().for_each(assert_gone);
+    // That is all that a killed process leaves, and it can be large.
+    let mut parts = folder.ancestors();
+    let temporary = parts.find(|part| part.parent() == Some(&std::env::temp_dir()));
+    std::fs::remove_dir_all(temporary.expect("it is a temporary folder")).unwrap();
 }
 
-/// Whether this process is one that [`kill_the_process_of`] started.
+/// What a helper does at the end.
+pub(crate) fn tell_and_wait(pids: &[u32]) {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    println!("server {}", pids.join(" "));
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Whether this process is one that [`assert_gone_with_the_process_of`] started.
 pub(crate) fn is_helper() -> bool {
     std::env::var_os("TESTBED_HELPER").is_some()
 }

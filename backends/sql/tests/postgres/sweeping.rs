@@ -41,7 +41,7 @@ fn one_off_names(server: &testbed::Postgres, count: usize) {
     server
         .sql(&format!(
             "INSERT INTO lockwright_lease SELECT 'orders/' || md5(i::text), NULL, '{{}}', \
-             'exclusive', 1700000000000000 + (i * 7919) % 1000003, 1 + i % 3, 1, 1, 1, NULL, 0, '' \
+             'exclusive', 1700000000000000 + (i::bigint * 7919) % 1000003, 1 + i % 3, 1, 1, 1, NULL, 0, '' \
              FROM generate_series(1, {count}) AS i"
         ))
         .unwrap();
@@ -144,6 +144,31 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     wait_for_blocked(&server, 1).await;
     sweeper.execute("COMMIT").await.unwrap();
     let fence = asking.await.unwrap().fence;
+    assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}
+
+/// One that comes of age between the raising of the floor and the deleting isn't under the floor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_above_the_floor_stays() {
+    let (server, postgres) = server_and_client().await;
+    let postgres = Arc::new(postgres);
+    one_off_names(&server, 10);
+    let mut young = claim("young");
+    young.fences = 1_000_000_000;
+    let last = grant(&postgres, &young).await.fence.get() + 999_999_999;
+    postgres.release(&young, Settle::Answered).await.unwrap();
+
+    let mut meta = session(&server).await;
+    meta.execute("BEGIN; SELECT floor FROM lockwright_meta FOR UPDATE").await.unwrap();
+    let sweeping = tokio::spawn({
+        let postgres = Arc::clone(&postgres);
+        async move { postgres.sweep(Duration::ZERO).await.unwrap().rows }
+    });
+    wait_for_blocked(&server, 1).await;
+    an_hour_passes(&server);
+    meta.execute("COMMIT").await.unwrap();
+    assert_eq!(sweeping.await.unwrap(), 10, "the young one stays for the next sweep");
+    let fence = grant(&postgres, &claim("young")).await.fence;
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 

@@ -28,6 +28,7 @@
 //! | `memory` | `memory:` | yes | locks inside one process |
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
+//! | `tls` | `postgres://…?sslmode=require` | no | TLS to PostgreSQL (builds ring's C source) |
 //! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
 #![forbid(unsafe_code)]
 

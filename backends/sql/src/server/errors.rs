@@ -89,7 +89,8 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
             }
         }
         sqlx::Error::Tls(_) => Error::unavailable(
-            "the server and this client don't agree on TLS; look at the URL's sslmode",
+            "the server and this client don't agree on TLS; look at the URL's sslmode, and whether \
+             this build has the feature `tls`",
         ),
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
             Error::invalid_config("the URL's settings can't be used")

@@ -3,7 +3,9 @@
 use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Seen, Settle, Wait};
 use sqlx::postgres::PgListener;
 
-use crate::kit::{busy, claim, connect, events, eventually, grant, name, next, server_and_client};
+use crate::kit::{
+    LIMIT, busy, claim, connect, events, eventually, grant, name, next, server_and_client,
+};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -60,16 +62,15 @@ async fn nothing_is_told_that_nobody_waits_for() {
     holder.release(&held, Settle::Answered).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
     // In the order of their commits: had there been others, they would have come first.
-    loop {
-        let note = listener.recv().await.unwrap();
-        match note.payload() {
-            probe if probe.starts_with(' ') => {}
-            payload => {
-                assert_eq!(payload, "loud");
-                break;
+    let hearing = async {
+        loop {
+            let note = listener.recv().await.unwrap();
+            if !note.payload().starts_with(' ') {
+                return note.payload().to_owned();
             }
         }
-    }
+    };
+    assert_eq!(tokio::time::timeout(LIMIT, hearing).await.expect("it is told"), "loud");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -154,7 +154,9 @@ impl<D: Dialect> Rows<D> {
         for row in &found {
             let session = self.read(row.int(0))?;
             let session = [("session", Value::Int(session))];
-            self.about(&self.kill, name, token, Effect::Changes, &session).await?;
+            self.about(&self.kill, name, token, Effect::Changes, &session)
+                .await
+                .map_err(|error| self.may_not_kill(error))?;
         }
         Ok(found.len())
     }
@@ -228,7 +230,8 @@ impl<D: Dialect> Rows<D> {
                 (Some(kill), BreakHow::Now) => {
                     let arguments =
                         [("name", Value::Text(name.as_str())), ("session", Value::Int(session))];
-                    self.pool.fetch(kill, &arguments, Effect::Changes).await?;
+                    let killed = self.pool.fetch(kill, &arguments, Effect::Changes).await;
+                    killed.map_err(|error| self.may_not_kill(error))?;
                     Ok(Broken::Freed(remaining))
                 }
                 _ => Err(Error::new(
@@ -241,11 +244,21 @@ impl<D: Dialect> Rows<D> {
         };
         let note = [("note", Value::Text(note))];
         self.about(&self.mark_broken, name, token, Effect::Changes, &note).await?;
-        Ok(match how {
-            BreakHow::RunOut => Broken::RunsOut(remaining),
-            BreakHow::Now if self.end(name, token).await? == 0 => Broken::NotHeld,
-            BreakHow::Now => Broken::Freed(remaining),
-        })
+        if how == BreakHow::RunOut {
+            return Ok(Broken::RunsOut(remaining));
+        }
+        match self.end(name, token).await {
+            Ok(0) => Ok(Broken::NotHeld),
+            Ok(_) => Ok(Broken::Freed(remaining)),
+            Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
+                ErrorKind::Denied,
+                "the holder's session belongs to another user of the server, and this one may not \
+                 end it; the hold can't be renewed any more, and runs out by itself",
+            )
+            .with_backend(self.backend())
+            .with_source(error)),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<Swept> {
@@ -273,6 +286,19 @@ impl<D: Dialect> Rows<D> {
             vec![("name", Value::Text(name.as_str())), ("token", Value::Text(&token))];
         arguments.extend_from_slice(more);
         self.pool.fetch(sql, &arguments, effect).await
+    }
+
+    fn may_not_kill(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Denied {
+            return error;
+        }
+        Error::new(
+            ErrorKind::Denied,
+            "the session belongs to another user of the server, and this one may not end it; \
+             connect as that user, or as one who may end the sessions of others",
+        )
+        .with_backend(self.backend())
+        .with_source(error)
     }
 
     fn backend(&self) -> &'static str {

@@ -25,6 +25,33 @@ async fn a_break_ends_the_session_at_once_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_end_a_session_is_told_what_it_takes() {
+    let server = server();
+    for mode in MODES {
+        let one = backend(&server, mode).await;
+        let held = claim("x", LONG);
+        granted(&one, &held).await;
+        server.sql("DROP OWNED BY auditor; DROP ROLE auditor").ok();
+        server
+            .sql(
+                "CREATE ROLE auditor LOGIN PASSWORD 'secret'; \
+                 GRANT ALL ON ALL TABLES IN SCHEMA public TO auditor",
+            )
+            .unwrap();
+        let url = format!("postgres://auditor:secret@127.0.0.1:{}/lockwright", server.port());
+        let other =
+            lockwright_sql::Postgres::connect(&crate::support::in_mode(&url, mode)).await.unwrap();
+        let seen = Seen::Token(held.token);
+        let error =
+            other.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap_err();
+        assert_eq!(error.kind(), lockwright_core::ErrorKind::Denied, "{error:?}");
+        assert!(error.to_string().contains("another user"), "{error}");
+        assert_eq!(holding(&server), 1);
+        one.release(&held, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     let server = server();
     let backend = backend(&server, "session").await;

@@ -62,6 +62,38 @@ async fn a_dropped_wait_leaves_no_ghost() {
     }
 }
 
+/// The grant and the cancelling of its wait meet at the server, in either order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, Arc::new(backend(&server, mode).await));
+        for round in 0..60 {
+            let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+            granted(&one, &holder).await;
+            let waiting = tokio::spawn({
+                let (two, waiter) = (Arc::clone(&two), waiter.clone());
+                async move { two.acquire(&waiter, in_time(LONG)).await }
+            });
+            within(ms(5_000), "the waiter to block", async || {
+                one.inspect(&holder.name).await.unwrap().waiters == Some(1)
+            })
+            .await;
+            let dropping = async {
+                // From before the release to after its end, as it takes a part of a millisecond.
+                tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
+                waiting.abort();
+            };
+            let (released, ()) = tokio::join!(one.release(&holder, Settle::Answered), dropping);
+            released.unwrap();
+            two.release(&waiter, Settle::Unanswered).await.unwrap();
+            let next = claim("x", LONG);
+            within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
+            one.release(&next, Settle::Answered).await.unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_is_believed_from_its_end_on() {
     let server = server();

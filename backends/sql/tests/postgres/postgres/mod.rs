@@ -1,0 +1,10 @@
+//! Named after the server, as all of these need one.
+
+mod connecting;
+mod doctor;
+mod faults;
+mod pooler;
+mod rules;
+mod schema;
+mod sweeping;
+mod waking;

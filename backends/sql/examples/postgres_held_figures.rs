@@ -71,7 +71,7 @@ async fn held(url: &str, mode: &str) {
         (0..ROUNDS_WITH_CONNECTION / 2).map(|n| claim(&format!("n{n}"))).collect();
     for claim in &claims {
         let begun = Instant::now();
-        acquire(&*backend, claim).await;
+        acquire(&backend, claim).await;
         times.push(begun.elapsed());
     }
     report(&format!("{mode}: acquire with a new connection"), times);
@@ -83,7 +83,7 @@ async fn held(url: &str, mode: &str) {
     for _ in 0..ROUNDS {
         let claim = claim("x");
         let begun = Instant::now();
-        acquire(&*backend, &claim).await;
+        acquire(&backend, &claim).await;
         backend.release(&claim, Settle::Answered).await.unwrap();
         times.push(begun.elapsed());
     }

@@ -1,4 +1,4 @@
-//! What is written down about holds, for the fence and for operators: the part of a [`Server`] that
+//! What is written down about holds, for the fence and for operators: the part of a [`Server`](super::Server) that
 //! is the same for each database, with the database's own texts.
 //!
 //! A row of the table says who got a name last. Whether that one still holds, only the server's own

@@ -253,6 +253,18 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
+    // What has ended meanwhile is told as an error, rather than as a hold that is lost at once.
+    let ended = tokio::select! {
+        biased;
+        () = session.ended() => true,
+        () = std::future::ready(()) => false,
+    };
+    let result = match result {
+        Ok(_) if ended => Err(Error::unavailable(
+            "the session that had got the lock ended before it could be told",
+        )),
+        result => result,
+    };
     match result {
         Ok(fence) => {
             let armed = if may_have_blocked { begun } else { sent };

@@ -2,10 +2,15 @@
 
 use std::time::Instant;
 
-use lockwright_core::{ErrorKind, HoldState, Reason};
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Settle, Wait};
 use lockwright_testbed::{Proxy, proxy::Traffic};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 
-use crate::support::{LONG, MODES, client, holding, in_mode, ms, queued, server, within};
+use crate::support::{
+    LONG, MODES, backend, claim, client, granted, holding, in_mode, ms, queued, server,
+    sessions_of, within,
+};
 
 /// Long before the next renewal is due.
 const AT_ONCE: std::time::Duration = ms(1_000);
@@ -126,5 +131,46 @@ async fn nobody_there_is_said_soon() {
         let error = locks.mutex("x").try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(begun.elapsed() < ms(2_000), "said after {:?}", begun.elapsed());
+    }
+}
+
+/// A holder that was stopped between its lock and its row must not write itself over the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_ended_is_not_written_down() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let first = claim("x", LONG);
+        granted(&backend, &first).await;
+        backend.release(&first, Settle::Answered).await.unwrap();
+        // Lets others read, and write only when this is over.
+        let mut gate = PgConnection::connect(&server.admin_url()).await.unwrap();
+        sqlx::raw_sql("BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE")
+            .execute(&mut gate)
+            .await
+            .unwrap();
+        let late = claim("x", LONG);
+        let acquiring = backend.acquire(&late, Wait::No);
+        let ending = async {
+            within(ms(2_000), "the lock to be had and its row to wait", async || {
+                sessions_of(&server, late.token) == 1 && queued(&server) == 1
+            })
+            .await;
+            let end = format!(
+                "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity \
+                 WHERE application_name LIKE 'lockwright/{}/%'",
+                late.token
+            );
+            server.sql(&end).unwrap();
+            sqlx::raw_sql("COMMIT").execute(&mut gate).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(acquiring, ending);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+        let written = server.sql("SELECT token FROM lockwright_hold WHERE name = 'x'").unwrap();
+        assert!(!written.contains(&late.token.to_string()), "{mode}: it was written down");
+        let next = claim("x", LONG);
+        granted(&backend, &next).await;
+        backend.release(&next, Settle::Answered).await.unwrap();
+        server.sql("DELETE FROM lockwright_hold").unwrap();
     }
 }

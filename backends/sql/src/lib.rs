@@ -23,9 +23,9 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
-/// Locks and fences in a transaction of the user's own, as far as it is the same for all databases:
-/// see [`postgres::transaction`].
-#[cfg(feature = "postgres")]
+/// Locks and fences in a transaction of the application's own, as far as it is the same for all
+/// databases. The functions are in `postgres` and `mysql`.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }

@@ -71,7 +71,9 @@ macro_rules! texts {
             schema: concat!(
                 include_str!("../../schema/mysql.sql"),
                 "\n",
-                include_str!("../../schema/mysql_held.sql")
+                include_str!("../../schema/mysql_held.sql"),
+                "\n",
+                include_str!("../../schema/mysql_transaction.sql")
             ),
             $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
         }

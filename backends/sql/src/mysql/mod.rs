@@ -19,6 +19,7 @@
 //! | `queries/*.sql` | what goes to the server |
 //! | `doctor` | what is looked at on a live server |
 //! | `held` | the modes `session` and `row` |
+//! | [`transaction`] | locks and fences in a transaction of the user's own |
 //!
 //! # What to know of the lease mode
 //!
@@ -35,6 +36,7 @@
 mod dialect;
 mod doctor;
 mod options;
+pub mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +49,7 @@ use lockwright_core::{
 
 pub use crate::server::Mode;
 pub use options::Options;
+pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::lease::LeaseBackend;
 use crate::server::pool::Pool;

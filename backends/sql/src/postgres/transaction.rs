@@ -149,6 +149,7 @@ pub struct InTransaction {
     try_lock: Sql,
     wait: Sql,
     fence: Sql,
+    sweep: Sql,
 }
 
 impl Default for InTransaction {
@@ -169,6 +170,7 @@ impl InTransaction {
             try_lock: sql(include_str!("queries/transaction_try.sql")),
             wait: sql(include_str!("queries/transaction_wait.sql")),
             fence: sql(include_str!("queries/transaction_fence.sql")),
+            sweep: sql(include_str!("queries/transaction_sweep.sql")),
             tables,
         }
     }
@@ -210,6 +212,22 @@ impl InTransaction {
         // transaction, if there isn't one anyway.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
+    }
+
+    /// Deletes fences of names that weren't used for `idle`, in one small step, and answers how many:
+    /// go on until it answers 0. No transaction waits for it.
+    ///
+    /// Let `idle` be longer than any holder can be stopped: a fence that is deleted refuses nobody.
+    ///
+    /// # Errors
+    /// As [`check_fence`](check_fence()).
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; the step is then done or not.
+    pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
+        let text = self.sweep.render(&transaction::sweeping(idle), Postgresql::literal);
+        let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
+        transaction::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
     /// As [`lock_in_transaction`].

@@ -42,11 +42,11 @@ impl Tables {
         Ok(self)
     }
 
-    /// The text with `{lease}`, `{tombstone}`, `{meta}`, `{hold}`, `{row}` and `{fence}` replaced by the tables' names
+    /// The text with `{lease}`, `{tombstone}`, `{meta}`, `{hold}` and so on replaced by the tables' names
     /// and `{prefix}` by what the names of indexes begin with, quoted by `quote`.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
-        for table in ["lease", "tombstone", "meta", "hold", "row", "fence"] {
+        for table in ["lease", "tombstone", "meta", "hold", "row", "fence", "turn"] {
             let name = match &self.schema {
                 Some(schema) => {
                     format!("{quote}{schema}{quote}.{quote}{}_{table}{quote}", self.prefix)

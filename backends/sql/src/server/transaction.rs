@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
 
+use super::dialect::{BadRow, Row};
 use super::errors::Verdict;
+use super::sql::Value;
 
 /// How long a transaction waits for a lock that somebody else has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +79,23 @@ pub(crate) fn number(fence: Fence) -> Result<i64> {
         .map_err(|_| Error::invalid_input("a fence is at most 2^63 - 1, and this one is above"))
 }
 
+/// How many rows one step of sweeping deletes at most.
+const STEP: i64 = 500;
+
+/// The parameters of the texts for sweeping.
+pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
+    let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
+    // A hundred years, which every server can subtract from its clock.
+    let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
+    [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
+}
+
+/// What they answer.
+pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
+    let number = rows.last().ok_or(BadRow)?.int(0)?;
+    u64::try_from(number).map_err(|_| BadRow)
+}
+
 /// The call came outside a transaction.
 pub(crate) fn no_transaction(what: &str) -> Error {
     Error::invalid_input(format!(
@@ -89,7 +108,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
 /// commit, so neither has what got no answer.
 pub(crate) fn failed(
     cause: &sqlx::Error,
-    judge: fn(&str, &str) -> Option<Verdict>,
+    judge: impl Fn(&str, &str) -> Option<Verdict>,
     backend: &'static str,
 ) -> Error {
     let (kind, message) = match cause {

@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 mod kit;
+mod mysql;
 mod postgres;

@@ -202,3 +202,30 @@ async fn what_is_written_is_written_in_the_order_of_fences() {
     assert!(fences.is_sorted(), "{fences:?}");
     assert!(written < 200, "some were late");
 }
+
+#[tokio::test]
+async fn what_was_not_used_for_long_is_swept_unless_it_is_in_use() {
+    let (server, pool) = guarded().await;
+    let mut tx = pool.begin().await.unwrap();
+    for number in 0..2_001 {
+        check_fence(&mut tx, &format!("{number}"), fence(5)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    server.sql("UPDATE lockwright_fence SET updated = updated - interval '1 day'").unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "7", fence(5)).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let ours = InTransaction::new();
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    assert_eq!(ours.sweep(&mut connection, days(2)).await.unwrap(), 0);
+    let mut swept = 0;
+    loop {
+        match ours.sweep(&mut connection, days(1) - Duration::from_secs(60)).await.unwrap() {
+            0 => break,
+            number => swept += number,
+        }
+    }
+    assert_eq!(swept, 2000);
+    tx.commit().await.unwrap();
+    assert_eq!(server.sql("SELECT name FROM lockwright_fence").unwrap(), "7");
+}

@@ -1,0 +1,9 @@
+-- Locks the name's row until the transaction ends, and raises its fence.
+-- Last row: the highest fence, which is ours unless it is above. Read with a lock, so that no
+-- snapshot is taken before what another transaction has done.
+SAVEPOINT lockwright_probe;
+RELEASE SAVEPOINT lockwright_probe;
+INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())
+ON DUPLICATE KEY UPDATE updated = IF(fence <= :fence, UTC_TIMESTAMP(), updated),
+                        fence = GREATEST(fence, :fence);
+SELECT fence FROM {fence} WHERE name = :name FOR UPDATE;

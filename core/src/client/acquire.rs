@@ -59,7 +59,10 @@ pub(crate) async fn by_tries(
     for left in (0..tries).rev() {
         match acquire(Arc::clone(&shared), name.clone(), options, Limit::Once).await {
             Ok(Some(hold)) => return Ok(hold),
-            Err(error) if left == 0 || !error.is_transient() => return Err(error),
+            Err(error) if left == 0 || !error.is_transient() => {
+                shared.metrics.timed_out.add(u64::from(error.is_timed_out()));
+                return Err(error);
+            }
             Ok(None) | Err(_) => {}
         }
         if left > 0 {

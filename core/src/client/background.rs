@@ -67,22 +67,28 @@ impl Job {
 
     /// Runs the job to its end. Begun by [`Shared::in_background`]; when dropped before its end
     /// (its runtime is going down), the turn goes on all the same.
-    pub(crate) async fn run(self) {
+    pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
+        // Here and not at the first poll, which may never come.
         let running = Running(self);
-        let job = &running.0;
-        let (claim, shared) = (job.claim(), &job.shared);
+        async move {
+            running.0.work().await;
+        }
+    }
+
+    async fn work(&self) {
+        let (claim, shared) = (self.claim(), &self.shared);
         let begun = shared.clock.now();
         let mut pause = TRY_AGAIN.0;
         loop {
-            let answer = send_release(shared, claim, job.settle).await;
+            let answer = send_release(shared, claim, self.settle).await;
             let now = shared.clock.now();
             match answer {
-                Ok(ended) if job.is_settled(ended, now) => break,
+                Ok(ended) if self.is_settled(ended, now) => break,
                 // Without a tombstone it may still arrive, and would then be held for a TTL.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(name = %claim.name, %error, "a release has to be tried again");
-                    if !error.is_transient() || job.may_give_up(begun, now) {
+                    if !error.is_transient() || self.may_give_up(begun, now) {
                         tracing::warn!(name = %claim.name, %error, "a release was given up");
                         break;
                     }
@@ -94,7 +100,7 @@ impl Job {
             shared.clock.sleep(pause).await;
             pause = (pause * 2).min(TRY_AGAIN.1).min(claim.ttl.max(TRY_AGAIN.0));
         }
-        if job.last_sent.is_some() {
+        if self.last_sent.is_some() {
             shared.metrics.settled.add(1);
         }
     }

@@ -16,7 +16,7 @@ use crate::validity::Rules;
 
 use super::keeper::keeper;
 use super::locks::Locks;
-use super::shared::{Settings, Shared};
+use super::shared::{InRuntime, Settings, Shared};
 use super::sweeper::sweeper;
 
 /// The settings of a client. Made by [`Locks::builder`].
@@ -133,6 +133,7 @@ impl Builder {
             })?,
         };
         let identity = Identity::of_this_process(label.as_deref());
+        let backend = InRuntime::new(backend, runtime.clone());
         let shared = Arc::new(Shared::new(backend, settings, identity, clock));
         let listening = Arc::downgrade(&shared);
         shared.backend.attach(Events::to(move |event| match listening.upgrade() {
@@ -151,7 +152,7 @@ impl Builder {
 }
 
 fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
-    let range = &backend.profile().ttl;
+    let range = backend.profile().ttl_range();
     if !range.contains(&settings.ttl) {
         return Err(Error::invalid_config(format!(
             "the client's TTL of {:?} is out of range; this backend takes {:?} to {:?}",

@@ -290,9 +290,8 @@ struct Releasing {
 
 impl Releasing {
     fn begin(hold: Arc<Hold>) -> Self {
-        // Until it is let go the registry has it, which is what keeps the keeper going.
-        hold.shared.count_ended();
         let ended = hold.end();
+        hold.shared.count_ended(ended.is_ok());
         Self { hold: Some(hold), ended }
     }
 

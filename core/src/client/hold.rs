@@ -62,18 +62,28 @@ mod phase {
     pub(super) const LOST: u32 = 3;
 }
 
-const REASONS: [Reason; 6] = [
+/// At the place of its number each, which [`encode`] gives.
+const REASONS: [Reason; 7] = [
     Reason::Expired,
     Reason::Broken,
     Reason::Unreachable,
     Reason::Gone,
     Reason::SessionEnded,
     Reason::HeldTooLong,
+    Reason::Superseded,
 ];
 
 fn encode(reason: Reason) -> u32 {
-    let index = REASONS.iter().position(|known| *known == reason).unwrap_or(0);
-    phase::LOST | (index as u32) << 8
+    let number = match reason {
+        Reason::Expired => 0,
+        Reason::Broken => 1,
+        Reason::Unreachable => 2,
+        Reason::Gone => 3,
+        Reason::SessionEnded => 4,
+        Reason::HeldTooLong => 5,
+        Reason::Superseded => 6,
+    };
+    phase::LOST | number << 8
 }
 
 fn decode(phase: u32) -> HoldState {
@@ -196,6 +206,11 @@ impl Hold {
     pub(crate) fn state(&self) -> HoldState {
         let state = decode(self.phase.load(Ordering::SeqCst));
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
+    }
+
+    /// Whether it is live, and nobody is told if it isn't: for where the table is locked.
+    pub(crate) fn looks_live(&self) -> bool {
+        decode(self.phase.load(Ordering::SeqCst)).is_live() && self.clock().now() < self.lost_at()
     }
 
     /// The state at `now`. When the term has run out, the hold is lost from here on.

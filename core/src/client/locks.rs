@@ -191,7 +191,7 @@ impl Locks {
             let table = shared.table();
             (table.holds.totals(), table.holds.len() as u64)
         };
-        let held = held.saturating_sub(shared.releasing_in_place(totals));
+        let held = held.saturating_sub(shared.ended_and_registered(totals));
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 

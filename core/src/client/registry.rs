@@ -33,8 +33,6 @@ pub(crate) struct Registry {
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
     pub(crate) released: u64,
-    /// Those that were released, or lost when their holder was done with them.
-    pub(crate) let_go: u64,
     pub(crate) wait_nanos: u64,
     pub(crate) hold_nanos: u64,
 }
@@ -79,7 +77,6 @@ impl Registry {
             self.totals.released += 1;
             self.totals.hold_nanos += held_nanos;
         }
-        self.totals.let_go += 1;
         self.remove(hold);
     }
 

@@ -1,10 +1,12 @@
 //! What all parts of one client share.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
@@ -33,9 +35,38 @@ pub(crate) struct Settings {
     pub(crate) tokens: TokenSource,
 }
 
+/// A backend that is let go of inside its client's runtime, wherever the last handle is dropped:
+/// connections that end may need one.
+pub(crate) struct InRuntime {
+    /// Until it is dropped.
+    backend: Option<Arc<dyn DistributedLock>>,
+    runtime: Handle,
+}
+
+impl InRuntime {
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>, runtime: Handle) -> Self {
+        Self { backend: Some(backend), runtime }
+    }
+}
+
+impl Deref for InRuntime {
+    type Target = Arc<dyn DistributedLock>;
+
+    fn deref(&self) -> &Arc<dyn DistributedLock> {
+        self.backend.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for InRuntime {
+    fn drop(&mut self) {
+        let _inside = self.runtime.enter();
+        self.backend = None;
+    }
+}
+
 /// What all parts of one client share: its handles, its holds, its keeper.
 pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) backend: InRuntime,
     pub(crate) settings: Settings,
     /// Those of a term of the client's TTL, which most holds have.
     usual_lengths: Lengths,
@@ -50,10 +81,11 @@ pub(crate) struct Shared {
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     /// Facts about holds that the backend told and the keeper hasn't looked at.
     pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
-    /// How many holds their holders have ended. Those that were let go are counted in the table.
+    /// How many live holds their holders have ended: they stay in the table until they are let go,
+    /// and are counted there then.
     ended: AtomicU64,
-    /// Releases in the background.
-    in_background: AtomicU64,
+    /// Other releases under way: in the background, and of holds that were lost before.
+    others: AtomicU64,
     /// Told when a release is done after the client was closed, and when the keeper has gone.
     pub(crate) idle: Notify,
     pub(crate) closed: AtomicBool,
@@ -69,7 +101,7 @@ pub(crate) enum Fact {
 
 impl Shared {
     pub(crate) fn new(
-        backend: Arc<dyn DistributedLock>,
+        backend: InRuntime,
         settings: Settings,
         identity: Identity,
         clock: Clock,
@@ -87,7 +119,7 @@ impl Shared {
             jobs: Mutex::default(),
             facts: Mutex::default(),
             ended: AtomicU64::new(0),
-            in_background: AtomicU64::new(0),
+            others: AtomicU64::new(0),
             idle: Notify::new(),
             closed: AtomicBool::new(false),
             keeper_gone: AtomicBool::new(false),
@@ -115,7 +147,7 @@ impl Shared {
     pub(crate) fn in_background(job: Job) {
         // The job keeps the client for as long as it waits here.
         let shared = Arc::clone(job.shared());
-        shared.in_background.fetch_add(1, Ordering::SeqCst);
+        shared.others.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.keeper_gone.load(Ordering::Acquire) {
             drop(jobs);
@@ -143,29 +175,38 @@ impl Shared {
 
     /// A release in the background is done.
     pub(crate) fn done_in_background(&self) {
-        self.in_background.fetch_sub(1, Ordering::SeqCst);
-        self.told_idle();
+        self.others.fetch_sub(1, Ordering::SeqCst);
+        self.tell_idle();
     }
 
-    /// A holder is done with its hold.
-    pub(crate) fn count_ended(&self) {
-        self.ended.fetch_add(1, Ordering::AcqRel);
+    /// A holder is done with its hold, which was live, or was lost before.
+    pub(crate) fn count_ended(&self, was_live: bool) {
+        let counter = if was_live { &self.ended } else { &self.others };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The release of a hold that ended like this is done, and its table told.
+    pub(crate) fn done_in_place(&self, was_live: bool) {
+        if !was_live {
+            self.others.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.tell_idle();
     }
 
     /// Releases under way, in place and in the background.
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
         // In this order: whoever goes on in the background is counted there before it is let go.
-        self.releasing_in_place(totals) + self.in_background.load(Ordering::SeqCst)
+        self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
-    /// Holds that have ended and weren't let go when these were the totals.
-    pub(crate) fn releasing_in_place(&self, totals: Totals) -> u64 {
-        self.ended.load(Ordering::Acquire).saturating_sub(totals.let_go)
+    /// Live holds that have ended and weren't let go when these were the totals.
+    pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {
+        self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
     /// Tells whoever closes the client that a release is done.
-    pub(crate) fn told_idle(&self) {
+    fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
         }

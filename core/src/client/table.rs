@@ -50,6 +50,6 @@ impl Shared {
         if let Some(next) = next.flatten() {
             shared.pass_turn_to(Some(next), &hold.claim.name, None);
         }
-        shared.told_idle();
+        shared.done_in_place(ended.is_ok());
     }
 }

@@ -378,7 +378,7 @@ impl Taken {
             ));
         }
         let Some(hold) = &reentry.hold else { return Ok(None) };
-        if !hold.state().is_live() {
+        if !hold.looks_live() {
             return Ok(None);
         }
         hold.guards.fetch_add(1, Ordering::AcqRel);

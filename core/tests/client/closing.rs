@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{DistributedLock, ErrorKind, HoldState, Locks, Reason};
+use lockwright_core::{Clock, DistributedLock, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::queue::futures_poll;
-use crate::support::{Act, TTL, another_client, client, millis, secs, settle_down, troubled};
+use crate::support::{
+    Act, Stage, TTL, another_client, client, millis, secs, settle_down, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_going() {
@@ -176,4 +178,60 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
         drop(locks);
         assert!(weak.upgrade().is_none(), "guard first: {end_guard_first}");
     }
+}
+
+#[test]
+fn a_job_that_was_never_polled_passes_its_turn_on() {
+    let runtime = |interval| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.event_interval(interval).enable_time().build().unwrap()
+    };
+    let (theirs, ours) = (runtime(1), runtime(61));
+    // What isn't released runs out.
+    let builder = Locks::builder(Memory::new()).ttl(millis(200));
+    let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
+    let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
+    theirs.block_on(settle_down());
+    let waiting = ours.spawn({
+        let locks = locks.clone();
+        async move { locks.mutex("x").acquire().await.map(drop) }
+    });
+    ours.block_on(settle_down());
+    drop(guard);
+    // One tick: the keeper starts the release, which isn't polled any more.
+    theirs.block_on(tokio::task::yield_now());
+    drop(theirs);
+    assert_eq!(locks.metrics().releasing, 0);
+    ours.block_on(async { tokio::time::timeout(secs(20), waiting).await })
+        .expect("the turn is passed on")
+        .unwrap()
+        .unwrap();
+}
+
+/// Notes whether it was dropped inside a runtime.
+#[derive(Debug)]
+struct Noting(std::sync::mpsc::Sender<bool>);
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        self.0.send(tokio::runtime::Handle::try_current().is_ok()).unwrap();
+    }
+}
+
+#[test]
+fn a_backend_is_let_go_of_inside_the_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (sender, dropped) = std::sync::mpsc::channel();
+    let locks = {
+        let _inside = runtime.enter();
+        let stage = Stage::new(&Memory::new(), &Clock::boot());
+        stage.keep(Noting(sender));
+        Locks::new(stage).unwrap()
+    };
+    runtime.block_on(async {
+        locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+    });
+    // On a plain thread.
+    drop(locks);
+    assert!(dropped.recv().unwrap());
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lockwright_core::{BreakHow, Broken, ErrorKind, Event, HoldState, Reason, Seen};
 
+use crate::queue::futures_poll;
 use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
@@ -190,4 +191,40 @@ async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
     clock.sleep(secs(2)).await;
     assert_eq!(signal.state(), HoldState::Released);
     assert_eq!(locks.metrics().lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reason_reaches_the_holder() {
+    let (locks, stage, ..) = troubled();
+    for reason in [
+        Reason::Expired,
+        Reason::Broken,
+        Reason::Unreachable,
+        Reason::Gone,
+        Reason::SessionEnded,
+        Reason::HeldTooLong,
+        Reason::Superseded,
+    ] {
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        stage.events().send(Event::Lost(guard.token(), reason));
+        assert_eq!(guard.signal().ended().await, HoldState::Lost(reason));
+        let _lost = guard.release().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
+    let (locks, stage, _, _, clock) = troubled();
+    let live = locks.mutex("live").acquire().await.unwrap();
+    let lost = locks.mutex("lost").fixed().acquire().await.unwrap();
+    clock.sleep(TTL * 2).await;
+    settle_down().await;
+    stage.on_release([Act::AnswerLate(millis(500))]);
+    let mut releasing = Box::pin(lost.release());
+    assert!(futures_poll(&mut releasing).is_none());
+    assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 1));
+    let _lost = releasing.await;
+    assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 0));
+    live.release().await.unwrap();
+    assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
 }

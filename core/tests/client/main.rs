@@ -12,6 +12,7 @@ mod queue;
 mod reentrancy;
 mod requests;
 mod settling;
+mod simulation;
 mod support;
 mod sweeping;
 mod threads;

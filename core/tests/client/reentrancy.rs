@@ -1,6 +1,10 @@
 //! Reentrancy is explicit: by owner.
 
-use lockwright_core::{ErrorKind, Event, HoldState, Owner, Reason};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use lockwright_core::{ErrorKind, Event, HoldState, Locks, Owner, Reason};
 
 use crate::queue::futures_poll;
 use crate::support::{Act, TTL, client, secs, settle_down, troubled};
@@ -134,4 +138,40 @@ async fn a_hold_being_released_is_not_entered_again() {
     assert!(next.fence() > fence);
     releasing.await.unwrap().unwrap();
     next.release().await.unwrap();
+}
+
+/// Comes back into the client when it is woken.
+struct Inline(Locks, AtomicU64);
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        self.1.store(1 + self.0.metrics().held, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_loss_is_not_told_under_a_lock() {
+    let (done, told) = std::sync::mpsc::channel();
+    // In a thread of its own, as a deadlock doesn't end.
+    std::thread::spawn(move || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (locks, _, clock) = client();
+            let owner = Owner::new();
+            let guard = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+            let signal = guard.signal();
+            let mut ended = Box::pin(signal.ended());
+            let inline = Arc::new(Inline(locks.clone(), AtomicU64::new(0)));
+            let waker = Waker::from(Arc::clone(&inline));
+            assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            // So far that it is over, and nothing has looked yet.
+            clock.jump(TTL * 2);
+            let mut again = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
+            assert!(futures_poll(&mut again).is_none());
+            assert!(guard.check().is_err());
+            done.send(inline.1.load(Ordering::SeqCst)).unwrap();
+        });
+    });
+    assert_eq!(told.recv_timeout(secs(20)), Ok(2), "woken, and it could ask the client");
 }

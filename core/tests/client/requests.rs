@@ -2,7 +2,7 @@
 
 use lockwright_core::{ErrorKind, Locks, Profile, Step};
 
-use crate::support::{Act, TTL, another_client, client, millis, secs, troubled};
+use crate::support::{Act, Stage, TTL, another_client, client, millis, secs, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn bad_names_are_told_when_the_request_is_sent() {
@@ -136,4 +136,22 @@ async fn metrics_add_up() {
     assert!(metrics.hold_time >= secs(7), "{:?}", metrics.hold_time);
     assert_eq!(other.metrics().timed_out, 1);
     assert_eq!(other.metrics().waited, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_try_that_comes_too_late_counts_as_timed_out() {
+    let (locks, stage, ..) = troubled();
+    stage.on_acquire([Act::StartBefore(TTL * 2)]);
+    let error = locks.mutex("x").retry(1, millis(10)).acquire().await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    assert_eq!(locks.metrics().timed_out, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_backend_makes_a_ttl_of_months() {
+    let (_, memory, clock) = client();
+    let stage = Stage::new(&memory, &clock);
+    stage.promise(|profile| profile.ttl = millis(10)..=secs(400 * 86_400));
+    let builder = Locks::builder(stage).clock(clock).ttl(secs(60 * 86_400));
+    assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidConfig);
 }

@@ -1,6 +1,7 @@
 //! What the tests share: clients on a clock that they move, and a backend whose answers go wrong
 //! as a test says.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -100,6 +101,7 @@ struct Inner {
     memory: Memory,
     clock: Clock,
     profile: Mutex<&'static Profile>,
+    kept: Mutex<Option<Box<dyn Any + Send>>>,
     script: Mutex<Script>,
     events: Mutex<Option<Events>>,
 }
@@ -121,6 +123,7 @@ impl Stage {
             memory: memory.clone(),
             clock: clock.clone(),
             profile: Mutex::new(Box::leak(Box::new(memory.profile().clone()))),
+            kept: Mutex::default(),
             script: Mutex::default(),
             events: Mutex::default(),
         }))
@@ -135,6 +138,11 @@ impl Stage {
 
     pub(crate) fn on_acquire(&self, acts: impl IntoIterator<Item = Act>) {
         self.0.script.lock().unwrap().acquire.extend(acts);
+    }
+
+    /// Keeps this for as long as it lives.
+    pub(crate) fn keep(&self, what: impl Any + Send) {
+        *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
 
     /// The answers to sweeps; after the last there is nothing more to sweep.

@@ -45,7 +45,7 @@ impl Factory for Server {
     fn ttl(&self) -> Duration {
         // Each hold begins with a connection and a password, which takes its time without
         // optimisation: some cases take dozens within a TTL, on machines that do other things too.
-        Duration::from_secs(5)
+        Duration::from_secs(8)
     }
 
     fn child(&self) -> Option<Command> {

@@ -17,6 +17,7 @@
 //! | `options` | URL and settings |
 //! | `dialect` | what MySQL has of its own: connections, literals, error numbers |
 //! | `queries/*.sql` | what goes to the server |
+//! | `facts` | what a server says of itself, and whether locks can live on it |
 //! | `doctor` | what is looked at on a live server |
 //! | `held` | the modes `session` and `row` |
 //! | [`transaction`] | locks and fences in a transaction of the user's own |
@@ -35,6 +36,8 @@
 
 mod dialect;
 mod doctor;
+mod facts;
+mod held;
 mod options;
 pub mod transaction;
 
@@ -42,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Fault, Faults,
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fault, Faults,
     Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew, Renewal, Result,
     Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
 };
@@ -51,11 +54,13 @@ pub use crate::server::Mode;
 pub use options::Options;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
+use crate::server::held::Engine;
 use crate::server::lease::LeaseBackend;
 use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::waiters::Waiters;
 use dialect::MySql;
+use facts::Facts;
 
 /// How often a waiter asks.
 const POLL: Duration = Duration::from_millis(50);
@@ -106,20 +111,40 @@ impl Options {
     pub async fn connect(self) -> Result<Mysql> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Mysql),
-            Mode::Session | Mode::Row => Err(lockwright_core::Error::new(
-                lockwright_core::ErrorKind::Unsupported,
-                "this mode isn't there yet; use the mode lease",
-            )
-            .with_backend(self.backend())),
+            Mode::Session => self.held(held::Kind::Session).await.map(Mysql),
+            Mode::Row => self.held(held::Kind::Row).await.map(Mysql),
         }
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits));
         if !self.common.for_diagnosis {
+            Facts::look(&pool).await?.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
         Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::new(Waiters::default()), None)))
+    }
+
+    async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
+        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits));
+        let sessions = held::Sessions::new(kind, Arc::clone(&pool));
+        if !self.common.for_diagnosis {
+            let facts = Facts::look(&pool).await?;
+            facts.can_lock(self.backend())?;
+            facts.can_hold(self.backend())?;
+            schema::make_sure(&pool).await?;
+            sessions.check().await?;
+        }
+        Ok(Arc::new(Engine::new(sessions, Clock::boot())))
+    }
+}
+
+/// What the modes `session` and `row` promise; `None` for the lease mode.
+pub fn held_profile(mode: Mode) -> Option<Profile> {
+    match mode {
+        Mode::Lease => None,
+        Mode::Session => Some(held::Kind::Session.profile().clone()),
+        Mode::Row => Some(held::Kind::Row.profile().clone()),
     }
 }
 

@@ -1,0 +1,158 @@
+//! What a server says of itself, and whether locks can live on it.
+
+use std::collections::HashMap;
+
+use lockwright_core::{Error, ErrorKind, Result};
+
+use super::dialect::MySql;
+use crate::server::dialect::{BadRow, Row};
+use crate::server::errors::{Effect, bad_row};
+use crate::server::pool::Pool;
+
+/// The oldest servers that have what the texts need: `JSON_TABLE` and `SKIP LOCKED`.
+const OLDEST_MARIADB: (u32, u32) = (10, 6);
+const OLDEST_MYSQL: (u32, u32) = (8, 0);
+
+/// The server's settings, as far as they matter here.
+#[derive(Debug)]
+pub(super) struct Facts(HashMap<String, String>);
+
+impl Facts {
+    pub(super) async fn look(pool: &Pool<super::dialect::MySql>) -> Result<Self> {
+        let rows = pool.fetch_text(LOOK.to_owned(), Effect::Reads).await?;
+        Self::of(&rows).map_err(|bad| bad_row(bad, backend(pool)))
+    }
+
+    fn of(rows: &[Row]) -> Result<Self, BadRow> {
+        let pair = |row: &Row| {
+            let name = row.text(0)?.ok_or(BadRow)?.to_ascii_lowercase();
+            Ok((name, row.text(1)?.unwrap_or_default().to_owned()))
+        };
+        rows.iter().map(pair).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// A setting; none where this server doesn't have it.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        self.text(name).is_some_and(|value| matches!(value, "ON" | "1" | "YES"))
+    }
+
+    pub(super) fn is_mariadb(&self) -> bool {
+        self.version().contains("MariaDB")
+    }
+
+    pub(super) fn version(&self) -> &str {
+        self.text("version").unwrap_or_default()
+    }
+
+    /// The first two numbers of the version.
+    pub(super) fn release(&self) -> (u32, u32) {
+        let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    pub(super) fn is_too_old(&self) -> bool {
+        self.release() < if self.is_mariadb() { OLDEST_MARIADB } else { OLDEST_MYSQL }
+    }
+
+    pub(super) fn only_reads(&self) -> Option<&'static str> {
+        ["innodb_read_only", "super_read_only", "read_only"]
+            .into_iter()
+            .find(|name| self.text(name).is_some_and(|value| !matches!(value, "OFF" | "0" | "NO")))
+    }
+
+    /// What makes it one of several servers that all take writes.
+    pub(super) fn multi_primary(&self) -> Option<&'static str> {
+        if self.is_on("wsrep_on") {
+            return Some("a Galera cluster (wsrep_on)");
+        }
+        let group = self.text("group_replication_group_name").is_some_and(|name| !name.is_empty());
+        (group && !self.is_on("group_replication_single_primary_mode"))
+            .then_some("group replication with several primaries")
+    }
+
+    /// Whether locks can be kept here at all.
+    pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
+        let problem = if let Some(setting) = self.only_reads() {
+            format!(
+                "this server only reads ({setting}): it is a replica, or was told so; connect to \
+                 its primary"
+            )
+        } else if self.is_too_old() {
+            format!(
+                "this server is version {}, and MariaDB {}.{} or MySQL {}.{} is needed",
+                self.version(),
+                OLDEST_MARIADB.0,
+                OLDEST_MARIADB.1,
+                OLDEST_MYSQL.0,
+                OLDEST_MYSQL.1
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
+    }
+
+    /// Whether what is locked on this server is locked for all.
+    pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
+        match self.multi_primary() {
+            None => Ok(()),
+            Some(what) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "this server is one of {what}, and what is locked in a session of one isn't \
+                     locked on the others; use the mode lease on one of them, or another server"
+                ),
+            )
+            .with_backend(backend)),
+        }
+    }
+}
+
+fn backend(pool: &Pool<MySql>) -> &'static str {
+    use crate::server::dialect::Dialect;
+
+    pool.dialect().backend()
+}
+
+const LOOK: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'read_only', \
+                    'super_read_only', 'innodb_read_only', 'wsrep_on', \
+                    'group_replication_group_name', 'group_replication_single_primary_mode', \
+                    'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format', \
+                    'max_connections', 'thread_handling')";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(settings: &[(&str, &str)]) -> Facts {
+        Facts(settings.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+    }
+
+    #[test]
+    fn the_oldest_version_depends_on_whose_it_is() {
+        for (version, too_old) in [
+            ("10.5.29-MariaDB", true),
+            ("10.6.0-MariaDB", false),
+            ("11.4.2-MariaDB-log", false),
+            ("5.7.44", true),
+            ("8.0.36-0ubuntu0", false),
+            ("", true),
+        ] {
+            assert_eq!(facts(&[("version", version)]).is_too_old(), too_old, "{version}");
+        }
+    }
+
+    #[test]
+    fn several_primaries_are_refused() {
+        let group = ("group_replication_group_name", "aaaa");
+        let single = |on| [group, ("group_replication_single_primary_mode", on)];
+        assert!(facts(&[("wsrep_on", "ON")]).can_hold("mysql-row").is_err());
+        assert!(facts(&single("OFF")).can_hold("mysql-row").is_err());
+        assert!(facts(&single("ON")).can_hold("mysql-row").is_ok());
+        assert!(facts(&[("wsrep_on", "OFF")]).can_hold("mysql-row").is_ok());
+    }
+}

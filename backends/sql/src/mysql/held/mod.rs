@@ -1,0 +1,252 @@
+//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in a transaction that is kept
+//! open). One connection of its own for each hold.
+//!
+//! # The lock of a name
+//!
+//! In the mode `session`, a name that is ASCII without capitals and has at most 64 characters is
+//! locked as it is; of any other the SHA-256 is locked, in hexadecimal. So others can take the same
+//! lock, and are kept out by it:
+//!
+//! ```sql
+//! SELECT GET_LOCK('orders/42', 10);
+//! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
+//! ```
+//!
+//! That is because MySQL takes no longer name and makes no difference between `a` and `A`. These
+//! locks belong to the server, not to one database of it. In the mode `row` others lock the name's
+//! row of the table `lockwright_row`.
+//!
+//! # The mark of a session
+//!
+//! While a session holds or waits it has another lock of this kind, ` lockwright/TOKEN/HASH`, with the
+//! first 16 digits of the name's SHA-256. No name begins with a space. So `IS_USED_LOCK` tells which
+//! session is a claim's, and whether it is there at all, and a session can be ended by its token.
+
+mod doctor;
+mod probe;
+mod session;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
+    Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
+};
+
+use super::dialect::MySql;
+use crate::server::dialect::Dialect;
+use crate::server::held::rows::{Rows, Texts};
+use crate::server::held::{Server, SessionId};
+use crate::server::pool::Pool;
+
+use session::{MySqlSession, Statements};
+use watch::Watch;
+
+/// The longest `wait_timeout`: a year, and less on Windows.
+const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
+
+/// The mark of the session that is this claim's: the same token under another name is another one.
+const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
+
+/// Which lock carries the holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A `GET_LOCK`.
+    Session,
+    /// A locked row.
+    Row,
+}
+
+impl Kind {
+    /// What stands in the tables.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Row => "row",
+        }
+    }
+
+    /// What it promises.
+    pub(super) fn profile(self) -> &'static Profile {
+        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session"));
+        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row"));
+        match self {
+            Self::Session => &SESSION,
+            Self::Row => &ROW,
+        }
+    }
+
+    /// A text with what stands in braces replaced.
+    fn expand(self, dialect: &MySql, text: &str) -> String {
+        let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
+        let text = text
+            .replace("{kind}", self.word())
+            .replace("{key}", &key(":name"))
+            .replace("{key_of_held}", &key("held.name"))
+            .replace("{mark}", &mark(":name", ":token"))
+            .replace("{mark_of_row}", "CONCAT(' lockwright/row/', LEFT(SHA2(:name, 256), 16))")
+            .replace("{mark_of_held}", &mark("held.name", "held.token"))
+            .replace("{old}", OLD)
+            .replace("{old_name}", "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin")
+            .replace("{left}", LEFT);
+        dialect.expand(&text)
+    }
+
+    fn texts(self) -> Texts {
+        let common = Texts {
+            note: include_str!("queries/note.sql"),
+            why_ended: include_str!("queries/why_ended.sql"),
+            mark_released: include_str!("queries/mark_released.sql"),
+            inspect: include_str!("queries/session_inspect.sql"),
+            list: include_str!("queries/session_list.sql"),
+            mark_broken: include_str!("queries/mark_broken.sql"),
+            find: include_str!("queries/find.sql"),
+            kill: include_str!("queries/kill.sql"),
+            kill_foreign: include_str!("queries/session_kill_foreign.sql"),
+            cancel: include_str!("queries/cancel.sql"),
+            sweep: include_str!("queries/sweep.sql"),
+        };
+        match self {
+            Self::Session => common,
+            Self::Row => Texts {
+                inspect: include_str!("queries/row_inspect.sql"),
+                list: include_str!("queries/row_list.sql"),
+                kill_foreign: "",
+                ..common
+            },
+        }
+    }
+}
+
+/// What is locked for a name. Characters of one byte are ASCII.
+fn key(name: &str) -> String {
+    const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
+                       AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
+                       NAME, SHA2(NAME, 256))";
+    KEY.replace("NAME", name)
+}
+
+/// How much of the TTL is left, in µs, to the second: unknown if the session may not be looked at.
+const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
+     WHEN activity.command = 'Sleep' \
+         THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) - activity.time * 1000) * 1000 \
+     ELSE held.ttl_ms * 1000 END";
+
+/// The names that a sweep has chosen.
+const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (name VARCHAR(512) PATH '$')) AS old";
+
+fn profile(backend: &'static str) -> Profile {
+    let mut profile = Profile::new(backend);
+    profile.reach = Reach::Network;
+    profile.fencing = Fencing::Strict;
+    profile.order = Order::None;
+    profile.wake_up = WakeUp::Push;
+    // A hold ends with its connection, which its holder hears of a little later: so neither a
+    // restart of the server nor a broken way to it.
+    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
+    // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.blocks = true;
+    // The server counts in seconds.
+    profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
+    // Each hold has a connection of its own, and one that is stuck mustn't delay another.
+    profile.renew_batch = 1;
+    profile.slow_poll = Duration::from_secs(1);
+    profile
+}
+
+/// A MySQL server whose sessions hold locks.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    kind: Kind,
+    statements: Arc<Statements>,
+    rows: Rows<MySql>,
+    watch: Arc<Watch>,
+}
+
+impl Sessions {
+    /// Over this pool, and with a connection of its own for each hold.
+    pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
+        let dialect = pool.dialect().clone();
+        let expand = |text: &str| kind.expand(&dialect, text);
+        let watch = Watch::new(dialect.clone(), pool.limits());
+        Self {
+            kind,
+            statements: Arc::new(Statements::new(kind, expand)),
+            rows: Rows::new(pool, &kind.texts(), expand),
+            watch: Arc::new(watch),
+        }
+    }
+
+    /// Makes sure that a session is a session all the way.
+    ///
+    /// # Errors
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
+    /// server shares sessions out.
+    pub(super) async fn check(&self) -> Result<()> {
+        probe::check(self).await
+    }
+
+    async fn open(&self) -> Result<MySqlSession> {
+        MySqlSession::connect(&self.statements, &self.rows.pool, &self.watch).await
+    }
+}
+
+#[async_trait]
+impl Server for Sessions {
+    type Session = MySqlSession;
+
+    fn profile(&self) -> &Profile {
+        self.kind.profile()
+    }
+
+    async fn connect(&self) -> Result<MySqlSession> {
+        self.open().await
+    }
+
+    async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
+        self.rows.note(claim, session).await
+    }
+
+    async fn cancel(&self, session: SessionId) -> Result<()> {
+        self.rows.cancel(session).await
+    }
+
+    async fn end(&self, claim: &Claim) -> Result<bool> {
+        self.rows.release(claim).await
+    }
+
+    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
+        self.rows.why_ended(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.rows.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.rows.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        note: &str,
+    ) -> Result<Broken> {
+        self.rows.break_lock(name, seen, how, note).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+        self.rows.sweep(idle).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        doctor::findings(self).await
+    }
+}

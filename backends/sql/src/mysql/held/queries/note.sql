@@ -1,0 +1,21 @@
+-- Only for a session that still is the claim's: a holder that was stopped between its lock and this
+-- must not write itself over the next one. What is decided in the first assignment, when the row is
+-- locked, the others go by.
+INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
+       :ttl_ms, :session, {now}, NULL, 0
+FROM {meta} AS meta
+WHERE IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
+    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
+    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
+    fence = IF({hold}.updated = VALUES(updated), GREATEST({hold}.fence + 1, VALUES(fence)),
+               {hold}.fence),
+    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
+    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
+    broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
+    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+
+SELECT fence FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;

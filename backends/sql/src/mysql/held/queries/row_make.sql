@@ -1,0 +1,5 @@
+-- One after the other: an insert of what is there waits for whoever has locked it.
+SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
+INSERT IGNORE INTO {row} (name)
+SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
+DO RELEASE_LOCK({mark_of_row});

@@ -1,0 +1,4 @@
+-- After a try in vain: whether there was something to lock.
+ROLLBACK;
+DO RELEASE_LOCK({mark});
+SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

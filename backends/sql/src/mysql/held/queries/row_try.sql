@@ -1,0 +1,6 @@
+-- A first row if the lock was got; last row: whether the mark was.
+SET SESSION wait_timeout = :ttl_s;
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+BEGIN;
+SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE SKIP LOCKED;
+SELECT @lockwright_mark <=> 1;

@@ -1,0 +1,3 @@
+COMMIT;
+SELECT RELEASE_LOCK({mark});
+SET SESSION wait_timeout = 60;

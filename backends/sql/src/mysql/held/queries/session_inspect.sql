@@ -1,0 +1,11 @@
+-- The lock says who holds it; the token is known when that session bears the mark of the one that
+-- was written down.
+SELECT :name, IS_USED_LOCK({key}),
+       IF(IS_USED_LOCK({key}) <=> IS_USED_LOCK({mark_of_held}), held.token, NULL),
+       held.token, held.identity, held.fence, {left}, held.broken,
+       (SELECT COUNT(*) FROM information_schema.processlist AS waiting
+        WHERE waiting.state = 'User lock'
+          AND waiting.info LIKE CONCAT('%GET_LOCK(%X''', LOWER(HEX(:name)), '''%'))
+FROM (SELECT 1 AS one) AS once
+LEFT JOIN {hold} AS held ON held.kind = 'session' AND held.name = :name
+LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session;

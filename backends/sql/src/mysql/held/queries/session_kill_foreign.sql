@@ -1,0 +1,7 @@
+KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session, :session, 0);
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.02, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.05, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.1, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.3, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.5, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 1, 0));

@@ -1,0 +1,8 @@
+-- Blocks for at most :slice_s seconds. The mark comes first: without it the lock isn't asked for.
+-- Answers: whether the mark was got, whether the lock was.
+SET SESSION wait_timeout = :ttl_s;
+SET @lockwright_mark = GET_LOCK({mark}, 0), @lockwright_got = NULL;
+SET @lockwright_got = IF(@lockwright_mark = 1, GET_LOCK({key}, :slice_s), NULL);
+SET @lockwright_left =
+    IF(@lockwright_mark = 1 AND NOT @lockwright_got <=> 1, RELEASE_LOCK({mark}), NULL);
+SELECT @lockwright_mark <=> 1, @lockwright_got <=> 1;

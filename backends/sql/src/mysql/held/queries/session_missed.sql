@@ -1,0 +1,2 @@
+-- After a wait that was cut off.
+DO RELEASE_LOCK({mark});

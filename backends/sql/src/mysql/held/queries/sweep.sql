@@ -1,0 +1,31 @@
+-- A name that comes back starts above the floor. One that comes back while this runs may have read
+-- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
+-- Rows to lock that somebody is at stay too.
+SET @lockwright_old = (
+    SELECT JSON_ARRAYAGG(old.name)
+    FROM (SELECT held.name FROM {hold} AS held
+          WHERE held.kind = '{kind}' AND held.updated < {now} - :idle_us AND held.fence < {now}
+            AND IS_USED_LOCK({mark_of_held}) IS NULL
+          LIMIT :limit) AS old);
+
+UPDATE {meta} SET floor = GREATEST(floor, COALESCE((
+    SELECT MAX(held.fence) FROM {old}
+    STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}
+    WHERE held.updated < {now} - :idle_us AND held.fence < {now}), 0));
+
+DELETE held FROM {old}
+STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}
+WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta})
+  AND IS_USED_LOCK({mark_of_held}) IS NULL;
+
+SET @lockwright_deleted = ROW_COUNT();
+
+BEGIN;
+SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
+FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
+WHERE '{kind}' = 'row'
+FOR UPDATE SKIP LOCKED;
+DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
+COMMIT;
+
+SELECT CAST(@lockwright_deleted AS SIGNED);

@@ -1,0 +1,2 @@
+SELECT broken IS NOT NULL, released FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token;

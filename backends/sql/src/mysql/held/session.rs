@@ -1,0 +1,321 @@
+//! One connection that carries a hold.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Claim, Error, ErrorKind, Result, async_trait};
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+
+use super::Kind;
+use super::watch::{Watch, Watching};
+use crate::mysql::dialect::{
+    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, is_the_end, number,
+};
+use crate::server::dialect::{Dialect, Row};
+use crate::server::errors::{self, Effect};
+use crate::server::held::{Kept, Locked, Session, SessionId};
+use crate::server::pool::Pool;
+use crate::server::sql::{Arguments, Sql, Value};
+
+/// How long closing a connection may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The statements that run on the session itself.
+#[derive(Debug)]
+pub(super) struct Statements {
+    kind: Kind,
+    try_lock: Sql,
+    wait: Sql,
+    /// After a try in vain.
+    missed: Sql,
+    /// For rows: makes what is to be locked.
+    make: Sql,
+    unlock: Sql,
+    keep: Sql,
+    shorten: Sql,
+    /// The mark, as SQL.
+    mark: Sql,
+}
+
+impl Statements {
+    pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
+        let sql = |text| Sql::new(&expand(text));
+        let make = sql(include_str!("queries/row_make.sql"));
+        let shorten = sql(include_str!("queries/shorten.sql"));
+        let mark = sql("{mark}");
+        match kind {
+            Kind::Session => Self {
+                kind,
+                try_lock: sql(include_str!("queries/session_lock.sql")),
+                wait: sql(include_str!("queries/session_lock.sql")),
+                missed: sql(include_str!("queries/session_missed.sql")),
+                make,
+                unlock: sql(include_str!("queries/session_unlock.sql")),
+                keep: sql(include_str!("queries/session_keep.sql")),
+                shorten,
+                mark,
+            },
+            Kind::Row => Self {
+                kind,
+                try_lock: sql(include_str!("queries/row_try.sql")),
+                wait: sql(include_str!("queries/row_wait.sql")),
+                missed: sql(include_str!("queries/row_missed.sql")),
+                make,
+                unlock: sql(include_str!("queries/row_unlock.sql")),
+                keep: sql(include_str!("queries/row_keep.sql")),
+                shorten,
+                mark,
+            },
+        }
+    }
+}
+
+/// A connection that carries one hold, or waits for one, or neither.
+pub(crate) struct MySqlSession {
+    connection: MySqlConnection,
+    statements: Arc<Statements>,
+    /// For what has to be done from elsewhere.
+    pool: Arc<Pool<MySql>>,
+    watch: Arc<Watch>,
+    /// While it holds.
+    watching: Option<Watching>,
+    id: SessionId,
+    /// Set as soon as the connection has failed.
+    over: bool,
+}
+
+impl MySqlSession {
+    pub(super) async fn connect(
+        statements: &Arc<Statements>,
+        pool: &Arc<Pool<MySql>>,
+        watch: &Arc<Watch>,
+    ) -> Result<Self> {
+        let dialect = pool.dialect();
+        let limit = pool.limits().connect;
+        let connecting = async {
+            let mut connection = dialect.connect().await?;
+            let rows = fetch_on(&mut connection, SET_UP.to_owned()).await?;
+            let id = rows.last().and_then(|row| row.int(0).ok());
+            sqlx::Result::Ok((connection, id.unwrap_or_default()))
+        };
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Ok((connection, id))) => Ok(Self {
+                connection,
+                statements: Arc::clone(statements),
+                pool: Arc::clone(pool),
+                watch: Arc::clone(watch),
+                watching: None,
+                id,
+                over: false,
+            }),
+            Ok(Err(cause)) => Err(errors::not_connected(cause, dialect).error),
+            Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
+        }
+    }
+
+    pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
+        if self.over {
+            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
+        }
+        let result = fetch_on(&mut self.connection, text).await;
+        if let Err(error) = &result {
+            self.over |= number(error).is_none_or(is_the_end);
+        }
+        result
+    }
+
+    fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
+        let token = claim.token.to_string();
+        let mut arguments =
+            vec![("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
+        arguments.extend_from_slice(more);
+        sql.render(&arguments, MySql::literal)
+    }
+
+    /// Sends what takes the lock. The server counts whole seconds, and MySQL would round a part of
+    /// one: a wait of less is ended from elsewhere.
+    async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
+        let statements = Arc::clone(&self.statements);
+        let sql = if slice.is_some() { &statements.wait } else { &statements.try_lock };
+        let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
+        let times = [
+            ("ttl_s", Value::Int(seconds_up(claim.ttl))),
+            ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
+        ];
+        let text = Self::text(sql, claim, &times);
+        let Some(slice) = slice.filter(|slice| *slice < Duration::from_secs(1)) else {
+            return self.run(text).await;
+        };
+        let (pool, id) = (Arc::clone(&self.pool), self.id);
+        let mut running = pin!(self.run(text));
+        tokio::select! {
+            biased;
+            done = &mut running => done,
+            () = tokio::time::sleep(slice) => {
+                // Its answer comes before anything else is sent on the session, so that it can't
+                // hit a later statement.
+                if let Err(error) = pool.fetch_text(format!("KILL QUERY {id}"), Effect::Reads).await {
+                    tracing::debug!(%error, "a wait couldn't be cut off, and lasts for a second");
+                }
+                running.await
+            }
+        }
+    }
+
+    async fn lock_key(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
+        match self.send(claim, slice).await {
+            Ok(rows) => {
+                let flag = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
+                let (marked, locked) = (flag(0), flag(1));
+                Ok(if locked { Locked::Yes } else { Locked::No { same_token: !marked } })
+            }
+            Err(error) if is_in_vain(&error) => {
+                let text = Self::text(&Arc::clone(&self.statements).missed, claim, &[]);
+                self.run(text).await?;
+                Ok(Locked::No { same_token: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn lock_row(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
+        // A row that isn't there yet is made, and somebody may sweep it away again.
+        const TRIES: u32 = 5;
+        let statements = Arc::clone(&self.statements);
+        for _ in 0..TRIES {
+            let marked = match self.send(claim, slice).await {
+                Ok(rows) if rows.len() > 1 => return Ok(Locked::Yes),
+                Ok(rows) => rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false),
+                Err(error) if is_in_vain(&error) => true,
+                Err(error) => return Err(error),
+            };
+            let rows = self.run(Self::text(&statements.missed, claim, &[])).await?;
+            if !marked {
+                return Ok(Locked::No { same_token: true });
+            }
+            if rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false) {
+                return Ok(Locked::No { same_token: false });
+            }
+            match self.run(Self::text(&statements.make, claim, &[])).await {
+                Err(error) if !is_in_vain(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Locked::No { same_token: false })
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        errors::failed(error, Effect::Changes, self.pool.dialect()).error
+    }
+
+    fn backend(&self) -> &'static str {
+        self.pool.dialect().backend()
+    }
+}
+
+/// An idle session that holds nothing goes too, if this process is stopped, say.
+const SET_UP: &str = "SET SESSION wait_timeout = 60; SELECT CONNECTION_ID()";
+
+impl fmt::Debug for MySqlSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlSession")
+            .field("id", &self.id)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Session for MySqlSession {
+    fn id(&self) -> SessionId {
+        self.id
+    }
+
+    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>) -> Result<Locked> {
+        let locked = match self.statements.kind {
+            Kind::Session => self.lock_key(claim, slice).await,
+            Kind::Row => self.lock_row(claim, slice).await,
+        };
+        let locked = locked.map_err(|error| self.failed(error))?;
+        if locked == Locked::Yes {
+            let mark = Self::text(&self.statements.mark, claim, &[]);
+            self.watching = Some(self.watch.over(self.id, mark));
+        }
+        Ok(locked)
+    }
+
+    async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
+        let text = Self::text(&Arc::clone(&self.statements).keep, claim, &[]);
+        let rows = match self.run(text).await {
+            Ok(rows) => rows,
+            // An error may roll a transaction back, and the lock with it.
+            Err(error)
+                if self.statements.kind == Kind::Session
+                    && number(&error).is_some_and(|number| !is_the_end(number)) =>
+            {
+                return Ok(Kept::Unsure);
+            }
+            Err(error) => return Err(self.failed(error)),
+        };
+        let row = rows.last();
+        if row.and_then(|row| row.int(0).ok()) != Some(self.id) {
+            self.over = true;
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "another session answered in the place of the one that holds the lock: a proxy is \
+                 in between; connect to the server itself, or use the mode lease",
+            )
+            .with_backend(self.backend()));
+        }
+        let flag = |at| row.and_then(|row| row.bool(at).ok()).unwrap_or(false);
+        if !flag(1) {
+            return Err(
+                Error::unavailable("the session has lost its lock").with_backend(self.backend())
+            );
+        }
+        Ok(if flag(2) { Kept::Broken } else { Kept::Renewed })
+    }
+
+    async fn shorten(&mut self, to: Duration) -> Result<()> {
+        let ttl_s = [("ttl_s", Value::Int(seconds_up(to)))];
+        let text = self.statements.shorten.render(&ttl_s, MySql::literal);
+        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+    }
+
+    async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        self.watching = None;
+        let text = Self::text(&Arc::clone(&self.statements).unlock, claim, &[]);
+        let rows = self.run(text).await.map_err(|error| self.failed(error))?;
+        Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
+    }
+
+    async fn ended(&mut self) {
+        match &mut self.watching {
+            _ if self.over => {}
+            Some(watching) => {
+                watching.ended().await;
+                self.over = true;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn close(self) {
+        let Self { connection, watching, .. } = self;
+        drop(watching);
+        let _ = tokio::time::timeout(CLOSE_LIMIT, connection.close()).await;
+    }
+}
+
+/// Rounded up: the server's unit is the second, and it has no zero.
+fn seconds_up(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
+}
+
+/// Whether a wait ended without its lock, and nothing else is wrong.
+fn is_in_vain(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(LOCK_WAIT_TIMEOUT | INTERRUPTED | DEADLOCK))
+}

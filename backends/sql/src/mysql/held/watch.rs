@@ -1,0 +1,205 @@
+//! Whether the sessions that hold are still there.
+//!
+//! sqlx reads a connection only while a statement runs on it, and a statement would start the
+//! session's idle time anew. So another connection asks the server about all of them at once: a
+//! session that has ended has no mark any more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnection;
+use tokio::sync::watch;
+
+use crate::mysql::dialect::{MySql, fetch_on};
+use crate::server::dialect::{Dialect, Row};
+use crate::server::held::SessionId;
+use crate::server::pool::Limits;
+
+/// How often the server is asked: an end is told about so late.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// For how many intervals the connection is kept when there is nothing to ask.
+const KEPT: u32 = 25;
+
+/// How many are asked about in one request.
+const BATCH: usize = 200;
+
+/// The sessions of one backend that hold.
+#[derive(Debug)]
+pub(super) struct Watch {
+    dialect: MySql,
+    limits: Limits,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    next: u64,
+    sessions: HashMap<u64, (SessionId, Arc<str>, watch::Sender<bool>)>,
+    /// Whether a task asks.
+    asked: bool,
+}
+
+/// A session that is watched until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watching {
+    watch: Arc<Watch>,
+    number: u64,
+    ended: watch::Receiver<bool>,
+}
+
+/// What asking came to.
+enum Asked {
+    Answered(MySqlConnection),
+    /// The server didn't answer; that says nothing about the sessions.
+    Unsure,
+    /// No connection can be made, twice: where the server went, or the way to it, the sessions went
+    /// too.
+    Gone,
+}
+
+impl Watch {
+    pub(super) fn new(dialect: MySql, limits: Limits) -> Self {
+        Self { dialect, limits, watched: Mutex::default() }
+    }
+
+    /// From now on, by its mark as SQL. In a runtime.
+    pub(super) fn over(self: &Arc<Self>, session: SessionId, mark: String) -> Watching {
+        let (sender, ended) = watch::channel(false);
+        let mut watched = self.watched();
+        let number = watched.next;
+        watched.next += 1;
+        watched.sessions.insert(number, (session, mark.into(), sender));
+        if !std::mem::replace(&mut watched.asked, true) {
+            tokio::spawn(Arc::clone(self).ask_on());
+        }
+        Watching { watch: Arc::clone(self), number, ended }
+    }
+
+    async fn ask_on(self: Arc<Self>) {
+        let mut asking = Asking { watch: Arc::clone(&self), ended: false };
+        let mut connection = None;
+        let mut idle = 0;
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let sessions: Vec<_> = {
+                let mut watched = self.watched();
+                if watched.sessions.is_empty() && idle >= KEPT {
+                    watched.asked = false;
+                    asking.ended = true;
+                    return;
+                }
+                let each = watched.sessions.iter();
+                each.map(|(number, (session, mark, _))| (*number, *session, Arc::clone(mark)))
+                    .collect()
+            };
+            idle = if sessions.is_empty() { idle + 1 } else { 0 };
+            for some in sessions.chunks(BATCH) {
+                connection = match self.ask(connection.take(), some).await {
+                    Asked::Answered(connection) => Some(connection),
+                    Asked::Unsure => None,
+                    Asked::Gone => {
+                        some.iter().for_each(|(number, ..)| self.tell(*number));
+                        None
+                    }
+                };
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        connection: Option<MySqlConnection>,
+        sessions: &[(u64, SessionId, Arc<str>)],
+    ) -> Asked {
+        let text: Vec<String> = sessions
+            .iter()
+            .enumerate()
+            .map(|(at, (_, session, mark))| {
+                format!("SELECT {at}, IS_USED_LOCK({mark}) <=> {session}")
+            })
+            .collect();
+        let text = text.join(" UNION ALL ");
+        if let Some(mut connection) = connection {
+            let asking = fetch_on(&mut connection, text.clone());
+            match tokio::time::timeout(self.limits.answer, asking).await {
+                Ok(Ok(rows)) => {
+                    self.answered(sessions, &rows);
+                    return Asked::Answered(connection);
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "the connection that watches was lost"),
+                Err(_) => return Asked::Unsure,
+            }
+        }
+        let mut refused = false;
+        loop {
+            let connecting = async {
+                let mut connection = self.dialect.connect().await?;
+                let rows = fetch_on(&mut connection, text.clone()).await?;
+                sqlx::Result::Ok((connection, rows))
+            };
+            match tokio::time::timeout(self.limits.connect, connecting).await {
+                Ok(Ok((connection, rows))) => {
+                    self.answered(sessions, &rows);
+                    return Asked::Answered(connection);
+                }
+                Ok(Err(sqlx::Error::Io(_))) if refused => return Asked::Gone,
+                Ok(Err(sqlx::Error::Io(_))) => refused = true,
+                Ok(Err(_)) | Err(_) => return Asked::Unsure,
+            }
+            tokio::time::sleep(INTERVAL / 4).await;
+        }
+    }
+
+    fn answered(&self, sessions: &[(u64, SessionId, Arc<str>)], rows: &[Row]) {
+        for row in rows {
+            let (Ok(at), Ok(false)) = (row.int(0), row.bool(1)) else { continue };
+            let session = usize::try_from(at).ok().and_then(|at| sessions.get(at));
+            if let Some((number, ..)) = session {
+                self.tell(*number);
+            }
+        }
+    }
+
+    fn tell(&self, number: u64) {
+        // It may have been let go of meanwhile.
+        if let Some((.., ended)) = self.watched().sessions.remove(&number) {
+            ended.send_replace(true);
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that asks. When its runtime drops it, the next session starts another one.
+struct Asking {
+    watch: Arc<Watch>,
+    ended: bool,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.watch.watched().asked = false;
+        }
+    }
+}
+
+impl Watching {
+    /// Returns when the session has ended.
+    pub(super) async fn ended(&mut self) {
+        // An error would be that nobody can tell any more, which is no end.
+        if self.ended.wait_for(|ended| *ended).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.watch.watched().sessions.remove(&self.number);
+    }
+}

@@ -1,0 +1,35 @@
+//! One at a time, with a TTL that no load on the machine uses up.
+
+use std::sync::Arc;
+
+use lockwright_core::{Attempt, DistributedLock, Settle, Wait};
+
+use crate::support::{LONG, MODES, backend, claim, server};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_on_a_fresh_name_one_is_granted() {
+    let server = server();
+    for mode in MODES {
+        let backends = [
+            Arc::new(backend(&server, mode).await),
+            Arc::new(backend(&server, mode).await),
+            Arc::new(backend(&server, mode).await),
+        ];
+        for round in 0..40 {
+            let mut asking = tokio::task::JoinSet::new();
+            for number in 0..9 {
+                let backend = Arc::clone(&backends[number % backends.len()]);
+                asking.spawn(async move {
+                    let claim = claim(&format!("x{round}"), LONG);
+                    let answer = backend.acquire(&claim, Wait::No).await.unwrap();
+                    matches!(answer, Attempt::Granted(_)).then_some((backend, claim))
+                });
+            }
+            let mut granted: Vec<_> = asking.join_all().await.into_iter().flatten().collect();
+            assert_eq!(granted.len(), 1, "{mode}, round {round}");
+            let (backend, claim) = granted.pop().unwrap();
+            let ended = backend.release(&claim, Settle::Answered).await.unwrap();
+            assert_eq!(ended, lockwright_core::Ended::Released);
+        }
+    }
+}

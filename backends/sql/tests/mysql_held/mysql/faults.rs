@@ -1,0 +1,172 @@
+//! Sessions that end in the middle of holds and waits.
+
+use std::time::Instant;
+
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Settle, Wait};
+use lockwright_testbed::{Proxy, proxy::Traffic};
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+
+use crate::support::{
+    LONG, MODES, backend, claim, client, granted, holding, in_mode, ms, noting, queued, server,
+    session_of, sessions_of, within,
+};
+
+/// Long before the next renewal is due.
+const AT_ONCE: std::time::Duration = ms(1_000);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminated_session_is_told_at_once() {
+    let server = server();
+    for mode in MODES {
+        let locks = client(&server, mode, LONG).await;
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let fence = guard.fence();
+        let begun = Instant::now();
+        server.terminate_sessions().unwrap();
+        let ended = guard.signal().ended().await;
+        assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
+        assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+        assert!(guard.check().is_err());
+        drop(guard);
+        // And it comes back by itself.
+        let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
+        assert!(again.fence() > fence);
+        again.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_told_at_once_and_outlived() {
+    for mode in MODES {
+        let mut server = server();
+        let (locks, other) = (client(&server, mode, LONG).await, client(&server, mode, LONG).await);
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let fence = guard.fence();
+        let waiter = tokio::spawn(async move { other.mutex("x").no_limit().acquire().await });
+        within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
+        let begun = Instant::now();
+        let signal = guard.signal();
+        let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
+        // Blocks, as other tests' threads do.
+        let server = tokio::task::spawn_blocking(move || {
+            server.restart(true).unwrap();
+            server
+        })
+        .await
+        .unwrap();
+        let (ended, at) = told.await.unwrap();
+        assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+        let took = at.duration_since(begun);
+        assert!(took < AT_ONCE, "told after {took:?}");
+        drop(guard);
+        let granted = waiter.await.unwrap().unwrap();
+        assert!(granted.fence() > fence);
+        granted.check().unwrap();
+        granted.release().await.unwrap();
+        let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+        again.release().await.unwrap();
+        drop(server);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_way_is_told_at_once() {
+    let server = server();
+    for mode in MODES {
+        let proxy = Proxy::start(server.address()).unwrap();
+        let url = in_mode(&server.url_through(proxy.port()), mode);
+        let backend = lockwright_sql::Mysql::connect(&url).await.unwrap();
+        let locks = lockwright_core::Locks::builder(backend).ttl(LONG).build().unwrap();
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let begun = Instant::now();
+        proxy.cut();
+        let ended = guard.signal().ended().await;
+        assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
+        assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+        drop(guard);
+        proxy.mend();
+        let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+        again.release().await.unwrap();
+    }
+}
+
+/// A peer that died without a word: nobody hears an end, and each side goes by its own clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl() {
+    let server = server();
+    for mode in MODES {
+        let proxy = Proxy::start(server.address()).unwrap();
+        let url = in_mode(&server.url_through(proxy.port()), mode);
+        let backend = lockwright_sql::Mysql::connect(&url).await.unwrap();
+        let ttl = ms(2_000);
+        let locks = lockwright_core::Locks::builder(backend).ttl(ttl).build().unwrap();
+        let other = client(&server, mode, LONG).await;
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        proxy.set(Traffic::SwallowAll);
+        let begun = Instant::now();
+        let next = other.mutex("x").wait_for(ttl + ms(1_500)).acquire().await.unwrap();
+        assert!(guard.check().is_err(), "it believes beside the next one");
+        assert!(begun.elapsed() < ttl + ms(700), "free after {:?}", begun.elapsed());
+        let ended = guard.signal().ended().await;
+        assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+        next.release().await.unwrap();
+        drop(guard);
+        proxy.drop_connections();
+        proxy.set(Traffic::Forward);
+        let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+        again.release().await.unwrap();
+        assert_eq!(holding(&server), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_there_is_said_soon() {
+    for mode in MODES {
+        let mut server = server();
+        let locks = client(&server, mode, LONG).await;
+        locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+        server.stop();
+        let begun = Instant::now();
+        let error = locks.mutex("x").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(begun.elapsed() < ms(2_000), "said after {:?}", begun.elapsed());
+    }
+}
+
+/// A holder that was stopped between its lock and its row must not write itself over the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_ended_is_not_written_down() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let first = claim("x", LONG);
+        granted(&backend, &first).await;
+        backend.release(&first, Settle::Answered).await.unwrap();
+        // Lets the row be read, and written to only when this is over.
+        let mut gate = MySqlConnection::connect(&server.admin_url()).await.unwrap();
+        sqlx::raw_sql("BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE")
+            .execute(&mut gate)
+            .await
+            .unwrap();
+        let late = claim("x", LONG);
+        let acquiring = backend.acquire(&late, Wait::No);
+        let ending = async {
+            within(ms(2_000), "the lock to be had and its row to wait", async || {
+                sessions_of(&server, late.token) == 1 && noting(&server) == 1
+            })
+            .await;
+            server.sql(&format!("KILL {}", session_of(late.token))).unwrap();
+            within(ms(2_000), "its end", async || sessions_of(&server, late.token) == 0).await;
+            sqlx::raw_sql("COMMIT").execute(&mut gate).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(acquiring, ending);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+        let written = server.sql("SELECT token FROM lockwright_hold WHERE name = 'x'").unwrap();
+        assert!(!written.contains(&late.token.to_string()), "{mode}: it was written down");
+        let next = claim("x", LONG);
+        granted(&backend, &next).await;
+        backend.release(&next, Settle::Answered).await.unwrap();
+        server.sql("DELETE FROM lockwright_hold").unwrap();
+    }
+}

@@ -1,0 +1,6 @@
+mod exclusion;
+mod faults;
+mod interop;
+mod operator;
+mod processes;
+mod waiting;

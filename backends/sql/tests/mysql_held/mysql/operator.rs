@@ -1,0 +1,148 @@
+//! What operators see, break and sweep.
+
+use lockwright_core::{BreakHow, Broken, DistributedLock, HoldState, Reason, Seen, Settle};
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+
+use crate::support::{
+    LONG, MODES, backend, claim, client, count, granted, holding, ms, name, server, sessions_of,
+    within,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_break_ends_the_session_at_once_and_says_so() {
+    let server = server();
+    for mode in MODES {
+        let (locks, operator) = (client(&server, mode, LONG).await, backend(&server, mode).await);
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let seen = Seen::Token(guard.token());
+        let broken =
+            operator.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+        assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
+        assert_eq!(holding(&server), 0, "it isn't free on the server");
+        assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_end_a_session_is_told_what_it_takes() {
+    let server = server();
+    for mode in MODES {
+        let one = backend(&server, mode).await;
+        let held = claim("x", LONG);
+        granted(&one, &held).await;
+        server
+            .sql(
+                "CREATE OR REPLACE USER auditor@'%' IDENTIFIED BY 'secret'; \
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO auditor@'%'",
+            )
+            .unwrap();
+        let url = format!("mysql://auditor:secret@127.0.0.1:{}/lockwright", server.port());
+        let other =
+            lockwright_sql::Mysql::connect(&crate::support::in_mode(&url, mode)).await.unwrap();
+        let seen = Seen::Token(held.token);
+        let error =
+            other.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap_err();
+        assert_eq!(error.kind(), lockwright_core::ErrorKind::Denied, "{error:?}");
+        assert!(error.to_string().contains("another user"), "{error}");
+        assert_eq!(holding(&server), 1);
+        one.release(&held, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
+    let server = server();
+    let backend = backend(&server, "session").await;
+    let mine = claim("x", LONG);
+    granted(&backend, &mine).await;
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    let mut other = MySqlConnection::connect(&server.url()).await.unwrap();
+    sqlx::raw_sql("SELECT GET_LOCK('x', 0)").execute(&mut other).await.unwrap();
+    let how = BreakHow::Now;
+    let seen = Seen::Token(mine.token);
+    let broken = backend.break_lock(&name("x"), seen, how, "ada", "stuck").await.unwrap();
+    assert_eq!(broken, Broken::NotHeld);
+    let soft = backend.break_lock(&name("x"), Seen::Any, BreakHow::RunOut, "ada", "stuck").await;
+    assert!(soft.unwrap_err().to_string().contains("end its session"));
+    let broken = backend.break_lock(&name("x"), Seen::Any, how, "ada", "stuck").await.unwrap();
+    assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
+    assert!(other.ping().await.is_err(), "its session is still there");
+    granted(&backend, &claim("x", LONG)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_through_another_connection_ends_the_session() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let held = claim("x", LONG);
+        granted(&one, &held).await;
+        two.release(&held, Settle::Answered).await.unwrap();
+        assert_eq!(holding(&server), 0);
+        assert_eq!(sessions_of(&server, held.token), 0);
+        let next = claim("x", LONG);
+        granted(&two, &next).await;
+        // The first one's own release comes late, and spares the next.
+        one.release(&held, Settle::Answered).await.unwrap();
+        assert_eq!(holding(&server), 1);
+        two.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_leaves_the_held_and_keeps_the_fences() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let (held, over) = (claim("held", LONG), claim("over", LONG));
+        granted(&backend, &held).await;
+        let before = granted(&backend, &over).await.fence;
+        backend.release(&over, Settle::Answered).await.unwrap();
+        let rows = || {
+            count(&server, &format!("SELECT count(*) FROM lockwright_hold WHERE kind = '{mode}'"))
+        };
+        assert_eq!(rows(), 2);
+        // Nothing is old enough.
+        backend.sweep(ms(0)).await.unwrap();
+        assert_eq!(rows(), 2);
+        server.sql("UPDATE lockwright_hold SET updated = updated - 3600000000").unwrap();
+        let swept = backend.sweep(ms(0)).await.unwrap();
+        assert_eq!(swept.rows, 1, "{swept:?}");
+        assert_eq!(rows(), 1, "the held one went, or the other stayed");
+        if mode == "row" {
+            assert_eq!(count(&server, "SELECT count(*) FROM lockwright_row"), 1);
+        }
+        let floor = count(&server, "SELECT floor FROM lockwright_meta");
+        assert!(floor as u64 >= before.get(), "the floor is {floor}");
+        // Ahead of the clock, so that it is the floor that counts.
+        server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
+        let again = claim("over", LONG);
+        let fence = granted(&backend, &again).await.fence;
+        assert!(fence.get() > floor as u64 + 1_000_000_000_000_000);
+        server.sql("UPDATE lockwright_meta SET floor = 0").unwrap();
+        for claim in [&held, &again] {
+            backend.release(claim, Settle::Answered).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_behind() {
+    let server = server();
+    for mode in MODES {
+        let locks = client(&server, mode, LONG).await;
+        for number in 0..20 {
+            locks.mutex(format!("x{number}")).acquire().await.unwrap().release().await.unwrap();
+        }
+        locks.close().await;
+        drop(locks);
+        within(ms(8_000), "the connections to be closed", async || {
+            count(
+                &server,
+                "SELECT count(*) FROM information_schema.processlist WHERE user = 'lockwright'",
+            ) == 0
+        })
+        .await;
+    }
+}

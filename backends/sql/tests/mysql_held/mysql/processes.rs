@@ -1,0 +1,140 @@
+//! Holders and waiters that are other processes, and are killed or stopped.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Clock, DistributedLock, Settle, Wait};
+use lockwright_sql::Mysql;
+use rustix::process::Signal;
+
+use crate::support::{
+    LONG, MODES, Part, ROLE, TTL, URL, backend, claim, granted, holding, is_busy, ms, queued, say,
+    server, within,
+};
+
+/// The part that a process plays.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of other tests, played in a process of its own"]
+async fn part() {
+    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let backend = Mysql::connect(&std::env::var(URL).unwrap()).await.unwrap();
+    match &*std::env::var(ROLE).unwrap() {
+        "holder" => {
+            let locks = lockwright_core::Locks::builder(backend).ttl(ttl).build().unwrap();
+            let guard = locks.mutex("x").acquire().await.unwrap();
+            say(guard.fence());
+            let ended = guard.signal().ended().await;
+            say(format!("{ended:?}"));
+        }
+        "waiter" => {
+            say("asks");
+            let _ =
+                backend.acquire(&claim("x", ttl), Wait::Until(Clock::boot().now() + LONG)).await;
+            say("granted");
+            std::future::pending().await
+        }
+        other => panic!("no such part: {other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_holder_loses_it_within_its_ttl() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        // The server counts in seconds.
+        let ttl = ms(2_000);
+        let mut holder = Part::start("holder", &server, mode, ttl);
+        let fence: u64 = holder.hear().parse().unwrap();
+        // Renewed until then.
+        tokio::time::sleep(ttl * 2).await;
+        assert!(is_busy(&backend, &claim("x", LONG)).await, "it lost its hold by itself");
+        let stopped = Instant::now();
+        holder.signal(Signal::STOP);
+        let next = claim("x", LONG);
+        let took = within(ttl + ms(500), "the stopped holder's end", async || {
+            !is_busy(&backend, &next).await
+        })
+        .await;
+        // Its last renewal was at most half a TTL before.
+        assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
+        assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
+        assert_eq!(holding(&server), 1, "the server has more than the next one's hold");
+        let again = granted(&backend, &next).await;
+        assert!(again.fence.get() > fence);
+        holder.signal(Signal::CONT);
+        let said = holder.hear();
+        assert!(said.starts_with("Lost"), "the holder says {said}");
+        backend.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_holder_frees_at_once() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let mut holder = Part::start("holder", &server, mode, LONG);
+        holder.hear();
+        assert!(is_busy(&backend, &claim("x", LONG)).await);
+        holder.kill();
+        let next = claim("x", LONG);
+        within(ms(1_000), "the killed holder's end", async || !is_busy(&backend, &next).await)
+            .await;
+        backend.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+/// With the fence in the transaction that is rolled back, or read from an old snapshot, both would
+/// have the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crashed_holder_shares_its_fence_with_nobody() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        // Ahead of the clock, so that the clock can't hide a fence that was rolled back.
+        let first = claim("x", LONG);
+        granted(&backend, &first).await;
+        backend.release(&first, Settle::Answered).await.unwrap();
+        server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
+        let mut fences = Vec::new();
+        for _ in 0..3 {
+            let mut holder = Part::start("holder", &server, mode, LONG);
+            fences.push(holder.hear().parse::<u64>().unwrap());
+            // One that blocks gets it from the dead hand.
+            let next = claim("x", LONG);
+            let waiting = async {
+                backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG)).await.unwrap()
+            };
+            let killing = async {
+                let until = async || queued(&server) == 1;
+                within(ms(5_000), "the waiter to stand in the queue", until).await;
+                holder.kill();
+            };
+            let (answer, ()) = tokio::join!(waiting, killing);
+            let lockwright_core::Attempt::Granted(granted) = answer else { panic!("not granted") };
+            fences.push(granted.fence.get());
+            backend.release(&next, Settle::Answered).await.unwrap();
+        }
+        assert!(fences.is_sorted_by(|a, b| a < b), "{mode}: {fences:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_waiter_leaves_the_queue() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let holder = claim("x", LONG);
+        granted(&backend, &holder).await;
+        let mut waiter = Part::start("waiter", &server, mode, LONG);
+        waiter.hear();
+        within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
+        waiter.kill();
+        // The server looks after its client while it waits for a `GET_LOCK`, and not while it waits
+        // for a row: there the slice is the bound.
+        let limit = if mode == "session" { ms(3_000) } else { ms(6_000) };
+        within(limit, "the dead waiter to leave", async || queued(&server) == 0).await;
+        backend.release(&holder, Settle::Answered).await.unwrap();
+        assert_eq!(holding(&server), 0);
+    }
+}

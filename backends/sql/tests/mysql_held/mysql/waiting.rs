@@ -1,0 +1,210 @@
+//! Waits that are dropped, that are long, and that are many.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockwright_core::{Attempt, Clock, DistributedLock, Settle};
+
+use crate::support::{
+    LONG, MODES, backend, claim, client, granted, holding, in_time, is_busy, ms, queued, server,
+    sessions_of, within,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_wait_leaves_no_ghost() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        for release_first in [false, true] {
+            let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+            granted(&one, &holder).await;
+            {
+                let mut waiting = std::pin::pin!(two.acquire(&waiter, in_time(LONG)));
+                let stands = within(ms(5_000), "the waiter to stand in the queue", async || {
+                    queued(&server) == 1
+                });
+                tokio::select! {
+                    answer = &mut waiting => panic!("{answer:?}"),
+                    _ = stands => {}
+                }
+                assert_eq!(sessions_of(&server, waiter.token), 1);
+                if release_first {
+                    // The lock comes free at the very moment.
+                    one.release(&holder, Settle::Answered).await.unwrap();
+                }
+            }
+            if release_first {
+                // It may have been granted before it was dropped; the client releases it then.
+                two.release(&waiter, Settle::Unanswered).await.unwrap();
+            }
+            within(ms(2_000), "the waiter's session to go", async || {
+                sessions_of(&server, waiter.token) == 0 && queued(&server) == 0
+            })
+            .await;
+            if !release_first {
+                assert_eq!(holding(&server), 1, "somebody else holds something");
+                assert!(is_busy(&two, &claim("x", LONG)).await);
+                one.release(&holder, Settle::Answered).await.unwrap();
+            }
+            // For as long as a slice, nobody comes to own it.
+            let begun = Instant::now();
+            while begun.elapsed() < ms(600) {
+                assert_eq!(holding(&server), 0, "a ghost owns it");
+            }
+            assert_eq!(
+                two.release(&waiter, Settle::Unanswered).await.unwrap(),
+                lockwright_core::Ended::NotHeld
+            );
+            let next = claim("x", LONG);
+            granted(&two, &next).await;
+            two.release(&next, Settle::Answered).await.unwrap();
+        }
+    }
+}
+
+/// The grant and the cancelling of its wait meet at the server, in either order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, Arc::new(backend(&server, mode).await));
+        for round in 0..60 {
+            let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+            granted(&one, &holder).await;
+            let waiting = tokio::spawn({
+                let (two, waiter) = (Arc::clone(&two), waiter.clone());
+                async move { two.acquire(&waiter, in_time(LONG)).await }
+            });
+            within(ms(5_000), "the waiter to block", async || {
+                one.inspect(&holder.name).await.unwrap().waiters == Some(1)
+            })
+            .await;
+            let dropping = async {
+                // From before the release to after its end, as it takes a part of a millisecond.
+                tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
+                waiting.abort();
+            };
+            let (released, ()) = tokio::join!(one.release(&holder, Settle::Answered), dropping);
+            released.unwrap();
+            two.release(&waiter, Settle::Unanswered).await.unwrap();
+            let next = claim("x", LONG);
+            within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
+            one.release(&next, Settle::Answered).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_is_believed_from_its_end_on() {
+    let server = server();
+    for mode in MODES {
+        let ttl = ms(1_000);
+        let (holding, waiting) =
+            (client(&server, mode, ttl).await, client(&server, mode, ttl).await);
+        let guard = holding.mutex("x").acquire().await.unwrap();
+        let waiter = tokio::spawn(async move {
+            (waiting.mutex("x").acquire().await, waiting, Clock::boot().now())
+        });
+        tokio::time::sleep(ttl * 3).await;
+        let released = Clock::boot().now();
+        guard.release().await.unwrap();
+        let (granted, _locks, answered) = waiter.await.unwrap();
+        let granted = granted.unwrap();
+        let took = answered.saturating_since(released);
+        assert!(took < ms(500), "it was told after {took:?}");
+        granted.check().unwrap();
+        assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
+        assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");
+        granted.release().await.unwrap();
+    }
+}
+
+/// A grant that states a start before its lock came free wastes its TTL, and one that is longer than
+/// a TTL ago is thrown away by every client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_states_when_it_was_over() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+        granted(&one, &holder).await;
+        let waiting = async {
+            let answer = two.acquire(&waiter, in_time(LONG)).await.unwrap();
+            (answer, Clock::boot().now())
+        };
+        let releasing = async {
+            within(ms(5_000), "the waiter to block", async || queued(&server) == 1).await;
+            tokio::time::sleep(ms(300)).await;
+            let before = Clock::boot().now();
+            one.release(&holder, Settle::Answered).await.unwrap();
+            before
+        };
+        let ((answer, answered), released) = tokio::join!(waiting, releasing);
+        let Attempt::Granted(granted) = answer else { panic!("{answer:?}") };
+        let start = granted.start.unwrap();
+        assert!(
+            start > released,
+            "{mode}: {:?} before the release",
+            released.saturating_since(start)
+        );
+        assert!(start < answered, "{mode}: it states the answer's own time");
+        two.release(&waiter, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_waiters_of_a_process_block_one_connection() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, Arc::new(backend(&server, mode).await));
+        let holder = claim("x", LONG);
+        granted(&one, &holder).await;
+        let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+        for number in 0..4 {
+            let (two, sender) = (Arc::clone(&two), sender.clone());
+            tokio::spawn(async move {
+                let claim = claim("x", LONG);
+                let answer = two.acquire(&claim, in_time(LONG)).await.unwrap();
+                assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+                sender.send(number).unwrap();
+                two.release(&claim, Settle::Answered).await.unwrap();
+            });
+            // Until it stands behind the others.
+            if number == 0 {
+                within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
+            }
+            tokio::time::sleep(ms(50)).await;
+        }
+        drop(sender);
+        assert_eq!(queued(&server), 1, "more than one blocks in the server");
+        let inspection = one.inspect(&holder.name).await.unwrap();
+        assert_eq!(inspection.waiters, Some(1));
+        one.release(&holder, Settle::Answered).await.unwrap();
+        let mut order = Vec::new();
+        while let Some(number) = served.recv().await {
+            order.push(number);
+        }
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_any_length_is_kept() {
+    let server = server();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let holder = claim("x", LONG);
+        granted(&backend, &holder).await;
+        // Shorter than what it ends early by, than a slice, and longer than one.
+        for limit in [ms(5), ms(300), ms(2_300)] {
+            let begun = Instant::now();
+            let waiter = claim("x", ms(1_000));
+            let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
+            assert!(matches!(answer, Attempt::Busy(_)));
+            assert!(begun.elapsed() <= limit + ms(250), "{limit:?}: {:?}", begun.elapsed());
+            assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
+        }
+        assert_eq!(queued(&server), 0);
+        backend.release(&holder, Settle::Answered).await.unwrap();
+    }
+}

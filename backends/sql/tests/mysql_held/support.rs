@@ -1,0 +1,183 @@
+//! What the tests share.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, Claim, Clock, DistributedLock, Granted, Identity, LockName, Locks, Mode, Token,
+    Upkeep, Wait,
+};
+use lockwright_sql::Mysql;
+use lockwright_testbed as testbed;
+
+/// The modes whose holds are in sessions.
+pub(crate) const MODES: [&str; 2] = ["session", "row"];
+
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn server() -> testbed::MariaDb {
+    testbed::MariaDb::start().unwrap()
+}
+
+pub(crate) fn in_mode(url: &str, mode: &str) -> String {
+    format!("{url}?mode={mode}")
+}
+
+pub(crate) async fn backend(server: &testbed::MariaDb, mode: &str) -> Mysql {
+    Mysql::connect(&in_mode(&server.url(), mode)).await.unwrap()
+}
+
+pub(crate) async fn client(server: &testbed::MariaDb, mode: &str, ttl: Duration) -> Locks {
+    Locks::builder(backend(server, mode).await).ttl(ttl).build().unwrap()
+}
+
+pub(crate) fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+/// An exclusive claim with a fresh token.
+pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
+    Claim {
+        name: name(of),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(Some("test"))),
+        ttl,
+        fences: 1,
+        upkeep: Upkeep::Renewed,
+    }
+}
+
+pub(crate) async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Granted {
+    match backend.acquire(claim, Wait::No).await.unwrap() {
+        Attempt::Granted(granted) => granted,
+        Attempt::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
+    }
+}
+
+pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
+    matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
+}
+
+pub(crate) fn in_time(time: Duration) -> Wait {
+    Wait::Until(Clock::boot().now() + time)
+}
+
+/// Waits for `what`, and fails when it doesn't come; how long it took.
+pub(crate) async fn within(
+    limit: Duration,
+    what: &str,
+    mut done: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let start = Instant::now();
+    while !done().await {
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        tokio::time::sleep(ms(5)).await;
+    }
+    start.elapsed()
+}
+
+/// Whether the server has a session that bears this token's mark for the name `x`.
+pub(crate) fn sessions_of(server: &testbed::MariaDb, token: Token) -> usize {
+    count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
+}
+
+/// Its number, as SQL.
+pub(crate) fn session_of(token: Token) -> String {
+    format!("IS_USED_LOCK(CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16)))")
+}
+
+/// How many sessions stand in a queue for a lock.
+///
+/// InnoDB's own view of waiting transactions isn't renewed while somebody looks at it all the time.
+pub(crate) fn queued(server: &testbed::MariaDb) -> usize {
+    running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
+}
+
+/// How many are in the middle of writing down who holds.
+pub(crate) fn noting(server: &testbed::MariaDb) -> usize {
+    running(server, "info LIKE 'INSERT INTO `lockwright_hold`%'")
+}
+
+fn running(server: &testbed::MariaDb, what: &str) -> usize {
+    let running = "SELECT count(*) FROM information_schema.processlist \
+                   WHERE user = 'lockwright' AND command = 'Query'";
+    count(server, &format!("{running} AND ({what})"))
+}
+
+/// How many names are locked in either way: `x` by a `GET_LOCK`, and rows.
+pub(crate) fn holding(server: &testbed::MariaDb) -> usize {
+    let rows = "SELECT count(*) FROM lockwright_row";
+    count(server, "SELECT IS_USED_LOCK('x') IS NOT NULL")
+        + count(server, rows)
+            .saturating_sub(count(server, &format!("{rows} FOR UPDATE SKIP LOCKED")))
+}
+
+pub(crate) fn count(server: &testbed::MariaDb, sql: &str) -> usize {
+    server.sql(sql).unwrap().parse().unwrap()
+}
+
+/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+pub(crate) struct Part {
+    child: Child,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+pub(crate) const ROLE: &str = "LOCKWRIGHT_TEST_ROLE";
+pub(crate) const URL: &str = "LOCKWRIGHT_TEST_URL";
+pub(crate) const TTL: &str = "LOCKWRIGHT_TEST_TTL_MS";
+
+impl Part {
+    pub(crate) fn start(role: &str, server: &testbed::MariaDb, mode: &str, ttl: Duration) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "--quiet", "mysql::processes::part"])
+            .env(ROLE, role)
+            .env(URL, in_mode(&server.url(), mode))
+            .env(TTL, ttl.as_millis().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, from }
+    }
+
+    /// What it says next, past what the test harness prints.
+    pub(crate) fn hear(&mut self) -> String {
+        loop {
+            let line = self.from.next().expect("the process says something").unwrap();
+            if let Some(said) = line.split_once("> ").map(|(_, said)| said) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal)
+            .unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process says to the test that started it.
+pub(crate) fn say(what: impl std::fmt::Display) {
+    println!("> {what}");
+}

@@ -65,7 +65,8 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
             "rediss: is Redis over TLS, which isn't there yet; use redis: through a tunnel (stunnel, \
              a service mesh), or inside a network that you trust",
         )),
-        "mysql" | "mariadb" | "etcd" | "zookeeper" | "redlock" => {
+        "mysql" | "mariadb" => mysql(&known, purpose).await,
+        "etcd" | "zookeeper" | "redlock" => {
             Err(Error::invalid_config(format!(
                 "there is no backend for {scheme}: yet; a URL begins with one of {}",
                 schemes()
@@ -85,6 +86,7 @@ fn schemes() -> String {
         ("memory:", cfg!(feature = "memory")),
         ("sqlite:", cfg!(feature = "sqlite")),
         ("postgres:", cfg!(feature = "postgres")),
+        ("mysql:", cfg!(feature = "mysql")),
         ("redis:", cfg!(feature = "redis")),
         ("redis+unix:", cfg!(feature = "redis")),
     ];
@@ -96,9 +98,10 @@ fn schemes() -> String {
 
 #[cfg(not(all(
     feature = "memory",
-    feature = "sqlite",
+    feature = "mysql",
     feature = "postgres",
-    feature = "redis"
+    feature = "redis",
+    feature = "sqlite"
 )))]
 fn not_compiled_in(feature: &str) -> Error {
     // The command has no memory backend, as that would lock nothing between commands.
@@ -154,6 +157,20 @@ async fn postgres(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
     Err(not_compiled_in("postgres"))
 }
 
+#[cfg(feature = "mysql")]
+async fn mysql(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let mut options = lockwright_sql::mysql::Options::from_url(url)?;
+    if purpose == Purpose::Diagnosis {
+        options = options.for_diagnosis();
+    }
+    Ok(Arc::new(options.connect().await?))
+}
+
+#[cfg(not(feature = "mysql"))]
+async fn mysql(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    Err(not_compiled_in("mysql"))
+}
+
 #[cfg(feature = "redis")]
 async fn redis(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
     let mut config = lockwright_redis::Config::new(url)?;
@@ -175,6 +192,8 @@ pub(crate) fn profiles() -> Vec<Profile> {
         lockwright_memory::profile(),
         #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
         lockwright_sql::sqlite::profile(),
+        #[cfg(feature = "mysql")]
+        lockwright_sql::mysql::profile(),
         #[cfg(feature = "postgres")]
         lockwright_sql::postgres::profile(),
         #[cfg(feature = "redis")]

@@ -29,6 +29,7 @@
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
 //! | `tls` | `postgres://…?sslmode=require` | no | TLS to PostgreSQL (builds ring's C source) |
+//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
 //! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
 #![forbid(unsafe_code)]
 

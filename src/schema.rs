@@ -12,6 +12,8 @@ use lockwright_core::{Error, Result, redact};
 pub fn schema(url: &str) -> Result<String> {
     let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
     match scheme.as_str() {
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(lockwright_sql::mysql::Options::from_url(url)?.schema()),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(lockwright_sql::postgres::Options::from_url(url)?.schema()),
         #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]

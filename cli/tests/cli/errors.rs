@@ -96,7 +96,10 @@ fn bad_urls_and_no_secret_in_what_is_said_of_them() {
         ("postgres://me:hush-hush@host:port/db", 78),
         ("postgres://me:hush-hush@127.0.0.1:1/db", 69),
         ("postgres://127.0.0.1:1/db?sslpassword=hush-hush", 78),
-        ("mysql://me:hush-hush@host/db", 78),
+        ("mysql://me:hush-hush@host:port/db", 78),
+        ("mysql://me:hush-hush@127.0.0.1:1/db", 69),
+        ("mysql://127.0.0.1:1/db?password=hush-hush", 78),
+        ("etcd://me:hush-hush@host/db", 78),
     ] {
         let sandbox = Sandbox::at(url);
         let finished = sandbox.output(["run", "-w", "1", "a", "--", "true"]);

@@ -12,6 +12,7 @@
 //! | [`port`] | free loopback ports |
 //! | [`wait`] | waiting for a thing itself, with a limit |
 //! | [`account`] | who a server runs as, when we are root |
+//! | [`certificates`] | a server's certificate, and a CA for it |
 //! | [`redis`] | a Redis server |
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
 //! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod certificates;
 mod family;
 mod folder;
 pub mod mariadb;
@@ -32,6 +34,7 @@ pub mod redis;
 pub mod wait;
 
 pub use account::Account;
+pub use certificates::Certificates;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;

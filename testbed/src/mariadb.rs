@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Account, Error, Process, Program, Result, folder, in_url, port, wait};
+use crate::{Account, Error, Process, Program, Result, certificates, folder, in_url, port, wait};
 
 /// The packages, for Debian: the server's has no service and no database, unlike `mariadb-server`.
 const SERVER: &str = "mariadb-server-core";
@@ -29,6 +29,7 @@ const PASSWORD: &str = "not-for-logs-7391";
 pub struct Options {
     settings: Vec<(String, String)>,
     password: Option<String>,
+    tls: bool,
 }
 
 impl Options {
@@ -47,6 +48,18 @@ impl Options {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
+    }
+
+    /// Speaks TLS too, with a certificate for `localhost` and `127.0.0.1`. Who signed it is in
+    /// [`MariaDb::authority`].
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Speaks nothing but TLS over TCP.
+    pub fn tls_only(self) -> Self {
+        self.tls().set("require_secure_transport", "ON")
     }
 
     /// Starts it, and waits until it answers.
@@ -88,7 +101,7 @@ impl MariaDb {
 
     fn start_on(port: u16, options: &Options) -> Result<Self> {
         let folder = folder::temporary("mariadb", account())?;
-        fill(folder.path())?;
+        fill(options, folder.path())?;
         let process = launch(port, options, folder.path())?;
         let this = Self { process, port, options: options.clone(), folder };
         this.set_password()?;
@@ -114,6 +127,12 @@ impl MariaDb {
     /// Its folder, which has its unix socket too.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The file with the certificate of the CA that signed the server's. Another one after a
+    /// [`MariaDb::restart`] without data.
+    pub fn authority(&self) -> PathBuf {
+        certificates::authority(self.folder())
     }
 
     /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
@@ -149,7 +168,7 @@ impl MariaDb {
         self.stop();
         if !keep_data {
             folder::empty(self.folder.path())?;
-            fill(self.folder.path())?;
+            fill(&self.options, self.folder.path())?;
         }
         self.process = launch(self.port, &self.options, self.folder.path())?;
         if keep_data { Ok(()) } else { self.set_password() }
@@ -229,7 +248,10 @@ fn socket(folder: &Path) -> PathBuf {
 }
 
 /// The data of a new server.
-fn fill(folder: &Path) -> Result<()> {
+fn fill(options: &Options, folder: &Path) -> Result<()> {
+    if options.tls {
+        certificates::make(folder, account())?;
+    }
     let install = [
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
@@ -287,6 +309,11 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     settings += "innodb_use_native_aio = 0\n";
     // A crash of the server alone loses nothing by that, only one of the machine does.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
+    if options.tls {
+        let path = |path: PathBuf| folder::text(&path);
+        settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
+        settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
+    }
     for (name, value) in &options.settings {
         settings += &format!("{name} = \"{}\"\n", value.replace('\\', "\\\\"));
     }

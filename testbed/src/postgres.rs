@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{Account, Error, Process, Program, Result, folder, in_url, port};
+use crate::{Account, Error, Process, Program, Result, certificates, folder, in_url, port};
 
 /// The package, for Debian.
 const PACKAGE: &str = "postgresql";
@@ -29,6 +29,8 @@ const PASSWORD: &str = "not-for-logs-7391";
 pub struct Options {
     settings: Vec<(String, String)>,
     password: Option<String>,
+    tls: bool,
+    tls_only: bool,
     primary: Option<Primary>,
 }
 
@@ -55,6 +57,19 @@ impl Options {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
+    }
+
+    /// Speaks TLS too, with a certificate for `localhost` and `127.0.0.1`. Who signed it is in
+    /// [`Postgres::authority`].
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Speaks nothing but TLS over TCP.
+    pub fn tls_only(mut self) -> Self {
+        self.tls_only = true;
+        self.tls()
     }
 
     /// A hot standby of the given server, with its settings, users and passwords.
@@ -136,6 +151,12 @@ impl Postgres {
     /// Its folder, which has its unix socket too.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The file with the certificate of the CA that signed the server's. Another one after a
+    /// [`Postgres::restart`] without data.
+    pub fn authority(&self) -> PathBuf {
+        certificates::authority(self.folder())
     }
 
     /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
@@ -257,6 +278,9 @@ pub(crate) fn account() -> Option<Account> {
 /// The data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     let data = folder.join("data");
+    if options.tls {
+        certificates::make(folder, account())?;
+    }
     let Some(primary) = &options.primary else {
         return fill_as_new(folder);
     };
@@ -313,10 +337,20 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
     // A crash of the server alone loses nothing by that, only one of the machine does.
     settings += "fsync = off\nfull_page_writes = off\n";
+    if options.tls {
+        let path = |path: PathBuf| Ok::<_, Error>(quoted(&folder::text(&path)?));
+        settings +=
+            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder))?);
+        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder))?);
+    }
     for (name, value) in &options.settings {
         settings += &format!("{name} = {}\n", quoted(value));
     }
     let data = folder.join("data");
+    if options.tls_only {
+        let rules = "local all all trust\nhostssl all all all scram-sha-256\n";
+        folder::write(&data.join("pg_hba.conf"), rules, account())?;
+    }
     folder::write(&data.join("postgresql.conf"), &settings, account())?;
     let mut process = binary("postgres")?
         .args(["-D", "data"])

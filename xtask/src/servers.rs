@@ -75,6 +75,15 @@ const NEEDS: &[Need] = &[
         why: "the sql backend is tested through a pool of connections that isn't its own",
     },
     Need {
+        what: "OpenSSL's command",
+        binary: "openssl",
+        places: &[],
+        probe: &["version"],
+        least: Some((1, 1)),
+        packages: &["openssl"],
+        why: "it makes the certificates of servers that are spoken to over TLS",
+    },
+    Need {
         what: "Python with venv and pip",
         binary: "python3",
         places: &[],

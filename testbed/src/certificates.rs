@@ -1,0 +1,89 @@
+//! A certificate for a server, and the authority that vouches for it, both of our own.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::{Account, Program, Result, folder};
+
+/// The authority's certificate: what a client is told to trust.
+const AUTHORITY: &str = "ca.crt";
+
+/// What servers show.
+const CERTIFICATE: &str = "server.crt";
+const KEY: &str = "server.key";
+
+/// What may be done with each, and for which hosts the server's is. Written out, as each system's
+/// own defaults are others.
+const SETTINGS: &str = "[req]\n\
+                        distinguished_name = subject\n\
+                        [subject]\n\
+                        [authority]\n\
+                        basicConstraints = critical, CA:TRUE\n\
+                        keyUsage = critical, keyCertSign\n\
+                        [server]\n\
+                        basicConstraints = critical, CA:FALSE\n\
+                        subjectAltName = DNS:localhost, IP:127.0.0.1\n";
+
+/// Certificates that no server of the testbed uses: what a client trusts by mistake.
+#[derive(Debug)]
+pub struct Certificates(TempDir);
+
+impl Certificates {
+    /// Makes a CA, and a certificate for `localhost` and `127.0.0.1`, valid for two days.
+    ///
+    /// # Errors
+    /// When `openssl` isn't installed.
+    pub fn new() -> Result<Self> {
+        let folder = folder::temporary("certificates", None)?;
+        make(folder.path(), None)?;
+        Ok(Self(folder))
+    }
+
+    /// The file with the CA's certificate.
+    pub fn authority(&self) -> PathBuf {
+        authority(self.0.path())
+    }
+
+    /// The file with a private key.
+    pub fn key(&self) -> PathBuf {
+        key(self.0.path())
+    }
+}
+
+pub(crate) fn authority(folder: &Path) -> PathBuf {
+    folder.join(AUTHORITY)
+}
+
+pub(crate) fn certificate(folder: &Path) -> PathBuf {
+    folder.join(CERTIFICATE)
+}
+
+pub(crate) fn key(folder: &Path) -> PathBuf {
+    folder.join(KEY)
+}
+
+/// Makes all of them in a folder, for a server that runs as `account`.
+pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
+    folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
+    // A name of its own, by which clients find out who signed what.
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
+    for command in [
+        format!(
+            "req -new -x509 {new_key} -extensions authority -days 2 -subj /CN={name} \
+             -keyout ca.key -out {AUTHORITY}"
+        ),
+        format!("req -new {new_key} -subj /CN=localhost -keyout {KEY} -out server.csr"),
+        format!(
+            "x509 -req -in server.csr -CA {AUTHORITY} -CAkey ca.key -set_serial 2 -days 2 \
+             -extfile tls.cnf -extensions server -out {CERTIFICATE}"
+        ),
+    ] {
+        Program::new("openssl", "openssl")
+            .args(command.split_whitespace())
+            .run_as(account)
+            .run(folder, "")?;
+    }
+    Ok(())
+}

@@ -123,21 +123,21 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     shop.stock_up(ITEMS).map_err(io)?;
     let start = Instant::now();
     let exe = std::env::current_exe().map_err(io)?;
-    let mut children = Vec::new();
+    let mut children = Children(Vec::new());
     for number in 0..PROCESSES {
         let child = Command::new(&exe)
             .env("FLASH_SALE_PROCESS", number.to_string())
             .env("FLASH_SALE_CONFIG", config)
             .env("FLASH_SALE_FOLDER", folder.path())
             .env("FLASH_SALE_LOCK", lock)
-            .env("FLASH_SALE_DIES", if kill && number == 0 { "yes" } else { "no" })
+            .env("FLASH_SALE_KILL", if kill { "yes" } else { "no" })
             .stdin(Stdio::null())
             .spawn()
             .map_err(io)?;
-        children.push(child);
+        children.0.push(child);
     }
     let killed_at = if kill { Some(kill_the_holder(&shop, &mut children)?) } else { None };
-    for (number, child) in children.iter_mut().enumerate() {
+    for (number, child) in children.0.iter_mut().enumerate() {
         let status = child.wait().map_err(io)?;
         let victim = kill && number == 0;
         if !status.success() && !victim {
@@ -155,8 +155,20 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
 }
 
+/// None of them is left behind when something goes wrong.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// Waits until the first process holds the lock and stands still, and kills it. Answers when.
-fn kill_the_holder(shop: &Shop, children: &mut [Child]) -> Result<u64> {
+fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     let limit = Instant::now() + Duration::from_secs(60);
     while !shop.somebody_stands_still() {
         if Instant::now() > limit {
@@ -165,7 +177,7 @@ fn kill_the_holder(shop: &Shop, children: &mut [Child]) -> Result<u64> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let now = shop::now();
-    children[0].kill().map_err(io)?;
+    children.0[0].kill().map_err(io)?;
     Ok(now)
 }
 
@@ -180,7 +192,12 @@ async fn a_process(number: &str) -> Result<()> {
         "with" => Some(setting::read(variable("FLASH_SALE_CONFIG")?.as_ref())?.connect().await?),
         _ => None,
     };
-    let dies = variable("FLASH_SALE_DIES")? == "yes";
+    let somebody_dies = variable("FLASH_SALE_KILL")? == "yes";
+    let dies = somebody_dies && number == "0";
+    // The one that dies comes first, or all may be sold before it has its turn.
+    while somebody_dies && !dies && !shop.somebody_stands_still() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     let mut buyers = tokio::task::JoinSet::new();
     for buyer in 0..BUYERS / PROCESSES {
         let (shop, locks) = (shop.clone(), locks.clone());

@@ -114,7 +114,12 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
 impl Finished {
     /// Whether it ended well and left no process behind.
     pub(crate) fn ok(&self) -> bool {
-        self.status.is_some_and(|status| status.success()) && self.left_behind.is_none()
+        self.ended(true)
+    }
+
+    /// Whether it ended, well or with an error as was expected, and left no process behind.
+    pub(crate) fn ended(&self, well: bool) -> bool {
+        self.status.is_some_and(|status| status.success() == well) && self.left_behind.is_none()
     }
 
     /// Says what a process left behind, where its output is, and how it ended, if it didn't end well.

@@ -277,7 +277,7 @@ fn run_examples(options: &Options) -> Report {
         let log = format!("example-{}", title.replace(|c: char| !c.is_alphanumeric(), "-"));
         let finished = process::run(&log, command, |_| {});
         let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
-        if finished.ok() && closed {
+        if finished.ended(example.ends_well) && closed {
             println!("     ok    {title}");
         } else {
             println!("     FAILED  {title}");

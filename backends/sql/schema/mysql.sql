@@ -41,11 +41,10 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row. Every name that has no row of its own starts above the floor, so a row may go once the
--- floor is at its last fence.
+-- One row, made last. Every name that has no row of its own starts above the floor, so a row may go
+-- once the floor is at its last fence.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,
     floor   BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-INSERT IGNORE INTO {meta} (id, version, floor) VALUES (1, 1, 0);

@@ -73,7 +73,9 @@ macro_rules! texts {
                 "\n",
                 include_str!("../../schema/mysql_held.sql"),
                 "\n",
-                include_str!("../../schema/mysql_transaction.sql")
+                include_str!("../../schema/mysql_transaction.sql"),
+                "\n",
+                include_str!("../../schema/mysql_done.sql")
             ),
             $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
         }

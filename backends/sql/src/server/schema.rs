@@ -20,7 +20,8 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
 /// Where they are there, nothing is tried that needs the permission to make them.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        Err(error) if is_missing(&error) => {
+        // Where tables can't be made in a transaction, somebody may be in the middle of it.
+        Err(error) if is_missing(&error) || is_unfinished(&error) => {
             // As it was printed: comments and all.
             match pool.fetch_text(text(pool.dialect()), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
@@ -67,6 +68,12 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     error.to_string().contains(MISSING)
 }
 
+const UNFINISHED: &str = "their one row of \"meta\"";
+
+fn is_unfinished(error: &Error) -> bool {
+    error.to_string().contains(UNFINISHED)
+}
+
 fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
@@ -77,9 +84,8 @@ async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     rows.first().and_then(|row| row.int(0).ok()).ok_or_else(|| {
         Error::invalid_config(format!(
-            "the tables {} lack their one row of {:?}; they were changed by hand",
-            dialect.tables().shown(),
-            "meta"
+            "the tables {} lack {UNFINISHED}; they were changed by hand",
+            dialect.tables().shown()
         ))
         .with_backend(dialect.backend())
     })

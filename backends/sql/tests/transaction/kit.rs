@@ -9,13 +9,22 @@ use lockwright_sql::transaction::{Outcome, Wait};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until the thing itself is there.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
+    until_each(Duration::from_millis(5), what, ask).await
+}
+
+/// The same, asking no more often than so.
+pub(crate) async fn until_each<T>(
+    pause: Duration,
+    what: &str,
+    mut ask: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(pause).await;
         }
     };
     tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{what}"))

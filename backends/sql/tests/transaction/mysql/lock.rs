@@ -143,3 +143,25 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     tx.rollback().await.unwrap();
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
+
+/// Whoever finds the tables finds all of them, though they aren't made in one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
+    let (server, _pool) = shop().await;
+    for round in 0..5 {
+        let (table, mut making) = (format!("round_{round}"), tokio::task::JoinSet::new());
+        for _ in 0..10 {
+            let (url, table) = (server.url(), table.clone());
+            making.spawn(async move {
+                let backend = Mysql::connect(&format!("{url}?table={table}")).await.unwrap();
+                let mut connection = MySqlConnection::connect(&url).await.unwrap();
+                let mut tx = connection.begin().await.unwrap();
+                let ours = InTransaction::new().table(&table).unwrap();
+                locked(ours.lock(&mut tx, "a", Wait::NoLimit).await);
+                tx.commit().await.unwrap();
+                drop(backend);
+            });
+        }
+        making.join_all().await;
+    }
+}

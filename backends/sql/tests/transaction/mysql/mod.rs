@@ -4,12 +4,14 @@ mod fence;
 mod lock;
 mod waiting;
 
+use std::time::Duration;
+
 use lockwright_sql::mysql::InTransaction;
 use lockwright_testbed::MariaDb;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{Executor, MySqlConnection, Row};
 
-use crate::kit::until;
+use crate::kit::until_each;
 
 /// A server of our own, a pool as an application has it, and a table with stock.
 pub(crate) async fn shop() -> (MariaDb, MySqlPool) {
@@ -42,7 +44,9 @@ pub(crate) async fn limit(connection: &mut MySqlConnection) -> u64 {
 pub(crate) async fn waiting(server: &MariaDb, number: u32) {
     let waiting =
         "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-    until("they wait in the server", async || {
+    // The server looks again only when nobody has asked for 100 ms.
+    let pause = Duration::from_millis(150);
+    until_each(pause, "they wait in the server", async || {
         (server.sql(waiting).unwrap() == number.to_string()).then_some(())
     })
     .await;

@@ -1,0 +1,259 @@
+//! Stock in a table of a database: 200 buyers in 8 processes want 50 items, each in a transaction that
+//! reads how many are left, thinks, and writes one less.
+//!
+//! ```text
+//! cargo run --example stock_table --features postgres,mysql                   # on a PostgreSQL of its own
+//! cargo run --example stock_table --features postgres,mysql -- --on mariadb
+//! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
+//! ```
+//!
+//! Look for: without a lock too many are sold. With `lock_in_transaction` exactly 50. A mutex alone
+//! is not enough when its holder is stopped for longer than its TTL, in the middle of its work: it
+//! goes on and writes what it read before. With `check_fence` its late write is refused.
+#![forbid(unsafe_code)]
+
+mod shop;
+
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use lockwright::{Locks, Reason};
+use lockwright_testbed::{MariaDb, Postgres};
+use shop::Shop;
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+const PROCESSES: usize = 8;
+const BUYERS: usize = 200;
+const ITEMS: i64 = 50;
+const TTL: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How a buyer keeps the others out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Nothing,
+    InTransaction,
+    Mutex,
+    MutexAndFence,
+}
+
+const WAYS: [(Way, &str); 4] = [
+    (Way::Nothing, "without a lock"),
+    (Way::InTransaction, "with lock_in_transaction"),
+    (Way::Mutex, "with a mutex, one holder stopped"),
+    (Way::MutexAndFence, "with a mutex and check_fence, one holder stopped"),
+];
+
+fn main() -> ExitCode {
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Into::into)
+        .and_then(|runtime| match std::env::var("STOCK_TABLE_PROCESS") {
+            Ok(number) => runtime.block_on(a_process(&number)),
+            Err(_) => runtime.block_on(the_sales()),
+        });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stock_table: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Sells all the items, in each of the ways.
+async fn the_sales() -> Result<()> {
+    let (mut postgres, mut mariadb) = (None, None);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let url = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] | ["--on", "postgres"] => postgres.insert(Postgres::start()?).url(),
+        ["--on", "mariadb"] => mariadb.insert(MariaDb::start()?).url(),
+        ["--url", url] => url.to_owned(),
+        _ => return Err("there are --on postgres, --on mariadb and --url URL".into()),
+    };
+    let shown = lockwright::redact::url(&url);
+    println!("{ITEMS} items in a table, {BUYERS} buyers in {PROCESSES} processes, {shown}");
+    let shop = Shop::open(&url).await?;
+    for (way, said) in WAYS {
+        shop.stock_up(ITEMS).await?;
+        let refused = a_sale(&shop, way, &url).await?;
+        let sold = shop.sold().await?;
+        let too_many = match sold - ITEMS {
+            0 => String::new(),
+            more => format!(", {more} more than there were"),
+        };
+        println!("{said}: {sold} sold{too_many}");
+        if let Some(error) = &refused {
+            println!("  its late write was refused: {error}");
+        }
+        let safe = matches!(way, Way::InTransaction | Way::MutexAndFence);
+        if safe && sold != ITEMS {
+            return Err("exactly all items should have been sold".into());
+        }
+        if !safe && sold <= ITEMS {
+            return Err("it didn't oversell, so this run showed nothing".into());
+        }
+        if (way == Way::MutexAndFence) != refused.is_some() {
+            return Err("the late write, and it alone, should have been refused".into());
+        }
+    }
+    println!("exactly {ITEMS} sold");
+    Ok(())
+}
+
+/// Runs the processes; answers why a late write was refused, if one was.
+async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
+    let folder = tempfile::tempdir()?;
+    let exe = std::env::current_exe()?;
+    let mut children = Children(Vec::new());
+    for number in 0..PROCESSES {
+        let child = Command::new(&exe)
+            .env("STOCK_TABLE_PROCESS", number.to_string())
+            .env("STOCK_TABLE_URL", url)
+            .env("STOCK_TABLE_FOLDER", folder.path())
+            .env("STOCK_TABLE_WAY", format!("{way:?}"))
+            .stdin(Stdio::null())
+            .spawn()?;
+        children.0.push(child);
+    }
+    if matches!(way, Way::Mutex | Way::MutexAndFence) {
+        stop_the_holder(shop, folder.path(), &children.0[0]).await?;
+    }
+    for child in &mut children.0 {
+        let status = child.wait()?;
+        if !status.success() {
+            return Err(format!("a process ended with {status}").into());
+        }
+    }
+    Ok(std::fs::read_to_string(folder.path().join("refused")).ok())
+}
+
+/// None of them is left behind when something goes wrong.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Stops the first process in the middle of its work, until others have sold.
+async fn stop_the_holder(shop: &Shop, folder: &Path, child: &Child) -> Result<()> {
+    let signal =
+        |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status();
+    let limit = Instant::now() + LIMIT;
+    while !folder.join("still").exists() {
+        wait_until(limit).await?;
+    }
+    let (stopped, sold) = (Instant::now(), shop.sold().await?);
+    signal("-STOP")?;
+    while shop.sold().await? == sold || stopped.elapsed() < TTL {
+        wait_until(limit).await?;
+    }
+    std::fs::write(folder.join("go"), "")?;
+    signal("-CONT")?;
+    Ok(())
+}
+
+async fn wait_until(limit: Instant) -> Result<()> {
+    if Instant::now() > limit {
+        return Err("it takes too long".into());
+    }
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    Ok(())
+}
+
+/// One of the processes, with its share of the buyers.
+async fn a_process(number: &str) -> Result<()> {
+    let url = std::env::var("STOCK_TABLE_URL")?;
+    let folder = std::env::var("STOCK_TABLE_FOLDER")?;
+    let way = std::env::var("STOCK_TABLE_WAY")?;
+    let way = WAYS.iter().find(|(known, _)| format!("{known:?}") == way).ok_or("which way?")?.0;
+    let shop = Shop::open(&url).await?;
+    let mut config = lockwright::Config::new(&url);
+    config.ttl = Some(TTL);
+    let locks = config.connect().await?;
+    if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
+        // The one that is to be stopped comes first, or all may be sold before it has its turn.
+        let limit = Instant::now() + LIMIT;
+        while !Path::new(&folder).join("still").exists() {
+            wait_until(limit).await?;
+        }
+    }
+    let mut buyers = tokio::task::JoinSet::new();
+    for buyer in 0..BUYERS / PROCESSES {
+        let (shop, locks, folder) = (shop.clone(), locks.clone(), folder.clone());
+        let victim = number == "0" && buyer == 0;
+        buyers.spawn(async move {
+            let folder = victim.then(|| Path::new(&folder));
+            buy(&shop, &locks, way, folder).await
+        });
+    }
+    while let Some(buyer) = buyers.join_next().await {
+        buyer??;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+/// Buys one item if there is one. With a folder it is the one that is stopped in the middle.
+async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
+    let guard = match way {
+        Way::Nothing | Way::InTransaction => None,
+        Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
+    };
+    // A real program does its work in `guard.run(..)`, and looks at `guard.check()`: that is nearly
+    // always enough. This one looks at nothing, as one that is stopped between a look and its write.
+    if let (Some(folder), Way::MutexAndFence) = (victim, way) {
+        stand_still(folder).await?;
+    }
+    let mut tx = shop.begin().await?;
+    match (way, &guard) {
+        (Way::InTransaction, _) => tx.lock("stock/pears").await?,
+        (Way::MutexAndFence, Some(guard)) => {
+            if let Err(error) = tx.check_fence("stock/pears", guard.fence()).await {
+                return match (victim, error.lost_reason()) {
+                    (Some(folder), Some(Reason::Superseded)) => {
+                        Ok(std::fs::write(folder.join("refused"), error.to_string())?)
+                    }
+                    _ => Err(error.into()),
+                };
+            }
+        }
+        _ => {}
+    }
+    let left = tx.left().await?;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    if let (Some(folder), Way::Mutex) = (victim, way) {
+        stand_still(folder).await?;
+    }
+    if left > 0 {
+        tx.sell_one_of(left).await?;
+    }
+    tx.commit().await?;
+    if let Some(guard) = guard {
+        // That it was lost meanwhile is no secret to the client.
+        match guard.release().await {
+            Err(error) if victim.is_some() && error.lost_reason().is_some() => {}
+            released => released?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits to be stopped, and to go on.
+async fn stand_still(folder: &Path) -> Result<()> {
+    std::fs::write(folder.join("still"), "")?;
+    let limit = Instant::now() + LIMIT;
+    while !folder.join("go").exists() {
+        wait_until(limit).await?;
+    }
+    Ok(())
+}

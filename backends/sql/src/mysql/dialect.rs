@@ -22,10 +22,12 @@ use crate::server::table::Tables;
 ///   default would lock gaps between names, which makes deadlocks of requests about different ones.
 /// - Strict, so that nothing is cut off or rounded in silence. None of the modes that change how
 ///   literals are read or the order in which assignments are made.
+/// - Room for all names of a step of a sweep.
 /// - Idle connections live longer than the pool keeps them, whatever the server's default is.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
-                     innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900; \
+                     innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900, \
+                     group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 /// The server's clock, without a time zone and without decimals. `SYSDATE` is read wherever it
@@ -39,6 +41,10 @@ const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', 
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) PATH '$[0]', token VARCHAR(32) PATH '$[1]', \
                      ttl BIGINT PATH '$[2]')) AS asked";
+
+/// The names that a sweep has chosen, as a table; and one of them, to be compared with a column.
+const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (name VARCHAR(512) PATH '$')) AS old";
+const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
 
 /// A MySQL or MariaDB server.
 #[derive(Clone)]
@@ -54,6 +60,16 @@ impl MySql {
             server: options.server.clone().disable_statement_logging(),
             tables: options.common.tables.clone(),
             backend: options.backend(),
+        }
+    }
+}
+
+impl MySql {
+    /// The name of the database with the tables, as a value.
+    fn schema_as_value(&self) -> String {
+        match self.tables.schema() {
+            Some(schema) => format!("'{schema}'"),
+            None => "DATABASE()".to_owned(),
         }
     }
 }
@@ -116,7 +132,12 @@ impl Dialect for MySql {
     }
 
     fn expand(&self, text: &str) -> String {
-        let text = text.replace("{begun}", BEGUN).replace("{asked}", ASKED);
+        let text = text
+            .replace("{begun}", BEGUN)
+            .replace("{asked}", ASKED)
+            .replace("{old}", OLD)
+            .replace("{old_name}", OLD_NAME)
+            .replace("{schema}", &self.schema_as_value());
         self.tables.expand(&text, Self::QUOTE).replace("{now}", NOW)
     }
 

@@ -18,6 +18,7 @@
 //! | `dialect` | what MySQL has of its own: connections, literals, error numbers |
 //! | `queries/*.sql` | what goes to the server |
 //! | `facts` | what a server says of itself, and whether locks can live on it |
+//! | `proxy` | whether a proxy shares out sessions of the server |
 //! | `doctor` | what is looked at on a live server |
 //! | `held` | the modes `session` and `row` |
 //! | [`transaction`] | locks and fences in a transaction of the user's own |
@@ -39,6 +40,7 @@ mod doctor;
 mod facts;
 mod held;
 mod options;
+mod proxy;
 pub mod transaction;
 
 use std::sync::Arc;

@@ -42,6 +42,12 @@ impl Tables {
         Ok(self)
     }
 
+    /// In which schema they are, if that was said.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
     /// The text with `{lease}`, `{tombstone}`, `{meta}`, `{hold}` and so on replaced by the tables' names
     /// and `{prefix}` by what the names of indexes begin with, quoted by `quote`.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {

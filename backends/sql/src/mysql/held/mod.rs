@@ -23,7 +23,6 @@
 //! session is a claim's, and whether it is there at all, and a session can be ended by its token.
 
 mod doctor;
-mod probe;
 mod session;
 mod watch;
 
@@ -32,11 +31,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
-    Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
+    BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fault, Faults, Fence, Fencing, Finding,
+    Inspection, LockName, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp,
+    async_trait,
 };
 
 use super::dialect::MySql;
+use super::proxy;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, Texts};
 use crate::server::held::{Server, SessionId};
@@ -89,8 +90,6 @@ impl Kind {
             .replace("{mark}", &mark(":name", ":token"))
             .replace("{mark_of_row}", "CONCAT(' lockwright/row/', LEFT(SHA2(:name, 256), 16))")
             .replace("{mark_of_held}", &mark("held.name", "held.token"))
-            .replace("{old}", OLD)
-            .replace("{old_name}", "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin")
             .replace("{left}", LEFT);
         dialect.expand(&text)
     }
@@ -134,9 +133,6 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) - activity.time * 1000) * 1000 \
      ELSE held.ttl_ms * 1000 END";
-
-/// The names that a sweep has chosen.
-const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (name VARCHAR(512) PATH '$')) AS old";
 
 fn profile(backend: &'static str) -> Profile {
     let mut profile = Profile::new(backend);
@@ -188,7 +184,16 @@ impl Sessions {
     /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
     /// server shares sessions out.
     pub(super) async fn check(&self) -> Result<()> {
-        probe::check(self).await
+        if !proxy::shares_sessions(&self.rows.pool).await? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "a proxy gives one session of the server to several connections in turn, so nothing \
+             that is locked in one stays with it; connect to the server itself, or use the mode \
+             lease",
+        )
+        .with_backend(self.profile().backend))
     }
 
     async fn open(&self) -> Result<MySqlSession> {

@@ -8,10 +8,11 @@ SET @lockwright_old = (
             AND IS_USED_LOCK({mark_of_held}) IS NULL
           LIMIT :limit) AS old);
 
-UPDATE {meta} SET floor = GREATEST(floor, COALESCE((
-    SELECT MAX(held.fence) FROM {old}
-    STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}
-    WHERE held.updated < {now} - :idle_us AND held.fence < {now}), 0));
+SELECT MAX(held.fence) INTO @lockwright_floor
+FROM {old} STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}
+WHERE held.updated < {now} - :idle_us AND held.fence < {now};
+
+UPDATE {meta} SET floor = @lockwright_floor WHERE floor < @lockwright_floor;
 
 DELETE held FROM {old}
 STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}

@@ -1,0 +1,37 @@
+//! Whether a proxy shares out sessions of the server.
+
+use lockwright_core::Result;
+
+use super::dialect::{MySql, fetch_on};
+use crate::server::dialect::{Dialect, Row};
+use crate::server::errors::{not_connected, not_connected_in};
+use crate::server::pool::Pool;
+
+/// Whether one session of the server is given to several connections in turn.
+///
+/// While a second connection is in a transaction, a proxy that does either answers it with the first
+/// one's session, or answers the first one with another than before.
+pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
+    let dialect = pool.dialect();
+    let limit = pool.limits().connect;
+    let asking = async {
+        let mut first = dialect.connect().await?;
+        let before = session(&fetch_on(&mut first, SESSION.to_owned()).await?);
+        let mut second = dialect.connect().await?;
+        let rows = fetch_on(&mut second, format!("BEGIN; {SESSION}")).await?;
+        let between = session(&rows);
+        let after = session(&fetch_on(&mut first, SESSION.to_owned()).await?);
+        sqlx::Result::Ok(before.is_none() || between == before || after != before)
+    };
+    match tokio::time::timeout(limit, asking).await {
+        Ok(Ok(shares)) => Ok(shares),
+        Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
+        Err(_) => Err(not_connected_in(limit, dialect.backend()).error),
+    }
+}
+
+const SESSION: &str = "SELECT CONNECTION_ID()";
+
+fn session(rows: &[Row]) -> Option<i64> {
+    rows.last()?.int(0).ok()
+}

@@ -1,0 +1,13 @@
+-- Changes nothing, and is refused where the user may not change the tables.
+INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
+UPDATE {lease} SET updated = updated WHERE FALSE;
+DELETE FROM {lease} WHERE FALSE;
+INSERT INTO {tombstone} SELECT * FROM {tombstone} WHERE FALSE;
+UPDATE {tombstone} SET until_us = until_us WHERE FALSE;
+DELETE FROM {tombstone} WHERE FALSE;
+UPDATE {meta} SET floor = floor WHERE FALSE;
+INSERT INTO {hold} SELECT * FROM {hold} WHERE FALSE;
+UPDATE {hold} SET updated = updated WHERE FALSE;
+DELETE FROM {hold} WHERE FALSE;
+INSERT INTO {row} SELECT * FROM {row} WHERE FALSE;
+DELETE FROM {row} WHERE FALSE;

@@ -1,0 +1,263 @@
+//! The rules by which a row is granted: each seen to fail when it was broken by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Fence, Reason, Renew,
+    RenewalOutcome, Seen, Settle,
+};
+use lockwright_sql::Mysql;
+use sqlx::Executor;
+
+use crate::kit::{
+    claim, claim_for, connect, grant, locking, name, server_and_client, wait_for_blocked,
+};
+
+/// On warm connections, so that nothing but the row decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_at_once_one_is_granted() {
+    let (server, one) = server_and_client().await;
+    let mut clients = vec![Arc::new(one)];
+    for _ in 0..3 {
+        clients.push(Arc::new(connect(&server.url()).await));
+    }
+    for round in 0..100 {
+        // Free names, and names with a row.
+        let locked = format!("x{}", round % 50);
+        let asked: Vec<_> = clients
+            .iter()
+            .cycle()
+            .take(16)
+            .map(|client| {
+                let (client, claim) = (Arc::clone(client), claim(&locked));
+                tokio::spawn(async move { (client.try_acquire(&claim).await.unwrap(), claim) })
+            })
+            .collect();
+        let mut granted = Vec::new();
+        for asked in asked {
+            if let (Attempt::Granted(_), claim) = asked.await.unwrap() {
+                granted.push(claim);
+            }
+        }
+        assert_eq!(granted.len(), 1, "in round {round}");
+        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+    }
+}
+
+async fn renew(mysql: &Mysql, claim: &Claim) -> RenewalOutcome {
+    let renewals = mysql.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+    assert_eq!(renewals.len(), 1);
+    renewals[0].outcome.clone()
+}
+
+#[tokio::test]
+async fn what_ran_out_is_not_revived() {
+    let (_server, mysql) = server_and_client().await;
+    let short = claim_for("x", Duration::from_millis(100));
+    let first = grant(&mysql, &short).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(renew(&mysql, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
+    assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
+    assert_eq!(
+        mysql.release(&short, Settle::Answered).await.unwrap(),
+        Ended::NotHeld,
+        "it had run out by itself"
+    );
+    // Asked for again, it is another hold, with another fence.
+    let again = grant(&mysql, &short).await;
+    assert!(again.fence > first.fence, "{again:?}");
+}
+
+/// The clock is read after the row was locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
+    let (server, mysql) = server_and_client().await;
+    let mysql = Arc::new(mysql);
+    let ttl = Duration::from_secs(1);
+    for by_renewal in [true, false] {
+        let held = claim_for("x", ttl);
+        let first = grant(&mysql, &held).await;
+        let mut row = locking(&server, "x").await;
+        let asking = tokio::spawn({
+            let (mysql, held) = (Arc::clone(&mysql), held.clone());
+            async move {
+                if by_renewal {
+                    renew(&mysql, &held).await == RenewalOutcome::Renewed { valid: None }
+                } else {
+                    // A new hold would be right, the old one not.
+                    grant(&mysql, &held).await.fence == first.fence
+                }
+            }
+        });
+        wait_for_blocked(&server, 1).await;
+        tokio::time::sleep(ttl).await;
+        row.execute("COMMIT").await.unwrap();
+        assert!(!asking.await.unwrap(), "it was revived, by a renewal: {by_renewal}");
+        mysql.release(&held, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_hold_ends_by_its_own_token_only() {
+    let (_server, mysql) = server_and_client().await;
+    let (held, other) = (claim("x"), claim("x"));
+    grant(&mysql, &held).await;
+    for settle in [Settle::Answered, Settle::Unanswered] {
+        assert_eq!(mysql.release(&other, settle).await.unwrap(), Ended::NotHeld);
+        assert_eq!(renew(&mysql, &other).await, RenewalOutcome::NotHeld(Reason::Gone));
+        assert_eq!(renew(&mysql, &held).await, RenewalOutcome::Renewed { valid: None });
+    }
+    assert_eq!(mysql.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(mysql.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+}
+
+/// A claim that is on its way while its token is settled doesn't see the tombstone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_under_way_is_settled() {
+    let (server, mysql) = server_and_client().await;
+    let mysql = Arc::new(mysql);
+    let before = claim("x");
+    grant(&mysql, &before).await;
+    mysql.release(&before, Settle::Answered).await.unwrap();
+
+    let late = claim("x");
+    let mut row = locking(&server, "x").await;
+    let asking = tokio::spawn({
+        let (mysql, late) = (Arc::clone(&mysql), late.clone());
+        async move { mysql.try_acquire(&late).await }
+    });
+    wait_for_blocked(&server, 1).await;
+    let settling = tokio::spawn({
+        let (mysql, late) = (Arc::clone(&mysql), late.clone());
+        async move { mysql.release(&late, Settle::Unanswered).await.unwrap() }
+    });
+    wait_for_blocked(&server, 2).await;
+    row.execute("COMMIT").await.unwrap();
+    settling.await.unwrap();
+    // Granted or not, it is over.
+    let _ = asking.await.unwrap();
+    assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
+    let error = mysql.try_acquire(&late).await.unwrap_err();
+    assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
+    // By the row too, when the tombstone can't be seen.
+    server.sql("DELETE FROM lockwright_tombstone").unwrap();
+    let error = mysql.try_acquire(&late).await.unwrap_err();
+    assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
+}
+
+#[tokio::test]
+async fn fences_grow_past_what_was_reserved() {
+    let (server, mysql) = server_and_client().await;
+    let mut last = Fence::new(0);
+    for fences in [1, 1_000_000_000, 1, 7] {
+        let mut held = claim("x");
+        held.fences = fences;
+        let granted = grant(&mysql, &held).await;
+        assert!(granted.fence > last, "{granted:?} after {last}");
+        assert_eq!(granted.fences, fences);
+        last = Fence::new(granted.fence.get() + u64::from(fences) - 1);
+        let again = grant(&mysql, &held).await;
+        assert_eq!((again.fence, again.fences), (granted.fence, fences));
+        let shown = mysql.inspect(&name("x")).await.unwrap();
+        assert_eq!(shown.fence, Some(last));
+        if fences == 7 {
+            mysql.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "to see").await.unwrap();
+            assert_eq!(renew(&mysql, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+        } else {
+            mysql.release(&held, Settle::Answered).await.unwrap();
+        }
+    }
+    // The server's clock has stepped back, as far as this row is concerned.
+    server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
+    assert_eq!(grant(&mysql, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
+    // And at the end of all fences there is an error, not a smaller one.
+    server
+        .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
+        .unwrap();
+    let error = mysql.try_acquire(&claim("x")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+}
+
+/// The fence that counts is the row's when it was locked, not when the statement began.
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_past_what_was_granted_during_a_wait() {
+    let (server, mysql) = server_and_client().await;
+    let mysql = Arc::new(mysql);
+    let before = claim("x");
+    grant(&mysql, &before).await;
+    mysql.release(&before, Settle::Answered).await.unwrap();
+    let mut row = locking(&server, "x").await;
+    let asking = tokio::spawn({
+        let mysql = Arc::clone(&mysql);
+        async move { grant(&mysql, &claim("x")).await.fence }
+    });
+    wait_for_blocked(&server, 1).await;
+    row.execute("UPDATE lockwright_lease SET fence = 9000000000000000, fences = 5; COMMIT")
+        .await
+        .unwrap();
+    assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
+}
+
+/// Whatever the server's isolation level is: those that lose against others are sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn serializable_transactions_are_no_obstacle() {
+    let (server, one) = server_and_client().await;
+    drop(one);
+    server.sql("SET GLOBAL tx_isolation = 'SERIALIZABLE'").unwrap();
+    let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
+    for round in 0..20 {
+        let asked: Vec<_> = (0..8)
+            .map(|at| {
+                let (client, claim) = (Arc::clone(&clients[at % 2]), claim("x"));
+                tokio::spawn(async move { (client.try_acquire(&claim).await, claim) })
+            })
+            .collect();
+        let mut granted = Vec::new();
+        for asked in asked {
+            match asked.await.unwrap() {
+                (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
+                (Ok(Attempt::Busy(_)), _) => {}
+                // It lost each time that it was sent: certainly without effect.
+                (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
+            }
+        }
+        assert_eq!(granted.len(), 1, "in round {round}");
+        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+    }
+}
+
+/// The values are written into the text.
+#[tokio::test]
+async fn nothing_in_a_value_is_taken_for_sql() {
+    let (server, mysql) = server_and_client().await;
+    for modes in ["", "NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT", "ORACLE"] {
+        server.sql(&format!("SET GLOBAL sql_mode = '{modes}'")).unwrap();
+        let mysql = connect(&server.url()).await;
+        for odd in [
+            "'; DROP TABLE lockwright_lease; --",
+            "\\'; DROP TABLE lockwright_lease; --",
+            "\\",
+            "x\\'",
+            ":name",
+            "$1",
+            "{lease}",
+            "%_%",
+            "naïve 🔒 \u{10FFFF}",
+        ] {
+            let held = claim(odd);
+            grant(&mysql, &held).await;
+            let shown = mysql.inspect(&name(odd)).await.unwrap();
+            assert_eq!(shown.holders.len(), 1, "{odd:?}");
+            let listed = mysql.list(odd, None).await.unwrap();
+            assert_eq!(listed.names.len(), 1, "{odd:?}");
+            let broken = mysql.break_lock(&held.name, Seen::Any, BreakHow::RunOut, odd, odd);
+            broken.await.unwrap();
+            let shown = mysql.inspect(&name(odd)).await.unwrap();
+            assert_eq!(shown.holders[0].broken.as_deref(), Some(&*format!("{odd}: {odd}")));
+            assert_eq!(renew(&mysql, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+            mysql.release(&held, Settle::Unanswered).await.unwrap();
+        }
+    }
+    drop(mysql);
+}

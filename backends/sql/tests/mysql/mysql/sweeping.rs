@@ -1,0 +1,203 @@
+//! Names that aren't locked any more leave nothing but the floor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Fence, Settle, Swept};
+use lockwright_sql::Mysql;
+use lockwright_testbed as testbed;
+use sqlx::Executor;
+
+use crate::kit::{claim, grant, locking, name, server_and_client, session, wait_for_blocked};
+
+async fn sweep(mysql: &Mysql, idle: Duration) -> u64 {
+    let mut rows = 0;
+    for _ in 0..10_000 {
+        let Swept { rows: gone, more } = mysql.sweep(idle).await.unwrap();
+        rows += gone;
+        if !more {
+            return rows;
+        }
+    }
+    panic!("a sweep comes to an end");
+}
+
+fn rows(server: &testbed::MariaDb) -> u64 {
+    server.sql("SELECT count(*) FROM lockwright_lease").unwrap().parse().unwrap()
+}
+
+/// As if all that is there had been left an hour ago.
+fn an_hour_passes(server: &testbed::MariaDb) {
+    server
+        .sql(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+             UPDATE lockwright_lease SET updated = updated - 3600000000, expires = expires - 3600000000",
+        )
+        .unwrap();
+}
+
+/// Rows as they are after `count` names were locked and released, with odd fences.
+fn one_off_names(server: &testbed::MariaDb, count: usize) {
+    server
+        .sql(&format!(
+            "INSERT INTO lockwright_lease SELECT concat('orders/', md5(seq)), NULL, '{{}}', \
+             'exclusive', 1700000000000000 + (seq * 7919) % 1000003, 1 + seq % 3, 1, 1, 1, NULL, \
+             '', 0 FROM seq_1_to_{count}"
+        ))
+        .unwrap();
+}
+
+async fn one_off_names_go(count: usize) {
+    let (server, mysql) = server_and_client().await;
+    one_off_names(&server, count);
+    // Real ones, whose fences are ahead of the clock.
+    let mut fences = Vec::new();
+    for i in 0..20 {
+        let mut held = claim(&format!("real/{i}"));
+        held.fences = 1_000_000_000;
+        let granted = grant(&mysql, &held).await;
+        fences.push(granted.fence.get() + 999_999_999);
+        // Some run out, some are released.
+        if i % 2 == 0 {
+            mysql.release(&held, Settle::Answered).await.unwrap();
+        }
+    }
+    an_hour_passes(&server);
+    let held = claim("held");
+    let held_fence = grant(&mysql, &held).await.fence;
+    assert_eq!(rows(&server), count as u64 + 21);
+
+    let begun = std::time::Instant::now();
+    let gone = sweep(&mysql, Duration::from_secs(600)).await;
+    println!("{gone} rows in {:?}", begun.elapsed());
+    assert_eq!(gone, count as u64 + 20);
+    assert_eq!(rows(&server), 1, "what is held stays");
+    assert_eq!(grant(&mysql, &held).await.fence, held_fence);
+
+    // Each name that comes back gets a fence above its old one.
+    for (i, last) in fences.into_iter().enumerate() {
+        let fence = grant(&mysql, &claim(&format!("real/{i}"))).await.fence;
+        assert!(fence > Fence::new(last), "real/{i} had {last}, and then got {fence}");
+    }
+}
+
+#[tokio::test]
+async fn one_off_names_leave_a_small_table() {
+    one_off_names_go(20_000).await;
+}
+
+#[tokio::test]
+#[ignore = "takes a minute"]
+async fn a_million_one_off_names_leave_a_small_table() {
+    one_off_names_go(1_000_000).await;
+}
+
+#[tokio::test]
+async fn what_is_young_held_or_waited_for_stays() {
+    let (server, mysql) = server_and_client().await;
+    let held = claim("held");
+    grant(&mysql, &held).await;
+    let released = claim("released");
+    grant(&mysql, &released).await;
+    mysql.release(&released, Settle::Unanswered).await.unwrap();
+    // Whatever was asked for: a statement that is under way may have missed its last change.
+    assert_eq!(sweep(&mysql, Duration::ZERO).await, 0);
+    // Left half an hour ago, but an hour was asked for.
+    server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
+    assert_eq!(sweep(&mysql, Duration::from_secs(3600)).await, 0);
+    assert_eq!(sweep(&mysql, Duration::from_secs(600)).await, 1);
+    assert_eq!(mysql.inspect(&name("held")).await.unwrap().holders.len(), 1);
+    // And the tombstone, once it has stood long enough.
+    assert_eq!(server.sql("SELECT count(*) FROM lockwright_tombstone").unwrap(), "1");
+    server.sql("UPDATE lockwright_tombstone SET until_us = 1").unwrap();
+    assert_eq!(sweep(&mysql, Duration::from_secs(600)).await, 1);
+}
+
+#[tokio::test]
+async fn a_sweep_waits_for_nobody() {
+    let (server, mysql) = server_and_client().await;
+    one_off_names(&server, 10);
+    let busy = format!("orders/{}", server.sql("SELECT md5('3')").unwrap());
+    let mut row = locking(&server, &busy).await;
+    assert_eq!(sweep(&mysql, Duration::ZERO).await, 9);
+    row.execute("COMMIT").await.unwrap();
+    assert_eq!(sweep(&mysql, Duration::ZERO).await, 1);
+}
+
+/// A claim whose statement began while the row was there, and ends when it has gone: it knows the
+/// floor of its beginning only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
+    let (server, mysql) = server_and_client().await;
+    let mysql = Arc::new(mysql);
+    let mut before = claim("x");
+    before.fences = 1_000_000_000;
+    let last = grant(&mysql, &before).await.fence.get() + 999_999_999;
+    mysql.release(&before, Settle::Answered).await.unwrap();
+
+    let mut sweeper = session(&server).await;
+    sweeper.execute("BEGIN; DELETE FROM lockwright_lease WHERE name = 'x'").await.unwrap();
+    let asking = tokio::spawn({
+        let mysql = Arc::clone(&mysql);
+        async move { grant(&mysql, &claim("x")).await }
+    });
+    wait_for_blocked(&server, 1).await;
+    sweeper.execute("COMMIT").await.unwrap();
+    let fence = asking.await.unwrap().fence;
+    assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}
+
+/// One that comes of age between the raising of the floor and the deleting isn't under the floor.
+#[tokio::test]
+async fn a_row_above_the_floor_stays() {
+    let (server, mysql) = server_and_client().await;
+    one_off_names(&server, 10);
+    server
+        .sql(
+            "CREATE TRIGGER too_low BEFORE UPDATE ON lockwright_meta FOR EACH ROW \
+             SET NEW.floor = 1",
+        )
+        .unwrap();
+    assert_eq!(sweep(&mysql, Duration::ZERO).await, 0);
+    server.sql("DROP TRIGGER too_low").unwrap();
+    assert_eq!(sweep(&mysql, Duration::ZERO).await, 10);
+}
+
+/// Several sweepers and lockers at once, and no fence ever goes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn sweeping_and_locking_at_once() {
+    let (server, mysql) = server_and_client().await;
+    let mysql = Arc::new(mysql);
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let lockers: Vec<_> = (0..4)
+        .map(|locker| {
+            let (mysql, done) = (Arc::clone(&mysql), Arc::clone(&done));
+            tokio::spawn(async move {
+                let (mut last, mut count) = (Fence::new(0), 0);
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let mut held = claim(&format!("x{locker}"));
+                    held.fences = 1_000_000;
+                    let fence = grant(&mysql, &held).await.fence;
+                    assert!(fence > last, "after {last} it got {fence}");
+                    last = Fence::new(fence.get() + 999_999);
+                    mysql.release(&held, Settle::Answered).await.unwrap();
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    let mut gone = 0;
+    let mut rounds = 0;
+    while gone < 50 && rounds < 500 {
+        an_hour_passes(&server);
+        let (one, two) = tokio::join!(sweep(&mysql, Duration::ZERO), sweep(&mysql, Duration::ZERO));
+        gone += one + two;
+        rounds += 1;
+    }
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    for locker in lockers {
+        assert!(locker.await.unwrap() > 0);
+    }
+    assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
+}

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `redis_py` | the lock of redis-py, the Python client | a key |
 //! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
+//! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
 //!
 //! Here is what the tests share: the other program as somebody to talk to.
 #![forbid(unsafe_code)]

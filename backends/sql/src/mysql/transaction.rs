@@ -24,7 +24,8 @@
 //! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a
 //!   plain `SELECT` sees what was there at the first plain `SELECT` of the transaction. If that was
 //!   before the wait, it sees what was there before the wait.
-//! - It excludes other transactions. It does not exclude holds of a client, in whatever mode.
+//! - It excludes other transactions, and whoever else locks the name's row with `SELECT … FOR UPDATE`
+//!   or changes it. It does not exclude holds of a client, in whatever mode.
 //! - The same transaction may take it again, and any number of others. Take several always in the
 //!   same order: of two that wait for each other the server rolls one back at once, as a whole.
 //! - A name's row stays: [`InTransaction::sweep`] clears old ones away. The server may also find a

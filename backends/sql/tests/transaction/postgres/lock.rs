@@ -4,11 +4,12 @@ use lockwright_core::{ErrorKind, Locks};
 use lockwright_sql::Postgres;
 use lockwright_sql::postgres::lock_in_transaction;
 use lockwright_sql::transaction::Wait;
-use lockwright_testbed as testbed;
-use sqlx::{Connection, Executor, PgConnection};
+use lockwright_testbed::{self as testbed, PgBouncer};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, Executor, PgConnection, Row};
 
 use super::{advisory, sell, shop, stock};
-use crate::kit::{busy, locked, refused};
+use crate::kit::{BRIEFLY, busy, locked, refused};
 
 #[tokio::test]
 async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
@@ -158,4 +159,39 @@ async fn it_and_a_hold_of_a_session_exclude_each_other() {
     let guard = locks.mutex("orders/42").try_acquire().await.unwrap();
     guard.unwrap().release().await.unwrap();
     locks.close().await;
+}
+
+/// Ten connections share two of the server's, transaction by transaction.
+#[tokio::test]
+async fn behind_a_transaction_pooler_it_is_the_same() {
+    let (server, pool) = shop().await;
+    pool.execute("UPDATE stock SET number = 40").await.unwrap();
+    let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
+    let options: PgConnectOptions = pooler.url().parse().unwrap();
+    // It refuses connections that set this one.
+    let options = options.extra_float_digits(None).statement_cache_capacity(0);
+    let shared = PgPoolOptions::new().max_connections(10).connect_with(options).await.unwrap();
+    let mut buyers = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let shared = shared.clone();
+        buyers.spawn(async move {
+            let mut tx = shared.begin().await.unwrap();
+            locked(lock_in_transaction(&mut tx, "a", Wait::NoLimit).await);
+            let left: i64 =
+                sqlx::raw_sql("SELECT number FROM stock").fetch_one(&mut *tx).await.unwrap().get(0);
+            let set = format!("UPDATE stock SET number = {}", left - 1);
+            sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap();
+        });
+    }
+    buyers.join_all().await;
+    assert_eq!(server.sql("SELECT number FROM stock").unwrap(), "0");
+    assert_eq!(advisory(&server, true), 0);
+
+    // What holds it is the transaction, and not whoever has its connection next.
+    let mut tx = shared.begin().await.unwrap();
+    locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
+    busy(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", BRIEFLY).await);
+    tx.commit().await.unwrap();
+    locked(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", Wait::No).await);
 }

@@ -28,6 +28,7 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
     /// The name of one statement that is sent so often that its plan is worth keeping.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     hot: Option<&'static str>,
 }
 
@@ -74,11 +75,13 @@ impl Sql {
     }
 
     /// Its name, if its plan is worth keeping.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn hot_name(&self) -> Option<&'static str> {
         self.hot
     }
 
     /// The parameters in the order in which they first stand in the text.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn parameters(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for piece in &self.pieces {

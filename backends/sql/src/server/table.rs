@@ -65,6 +65,7 @@ impl Tables {
     }
 
     /// A name for what belongs to these tables alone and isn't one of them: at most 63 bytes.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {

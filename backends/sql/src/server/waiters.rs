@@ -23,6 +23,7 @@ struct Waiting {
     sweep_at: usize,
 }
 
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 impl Waiters {
     pub(crate) fn attach(&self, events: Events) {
         Arc::make_mut(&mut self.attached()).push(events);

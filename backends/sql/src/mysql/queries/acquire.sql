@@ -41,6 +41,6 @@ ON DUPLICATE KEY UPDATE
 SELECT tombstone.token IS NOT NULL OR COALESCE(LOCATE(:token, lease.buried) > 0, FALSE),
        lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences, lease.expires,
        lease.broken, FALSE, {now}
-FROM (SELECT 1 AS one) AS once
+FROM {meta} AS meta
 LEFT JOIN {lease} AS lease ON lease.name = :name
 LEFT JOIN {tombstone} AS tombstone ON tombstone.token = :token;

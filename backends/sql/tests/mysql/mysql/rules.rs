@@ -144,6 +144,20 @@ async fn a_claim_under_way_is_settled() {
     server.sql("DELETE FROM lockwright_tombstone").unwrap();
     let error = mysql.try_acquire(&late).await.unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
+    assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+}
+
+#[tokio::test]
+async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
+    let (_server, mysql) = server_and_client().await;
+    let held = claim_for("x", Duration::from_secs(3));
+    let first = grant(&mysql, &held).await;
+    mysql.break_lock(&name("x"), Seen::Any, BreakHow::RunOut, "ada", "to see").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let again = grant(&mysql, &held).await;
+    assert_eq!(again.fence, first.fence);
+    let valid = again.valid.expect("it says for how long");
+    assert!(valid <= Duration::from_millis(2_500), "it was re-armed: {valid:?}");
 }
 
 #[tokio::test]

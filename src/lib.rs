@@ -28,7 +28,7 @@
 //! | `memory` | `memory:` | yes | locks inside one process |
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
-//! | `tls` | `postgres://…?sslmode=require` | no | TLS to PostgreSQL (builds ring's C source) |
+//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` | no | TLS to these servers (builds ring's C source) |
 //! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
 //! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
 #![forbid(unsafe_code)]

@@ -40,7 +40,7 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "clippy", what: "lints, warnings as errors", stops: false, run: clippy },
     Step {
         name: "features",
-        what: "each feature of the facade alone",
+        what: "each feature of the facade alone, and what is said of one that is missing",
         stops: false,
         run: features,
     },
@@ -127,7 +127,7 @@ fn doc(_: &Options) -> Report {
 }
 
 /// The facade with no feature, and with each of its features alone.
-fn features(_: &Options) -> Report {
+fn features(options: &Options) -> Report {
     let names = match features_of(&crate::root().join("Cargo.toml")) {
         Ok(names) => names,
         Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
@@ -144,7 +144,15 @@ fn features(_: &Options) -> Report {
     }
     // What isn't compiled in must say so, which no test shows that has it all.
     let args = "--package lockwright --no-default-features --features memory --test facade";
-    run_tests("features-test", &words(args), &[])
+    let mut report = run_tests("features-test", &words(args), &[]);
+    if options.quick {
+        report.left_out.push("features: servers that want TLS, without it".to_owned());
+    } else {
+        let args = "--package lockwright-sql --no-default-features --features mysql,postgres \
+                    --test tls";
+        report.add(run_tests("features-tls", &words(args), &[]));
+    }
+    report
 }
 
 /// The keys of the `[features]` table, but for `default`.

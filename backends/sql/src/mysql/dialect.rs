@@ -14,6 +14,7 @@ use crate::server::pool::Pool;
 use crate::server::schema::MISSING;
 use crate::server::sql::Value;
 use crate::server::table::Tables;
+use crate::server::tls;
 
 /// What every connection begins with.
 ///
@@ -141,6 +142,10 @@ impl Dialect for MySql {
         self.tables.expand(&text, Self::QUOTE).replace("{now}", NOW)
     }
 
+    fn is_by_file(&self) -> bool {
+        self.server.get_socket().is_some()
+    }
+
     async fn connect(&self) -> sqlx::Result<MySqlConnection> {
         let mut connection = self.server.connect().await?;
         fetch_on(&mut connection, BEGIN.to_owned()).await?;
@@ -249,14 +254,12 @@ fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match number {
-        1045 | 1698 => Verdict::new(
-            Denied,
-            "the server refuses the user or the password; check both in the URL",
-        ),
+        1045 | 1698 => Verdict::new(Denied, tls::REFUSED_OR_ENCRYPTED_ONLY),
         1044 | 1142 | 1143 | 1227 | 1370 => Verdict::new(
             Denied,
             "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables",
         ),
+        3159 => Verdict::new(Denied, tls::ENCRYPTED_ONLY),
         1095 => Verdict::new(Denied, "the session is another user's, and this one may not end it"),
         1046 => Verdict::new(InvalidConfig, "the URL names no database; write mysql://host/NAME"),
         1049 => Verdict::new(

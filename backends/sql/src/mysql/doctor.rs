@@ -6,7 +6,7 @@ use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
 
 use super::dialect::MySql;
 use super::facts::Facts;
-use super::proxy;
+use super::{proxy, tls};
 use crate::server::dialect::{BadRow, Dialect};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
@@ -29,6 +29,7 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     findings.extend(multi_primary(&facts));
     findings.extend(binary_log(&facts));
     findings.extend(clock(pool).await?);
+    findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool, &facts).await?);
     if proxy::shares_sessions(pool).await? {
         findings.push(shared_sessions());

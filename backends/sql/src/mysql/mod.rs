@@ -20,6 +20,7 @@
 //! | `facts` | what a server says of itself, and whether locks can live on it |
 //! | `proxy` | whether a proxy shares out sessions of the server |
 //! | `doctor` | what is looked at on a live server |
+//! | `tls` | whether anybody on the way can listen |
 //! | `held` | the modes `session` and `row` |
 //! | [`transaction`] | locks and fences in a transaction of the user's own |
 //!
@@ -41,6 +42,7 @@ mod facts;
 mod held;
 mod options;
 mod proxy;
+mod tls;
 pub mod transaction;
 
 use std::sync::Arc;

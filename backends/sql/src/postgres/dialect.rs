@@ -14,6 +14,7 @@ use crate::server::pool::Pool;
 use crate::server::schema::MISSING;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
+use crate::server::tls;
 
 /// A PostgreSQL server.
 #[derive(Clone)]
@@ -126,6 +127,11 @@ impl Dialect for Postgresql {
         &self.channel
     }
 
+    fn is_by_file(&self) -> bool {
+        // A host that is a path is the folder of a unix socket.
+        self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
+    }
+
     async fn connect(&self) -> sqlx::Result<Connection> {
         let driver = self.server.connect().await?;
         Ok(Connection { driver, prepared: Vec::new() })
@@ -223,6 +229,10 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
+        // The words are in the server's language; others get the next message.
+        "28000" if message.contains("no encryption") || message.contains("SSL off") => {
+            Verdict::new(Denied, tls::ENCRYPTED_ONLY)
+        }
         "28P01" | "28000" => Verdict::new(
             Denied,
             "the server refuses the user or the password; check both in the URL",

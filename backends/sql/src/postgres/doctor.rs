@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwright_core::{Error, Finding, Result, Severity};
 
 use super::dialect::Postgresql;
-use super::{bell, pooler};
+use super::{bell, pooler, tls};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
@@ -70,6 +70,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(replicas(&facts));
     findings.extend(multi_primary(&facts));
     findings.extend(clock(&facts, asked, answered));
+    findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
     // The modes whose sessions aren't marked look for one in their own way.
     if !facts.is_replica && dialect.is_for_leases() {

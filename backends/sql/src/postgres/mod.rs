@@ -19,6 +19,7 @@
 //! | `pooler` | whether a pooler stands in between |
 //! | `bell` | how waiters learn of a release |
 //! | `doctor` | what is looked at on a live server |
+//! | `tls` | whether anybody on the way can listen |
 //! | `held` | the modes `session` and `row` |
 //! | [`transaction`] | locks and fences in a transaction of the user's own |
 //!
@@ -40,6 +41,7 @@ mod held;
 mod options;
 mod plans;
 mod pooler;
+mod tls;
 pub mod transaction;
 
 use std::sync::Arc;

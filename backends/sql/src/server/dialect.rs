@@ -46,6 +46,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         ""
     }
 
+    /// Whether the way to the server is a file of this machine, and not a network.
+    fn is_by_file(&self) -> bool;
+
     /// Opens a connection, ready for use.
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 

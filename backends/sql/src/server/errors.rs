@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockwright_core::{Error, ErrorKind};
 
 use super::dialect::{BadRow, Dialect};
+use super::tls;
 
 /// Whether a request changes anything. One that doesn't certainly had no effect, whatever became
 /// of its answer.
@@ -88,14 +89,11 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
                 _ => Error::unavailable("the server refuses the connection"),
             }
         }
-        sqlx::Error::Tls(_) => Error::unavailable(
-            "the server and this client don't agree on TLS; look at the URL's sslmode, and whether \
-             this build has the feature `tls`",
-        ),
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
             Error::invalid_config("the URL's settings can't be used")
         }
-        _ => Error::unavailable("the server can't be reached"),
+        _ => tls::refusal(&cause, dialect.is_by_file())
+            .unwrap_or_else(|| Error::unavailable("the server can't be reached")),
     };
     Failure {
         error: error.with_backend(dialect.backend()).with_source(plain(&cause)),
@@ -137,6 +135,7 @@ fn plain(cause: &sqlx::Error) -> String {
             None => refusal.message().to_owned(),
         },
         sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Tls(error) => tls::without_pem(&error.to_string()).into_owned(),
         other => other.to_string(),
     }
 }

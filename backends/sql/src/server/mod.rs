@@ -14,10 +14,13 @@
 //! | `table` | the user's own names for them |
 //! | `options` | the parameters of a URL that are ours |
 //! | `errors` | what a failed request did |
+//! | `tls` | what a refused TLS connection means |
+//! | `doctor` | what may be found on any of them |
 //! | `waiters` | who waits here, and how they are told |
 //! | `transaction` | locks and fences in a transaction of the user's own |
 
 pub(crate) mod dialect;
+pub(crate) mod doctor;
 pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod holding;
@@ -27,6 +30,7 @@ pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod sql;
 pub(crate) mod table;
+pub(crate) mod tls;
 pub(crate) mod transaction;
 pub(crate) mod waiters;
 

@@ -1,0 +1,124 @@
+//! TLS, as the driver does it: what its refusals mean, and for whom it is dispensable.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::IpAddr;
+
+use lockwright_core::Error;
+
+/// Why there is no connection, where TLS is the reason. The driver negotiates it before it sends a
+/// password.
+pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
+    match cause {
+        sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
+        // Who connects over a network meets files only as certificates and keys.
+        sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
+            Some(Error::invalid_config(
+                "a file with a certificate or a key, which the URL names, can't be opened",
+            ))
+        }
+        sqlx::Error::Io(cause) => distrusted(cause),
+        _ => None,
+    }
+}
+
+fn unusable(cause: &str) -> &'static str {
+    if cause.contains("without TLS support") {
+        "the URL wants TLS, which isn't in this build; enable the feature `tls` of the crate \
+         `lockwright` (or `lockwright-cli`)"
+    } else if cause.contains("does not support TLS") {
+        "the URL wants TLS, and the server doesn't speak it; turn it on there, or write another \
+         sslmode (ssl-mode for MySQL)"
+    } else {
+        "TLS can't be used as the URL says; look at its certificates, its key and its host"
+    }
+}
+
+fn is_of_a_file(cause: &io::Error) -> bool {
+    const NO_ACCESS: i32 = 13;
+
+    matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
+        || cause.raw_os_error() == Some(NO_ACCESS)
+}
+
+/// A handshake comes out of the driver as input and output, of data that aren't right.
+fn distrusted(cause: &io::Error) -> Option<Error> {
+    if cause.kind() != io::ErrorKind::InvalidData {
+        return None;
+    }
+    let told = cause.to_string();
+    let message = if told.contains("UnknownIssuer") {
+        "nobody who is trusted here signed the server's certificate; name the file with its CA's \
+         certificate in the URL (sslrootcert for PostgreSQL, ssl-ca for MySQL)"
+    } else if told.contains("not valid for") {
+        "the server's certificate is for another host; connect by a name that stands in it"
+    } else if told.contains("certificate") {
+        "the server's certificate can't be trusted"
+    } else {
+        return Some(Error::unavailable("the server and this client don't get on over TLS"));
+    };
+    Some(Error::invalid_config(message))
+}
+
+/// What is said when the server takes encrypted connections only, and this one isn't.
+pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
+    "the server takes this user over TLS only; write sslmode=verify-full (for MySQL \
+     ssl-mode=VERIFY_IDENTITY) in the URL"
+} else {
+    "the server takes this user over TLS only, which isn't in this build; enable the feature `tls` \
+     of the crate `lockwright` (or `lockwright-cli`)"
+};
+
+/// The same from a server that doesn't say why it refuses a user.
+#[cfg(feature = "mysql")]
+pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
+    "the server refuses the user or the password, or takes them over TLS only; check all three in \
+     the URL"
+} else {
+    "the server refuses the user or the password, or takes them over TLS only; check both in the \
+     URL, and whether TLS is needed, for which this build lacks the feature `tls`"
+};
+
+/// Certificates may stand in variables of the environment as they are, and the driver quotes what
+/// it can't read.
+pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
+    match text.split_once("-----BEGIN") {
+        Some((before, _)) => format!("{before}***").into(),
+        None => text.into(),
+    }
+}
+
+/// Whether what goes to this host stays on this machine.
+pub(crate) fn is_on_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => {
+            let name = host.trim_end_matches('.').to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_on_the_machine_is_known() {
+        for host in ["localhost", "LOCALHOST.", "db.localhost", "127.1.2.3", "::1", "[::1]"] {
+            assert!(is_on_this_machine(host), "{host}");
+        }
+        assert!(is_on_this_machine("::ffff:127.0.0.1"));
+        for host in ["db", "localhost.example.org", "10.0.0.1", "0.0.0.0", "fe80::1", ""] {
+            assert!(!is_on_this_machine(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_of_a_certificate_is_cut_off() {
+        let quoted = "Invalid certificate -----BEGIN PRIVATE KEY-----\nsecret\n-----END";
+        assert_eq!(without_pem(quoted), "Invalid certificate ***");
+        assert_eq!(without_pem("Invalid certificate file: /x"), "Invalid certificate file: /x");
+    }
+}

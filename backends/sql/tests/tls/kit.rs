@@ -1,0 +1,46 @@
+//! What the tests share.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lockwright_core::{DistributedLock, Error, ErrorKind, Finding, Locks};
+
+/// The finding about a connection in the open.
+pub(crate) fn in_the_open(findings: &[Finding]) -> Option<&Finding> {
+    findings.iter().find(|finding| finding.code == "connection-not-encrypted")
+}
+
+/// Locks and releases.
+pub(crate) async fn hold(backend: impl DistributedLock) {
+    let locks = Locks::new(Arc::new(backend)).unwrap();
+    let guard = locks.mutex("orders/42").acquire().await.unwrap();
+    guard.release().await.unwrap();
+    locks.close().await;
+}
+
+/// That an error is of this kind, says this, and shows nothing that is secret.
+pub(crate) fn assert_says(error: &Error, kind: ErrorKind, says: &str, secrets: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.to_string().contains(says), "{error:?}");
+    for shown in [error.to_string(), format!("{error:?}")] {
+        for secret in secrets {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(!shown.contains("-----BEGIN"), "{shown}");
+    }
+}
+
+/// The middle of a file in PEM: no part of its first and last lines.
+pub(crate) fn body(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines().nth(1).unwrap().to_owned()
+}
+
+/// A file's contents as they may stand in a URL.
+pub(crate) fn in_url(file: &Path) -> String {
+    let escape = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    std::fs::read(file).unwrap().into_iter().map(escape).collect()
+}

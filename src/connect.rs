@@ -66,12 +66,10 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
              a service mesh), or inside a network that you trust",
         )),
         "mysql" | "mariadb" => mysql(&known, purpose).await,
-        "etcd" | "zookeeper" | "redlock" => {
-            Err(Error::invalid_config(format!(
-                "there is no backend for {scheme}: yet; a URL begins with one of {}",
-                schemes()
-            )))
-        }
+        "etcd" | "zookeeper" | "redlock" => Err(Error::invalid_config(format!(
+            "there is no backend for {scheme}: yet; a URL begins with one of {}",
+            schemes()
+        ))),
         _ => Err(Error::invalid_config(format!(
             "{:?} names no backend; a URL begins with one of {}",
             redact::url(url),

@@ -79,12 +79,14 @@ pub(crate) async fn by_tries(
 /// A request on its way to a hold: there already, or waiting. `None` only if one attempt was all
 /// that was wanted, and it is held. An error is as the user sees it.
 pub(crate) enum Acquiring<'a> {
-    Done(Option<Result<Option<Arc<Hold>>>>),
-    Waiting(Pin<Box<dyn Future<Output = Result<Option<Arc<Hold>>>> + Send + 'a>>),
+    Done(Option<Acquired>),
+    Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
 }
 
+type Acquired = Result<Option<Arc<Hold>>>;
+
 impl Future for Acquiring<'_> {
-    type Output = Result<Option<Arc<Hold>>>;
+    type Output = Acquired;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
@@ -110,6 +112,7 @@ pub(crate) fn acquire(
 }
 
 /// What became of a request without waiting for anything.
+#[expect(clippy::large_enum_variant, reason = "it goes to a box of its own, if it goes anywhere")]
 enum Begun {
     Done(Option<Arc<Hold>>),
     Failed(Error),

@@ -188,25 +188,31 @@ impl DistributedLock for Troubled {
     }
 }
 
-/// Who believes, by name, and the highest fence so far.
+/// Who believes, by name.
 #[derive(Default)]
-struct Believers(Mutex<HashMap<&'static str, (u64, Vec<(Token, Signal)>)>>);
+struct Believers(Mutex<HashMap<&'static str, Believed>>);
+
+#[derive(Default)]
+struct Believed {
+    highest_fence: u64,
+    by: Vec<(Token, Signal)>,
+}
 
 impl Believers {
     fn join(&self, name: &'static str, guard: &Guard) {
         let mut names = self.0.lock().unwrap();
-        let (highest, believers) = names.entry(name).or_default();
-        believers.retain(|(_, signal)| signal.state().is_live());
+        let Believed { highest_fence, by } = names.entry(name).or_default();
+        by.retain(|(_, signal)| signal.state().is_live());
         if guard.check().is_err() {
             return;
         }
         // Those of one owner share a hold.
-        assert!(believers.iter().all(|(token, _)| *token == guard.token()), "two believers");
-        if believers.is_empty() {
-            assert!(guard.fence().get() > *highest, "fences grow");
-            *highest = guard.fence().get();
+        assert!(by.iter().all(|(token, _)| *token == guard.token()), "two believers");
+        if by.is_empty() {
+            assert!(guard.fence().get() > *highest_fence, "fences grow");
+            *highest_fence = guard.fence().get();
         }
-        believers.push((guard.token(), guard.signal()));
+        by.push((guard.token(), guard.signal()));
     }
 }
 
@@ -271,14 +277,14 @@ async fn schedule(seed: u64) {
     let calm = Arc::new(AtomicBool::new(false));
     let client = |first: bool| {
         let mut profile = memory.profile().clone();
-        profile.tombstones = seed % 3 != 0;
+        profile.tombstones = !seed.is_multiple_of(3);
         let backend = Troubled {
             memory: memory.clone(),
             chance: Arc::clone(&chance),
             trouble: [0, 5, 30][(seed / 3 % 3) as usize],
             calm: Arc::clone(&calm),
             profile: Arc::new(profile),
-            answers_at_once: first || seed % 2 == 0,
+            answers_at_once: first || seed.is_multiple_of(2),
         };
         Locks::builder(backend).ttl(secs(2)).clock(clock.clone()).build().unwrap()
     };

@@ -118,6 +118,8 @@ impl Dialect for MySql {
     type Connection = MySqlConnection;
 
     const QUOTE: char = '`';
+
+    const TABLES_APPEAR_AT_ONCE: bool = false;
     const NOW: &'static str = NOW;
 
     fn backend(&self) -> &'static str {

@@ -27,6 +27,10 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// The server's clock as `{now}` in the texts: microseconds, read anew wherever it stands.
     const NOW: &'static str;
 
+    /// Whether tables can be made in one transaction. Elsewhere those who begin at once may find
+    /// some of them, and go on making the others.
+    const TABLES_APPEAR_AT_ONCE: bool = true;
+
     /// What errors say they come from: the profile's name.
     fn backend(&self) -> &'static str;
 

@@ -21,7 +21,9 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
         // Where tables can't be made in a transaction, somebody may be in the middle of it.
-        Err(error) if is_missing(&error) || is_unfinished(&error) => {
+        Err(error)
+            if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
+        {
             // As it was printed: comments and all.
             match pool.fetch_text(text(pool.dialect()), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(

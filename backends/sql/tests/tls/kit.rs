@@ -36,11 +36,11 @@ pub(crate) fn body(file: &Path) -> String {
     text.lines().nth(1).unwrap().to_owned()
 }
 
-/// A file's contents as they may stand in a URL.
-pub(crate) fn in_url(file: &Path) -> String {
-    let escape = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(byte).to_string(),
+/// As it may stand in a URL.
+pub(crate) fn escape(text: &[u8]) -> String {
+    let escape = |byte: &u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(*byte).to_string(),
         other => format!("%{other:02X}"),
     };
-    std::fs::read(file).unwrap().into_iter().map(escape).collect()
+    text.iter().map(escape).collect()
 }

@@ -160,8 +160,11 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Keeps what a suite printed, if it was a conformance suite.
+/// Keeps what a suite printed, if it was a backend's conformance suite. That of an example isn't.
 pub(crate) fn note(suite: &Suite) {
+    if !suite.title.contains(" tests/") {
+        return;
+    }
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.backends() {

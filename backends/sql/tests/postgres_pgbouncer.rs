@@ -39,6 +39,10 @@ fn problem(error: testbed::Error) -> Error {
 
 #[async_trait]
 impl Factory for Server {
+    fn label(&self) -> Option<String> {
+        Some("postgres-lease through PgBouncer".to_owned())
+    }
+
     async fn open(&self, _clock: &Clock) -> Result<Connect> {
         Ok(to(self.pooler.url()))
     }

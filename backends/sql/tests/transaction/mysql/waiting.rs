@@ -17,7 +17,8 @@ async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     for level in ["REPEATABLE READ", "READ COMMITTED"] {
         for wait in [Wait::NoLimit, Wait::For(PATIENCE)] {
             let mut holder = pool.begin().await.unwrap();
-            locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+            // The waiter of the round before may still be rolling back.
+            locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
             let before = stock(&mut holder).await;
             let mut waiter = MySqlConnection::connect(&server.url()).await.unwrap();
             let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
@@ -61,7 +62,8 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
     ] {
         let mut holder = pool.begin().await.unwrap();
         if case != "free" {
-            locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+            // The waiter of the round before may still be rolling back.
+            locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
         }
         let mut holder = Some(holder);
         let mut connection = MySqlConnection::connect(&server.url()).await.unwrap();

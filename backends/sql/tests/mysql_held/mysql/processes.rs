@@ -96,8 +96,8 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
         server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
-        let last = server.sql("SELECT max(fence) FROM lockwright_hold").unwrap();
-        let mut fences = vec![last.parse::<u64>().unwrap()];
+        let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
+        let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
         for _ in 0..3 {
             let mut holder = Part::start("holder", &server, mode, LONG);
             fences.push(holder.hear().parse::<u64>().unwrap());

@@ -38,6 +38,9 @@ impl Options {
     /// | `connections` | how many connections there are at most for requests; 4 by default |
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
+    /// A password as MySQL 8 keeps it (`caching_sha2_password`) goes over TLS only: the
+    /// driver is built without RSA, by which it could be hidden otherwise.
+    ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig), saying what is wrong with it,
     /// without its password.

@@ -21,7 +21,9 @@ async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
         let mut waiter = pool.begin().await.unwrap();
         let waiter = tokio::spawn(async move {
             locked(lock_in_transaction(&mut waiter, "a", wait).await);
-            stock(&mut waiter).await
+            let left = stock(&mut waiter).await;
+            waiter.commit().await.unwrap();
+            left
         });
         waiting(&server, 1).await;
         sell(&mut holder).await;

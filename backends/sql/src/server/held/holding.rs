@@ -147,8 +147,11 @@ impl<S: Server> Holding<S> {
                 (Ok(Ended::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
+                // The server may have ended it by itself, and nobody has heard of that yet.
+                let over = shared.clock.now() >= hold.armed + claim.ttl;
+                let ended = if over { Ended::NotHeld } else { Ended::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
-                (closed.map(|()| Ended::Released), None)
+                (closed.map(|()| ended), None)
             }
         };
         // Before the answer: who asks for the claim again then must not meet this task.

@@ -264,10 +264,14 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
-        "57014" => Verdict::new(
-            Unavailable,
-            "the server cancelled the request, by its statement_timeout or for an operator",
-        ),
+        // Its time-out is over with the statement, before the commit. Somebody's cancel may come
+        // after it: while the server writes its log, say.
+        "57014" if message.contains("statement timeout") => {
+            Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
+        }
+        "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
+        // The same.
+        "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
                 .useless()
@@ -277,10 +281,11 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Unavailable,
             "the server has no connection left; raise max_connections, or ask for fewer",
         ),
-        "57P01" | "57P03" | "57P05" => {
-            Verdict::new(Unavailable, "the server is stopping, starting, or ended the connection")
-                .useless()
-        }
+        "57P03" | "57P05" => Verdict::new(
+            Unavailable,
+            "the server is stopping or starting, or ended a connection that did nothing",
+        )
+        .useless(),
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }

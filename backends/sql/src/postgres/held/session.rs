@@ -23,6 +23,10 @@ use crate::server::sql::{Arguments, Sql, Value};
 /// How long closing a connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Whatever the session has, it has no more.
+const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', false), \
+                      pg_advisory_unlock_all()::text";
+
 /// The statements that run on the session itself.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -135,9 +139,12 @@ impl PgSession {
     /// Settings of the role or the database that would end the session early, or cut its waits
     /// short, are set aside.
     async fn set_up(&mut self) -> Result<()> {
-        // An idle session that holds nothing goes too, if this process is stopped, say.
+        // An idle session that holds nothing goes too, if this process is stopped, say. A statement
+        // in the transaction that holds must see what was committed meanwhile: a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
-                        SET lock_timeout = 0; SET idle_session_timeout = '60s';"
+                        SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
+                        SET idle_in_transaction_session_timeout = '60s'; \
+                        SET default_transaction_isolation = 'read committed';"
             .to_owned();
         if self.server_version().await? >= 170_000 {
             text.push_str(" SET transaction_timeout = 0;");
@@ -288,7 +295,12 @@ impl PgSession {
                 let flag = |at| row.bool(at).unwrap_or(false);
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
-            Err(error) if is_in_vain(&error) => Ok(Locked::No { same_token: false }),
+            Err(error) if is_in_vain(&error) => {
+                // It may have been granted all the same: a lock of the session's isn't undone with
+                // the statement, and the time was over between the grant and its answer.
+                self.run(LET_GO.to_owned()).await?;
+                Ok(Locked::No { same_token: false })
+            }
             Err(error) => Err(error),
         }
     }

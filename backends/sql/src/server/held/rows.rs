@@ -242,10 +242,17 @@ impl<D: Dialect> Rows<D> {
                 .with_backend(self.backend())),
             };
         };
-        let note = [("note", Value::Text(note))];
-        self.about(&self.mark_broken, name, token, Effect::Changes, &note).await?;
+        let marked = self.mark_broken(name, token, note).await?;
         if how == BreakHow::RunOut {
-            return Ok(Broken::RunsOut(remaining));
+            return if marked {
+                Ok(Broken::RunsOut(remaining))
+            } else {
+                Err(Error::unavailable(
+                    "the hold has only just begun, or just ended, and couldn't be marked; look \
+                     again",
+                )
+                .with_backend(self.backend()))
+            };
         }
         match self.end(name, token).await {
             Ok(0) => Ok(Broken::NotHeld),
@@ -259,6 +266,23 @@ impl<D: Dialect> Rows<D> {
             .with_source(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the hold bears a mark now, by which its next renewal ends it. A hold is written down
+    /// a moment after its lock was got.
+    async fn mark_broken(&self, name: &LockName, token: Token, note: &str) -> Result<bool> {
+        const TRIES: u32 = 10;
+        const PAUSE: Duration = Duration::from_millis(20);
+
+        let note = [("note", Value::Text(note))];
+        for _ in 0..TRIES {
+            let rows = self.about(&self.mark_broken, name, token, Effect::Changes, &note).await?;
+            if !rows.is_empty() {
+                return Ok(true);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(false)
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<Swept> {

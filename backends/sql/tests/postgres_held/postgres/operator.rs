@@ -1,6 +1,8 @@
 //! What operators see, break and sweep.
 
-use lockwright_core::{BreakHow, Broken, DistributedLock, HoldState, Reason, Seen, Settle};
+use lockwright_core::{
+    BreakHow, Broken, DistributedLock, HoldState, Reason, Renew, Renewal, Seen, Settle,
+};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
@@ -21,6 +23,26 @@ async fn a_break_ends_the_session_at_once_and_says_so() {
         assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
         assert_eq!(holding(&server), 0, "it isn't free on the server");
         assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
+    }
+}
+
+/// Whatever level the user's transactions have: a renewal sees what was committed meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
+    let server = server();
+    server
+        .sql("ALTER ROLE lockwright SET default_transaction_isolation = 'repeatable read'")
+        .unwrap();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let held = claim("x", LONG);
+        granted(&backend, &held).await;
+        backend
+            .break_lock(&held.name, Seen::Token(held.token), BreakHow::RunOut, "us", "test")
+            .await
+            .unwrap();
+        let renewed = backend.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+        assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
     }
 }
 

@@ -39,10 +39,18 @@ async fn part() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_holder_loses_it_within_its_ttl() {
     let server = server();
-    for mode in MODES {
+    for (mode, waited) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let backend = backend(&server, mode).await;
         let ttl = ms(1_500);
+        let before = claim("x", LONG);
+        if waited {
+            granted(&backend, &before).await;
+        }
         let mut holder = Part::start("holder", &server, mode, ttl);
+        if waited {
+            within(ms(5_000), "the holder to wait", async || queued(&server) == 1).await;
+            backend.release(&before, Settle::Answered).await.unwrap();
+        }
         let fence: u64 = holder.hear().parse().unwrap();
         // Renewed until then.
         tokio::time::sleep(ttl * 2).await;

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use lockwright_core::{Attempt, Clock, DistributedLock, Settle};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{
     LONG, MODES, backend, claim, client, granted, holding, in_time, is_busy, ms, queued, server,
     sessions_of, within,
@@ -91,6 +93,44 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
             within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
             one.release(&next, Settle::Answered).await.unwrap();
         }
+    }
+}
+
+/// The lock comes free while the server's process of the waiter is stopped. When that goes on, its
+/// slice is over too, and it may answer "in vain" with the lock in its hands.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, Arc::new(backend(&server, mode).await));
+        let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+        granted(&one, &holder).await;
+        let waiting = tokio::spawn({
+            let (two, waiter) = (Arc::clone(&two), waiter.clone());
+            async move { two.acquire(&waiter, in_time(ms(1_500))).await }
+        });
+        within(ms(1_000), "the waiter to block", async || queued(&server) == 1).await;
+        let blocked = server.sql("SELECT pid FROM pg_locks WHERE NOT granted").unwrap();
+        let blocked = Pid::from_raw(blocked.trim().parse().unwrap()).unwrap();
+        kill_process(blocked, Signal::STOP).unwrap();
+        let released = one.release(&holder, Settle::Answered).await;
+        tokio::time::sleep(ms(2_000)).await;
+        kill_process(blocked, Signal::CONT).unwrap();
+        released.unwrap();
+        match waiting.await.unwrap() {
+            Ok(Attempt::Granted(_)) => {
+                two.release(&waiter, Settle::Answered).await.unwrap();
+            }
+            _ => {
+                two.release(&waiter, Settle::Unanswered).await.unwrap();
+            }
+        }
+        // Its session may be used again, but for another name.
+        let other = claim("y", LONG);
+        granted(&*two, &other).await;
+        within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim("x", LONG)).await)
+            .await;
+        two.release(&other, Settle::Answered).await.unwrap();
     }
 }
 

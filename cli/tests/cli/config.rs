@@ -120,3 +120,43 @@ fn the_schema_is_printed_without_a_server() {
     assert_eq!(none.code(), 78);
     assert!(!none.stderr().contains("hush"), "{}", none.stderr());
 }
+
+/// The same commands, with nothing changed but the file.
+fn runs_on(urls: impl IntoIterator<Item = String>) {
+    for url in urls {
+        let sandbox = Sandbox::new();
+        let config =
+            format!("url = \"{url}\"\nttl = \"5s\"\nrequire = [\"network\", \"fencing\"]\n");
+        let script = "\"$1\" run -n a -- echo both; echo $?; \"$1\" list; echo $LOCKWRIGHT_FENCE";
+        let program = crate::harness::program();
+        let args = ["run", "a", "--", "sh", "-c", script, "sh", program];
+        let finished = with_config(&sandbox, &config, args);
+        let (out, err) = (finished.stdout(), finished.stderr());
+        assert_eq!(finished.code(), 0, "{url}: {err}");
+        assert!(out.starts_with("1\nNAME") && !out.contains("both"), "{url}: {out} {err}");
+        let fence: u64 = out.lines().last().unwrap().parse().unwrap();
+        let next = ["run", "-n", "a", "--", "sh", "-c", "echo $LOCKWRIGHT_FENCE"];
+        let finished = with_config(&sandbox, &config, next);
+        let next: u64 = finished.stdout().trim().parse().unwrap();
+        assert!(next > fence, "{url}: it is free again, and the fence has grown");
+        assert!(!err.contains("not-for-logs"), "{err}");
+    }
+}
+
+#[test]
+fn the_command_runs_in_every_mode_on_postgres() {
+    let server = lockwright_testbed::Postgres::start().unwrap();
+    runs_on(["lease", "session", "row"].map(|mode| format!("{}?mode={mode}", server.url())));
+}
+
+#[test]
+fn the_command_runs_in_every_mode_on_mysql() {
+    let server = lockwright_testbed::MariaDb::start().unwrap();
+    runs_on(["lease", "session", "row"].map(|mode| format!("{}?mode={mode}", server.url())));
+}
+
+#[test]
+fn the_command_runs_on_redis() {
+    let server = lockwright_testbed::redis::Redis::start().unwrap();
+    runs_on([server.url()]);
+}

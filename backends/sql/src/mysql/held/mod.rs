@@ -205,6 +205,9 @@ impl Sessions {
 impl Server for Sessions {
     type Session = MySqlSession;
 
+    /// The server shows how long a session has been idle in whole seconds.
+    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(1);
+
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }

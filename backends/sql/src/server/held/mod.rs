@@ -115,6 +115,9 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// Its connections that carry holds.
     type Session: Session;
 
+    /// By how much the time left that [`inspect`](Server::inspect) shows may be too long.
+    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
+
     /// What it promises.
     fn profile(&self) -> &Profile;
 

@@ -281,6 +281,7 @@ async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Optio
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
     let Some(fence) = holder.and_then(|holder| holder.fence) else { return Ok(None) };
     let mut granted = Granted::new(fence);
-    granted.valid = Some(holder.and_then(|holder| holder.remaining).unwrap_or_default());
+    let left = holder.and_then(|holder| holder.remaining).unwrap_or_default();
+    granted.valid = Some(left.saturating_sub(S::TIME_LEFT_TOO_LONG_BY));
     Ok(Some(granted))
 }

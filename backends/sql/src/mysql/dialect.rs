@@ -1,11 +1,12 @@
 //! What MySQL and MariaDB have of their own: connections, literals, error numbers.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 
 use lockwright_core::{ErrorKind, Finding, Result};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
-use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::options::Options;
 use crate::server::dialect::{Cell, Dialect, Row, Texts};
@@ -23,9 +24,11 @@ use crate::server::tls;
 ///   default would lock gaps between names, which makes deadlocks of requests about different ones.
 /// - Strict, so that nothing is cut off or rounded in silence. None of the modes that change how
 ///   literals are read or the order in which assignments are made.
+/// - A `COMMIT` begins no other transaction, whatever the server's default is.
 /// - Room for all names of a step of a sweep.
 /// - Idle connections live longer than the pool keeps them, whatever the server's default is.
-const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, \
+const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
+                     autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
                      innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900, \
                      group_concat_max_len = 4194304; \
@@ -38,13 +41,15 @@ const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SY
 /// When the statement began: a constant for the server, which it can look up in an index.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// A batch of renewals as a table.
+/// A batch of renewals as a table. Without a character set it would be the database's.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
-                     name VARCHAR(512) PATH '$[0]', token VARCHAR(32) PATH '$[1]', \
+                     name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
+                     token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                      ttl BIGINT PATH '$[2]')) AS asked";
 
 /// The names that a sweep has chosen, as a table; and one of them, to be compared with a column.
-const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (name VARCHAR(512) PATH '$')) AS old";
+const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
+                   name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
 
 /// A MySQL or MariaDB server.
@@ -159,9 +164,19 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         text: String,
     ) -> sqlx::Result<Vec<Row>> {
-        match fetch_on(connection, text).await {
+        // A session that was told to end may end.
+        let mut changed = text.starts_with("KILL ");
+        let mut done = 0;
+        let fetched = fetch_told(connection, text, |affected| {
+            done += 1;
+            changed |= affected > 0;
+        });
+        match fetched.await {
             // Whoever was to be ended is gone already, and nothing was to be done after that.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
+            Err(sqlx::Error::Database(error)) if changed && done > 0 => {
+                Err(sqlx::Error::Database(Box::new(Later(error))))
+            }
             other => other,
         }
     }
@@ -177,6 +192,9 @@ impl Dialect for MySql {
 
     /// The number: MySQL's SQLSTATE is `HY000` for most.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
+        if let Some(Later(error)) = error.try_downcast_ref() {
+            return format!("{LATER}{}", Self::code(&**error)).into();
+        }
         match error.try_downcast_ref::<MySqlDatabaseError>() {
             Some(error) => error.number().to_string().into(),
             None => error.code().unwrap_or_default(),
@@ -184,7 +202,15 @@ impl Dialect for MySql {
     }
 
     fn judge(code: &str, _: &str) -> Option<Verdict> {
-        judge(code.parse().ok()?)
+        match code.strip_prefix(LATER) {
+            None => judge(code.parse().ok()?),
+            Some(code) => {
+                let message = "the server can't carry out all of the request";
+                let verdict = code.parse().ok().and_then(judge);
+                let verdict = verdict.unwrap_or(Verdict::new(ErrorKind::Indeterminate, message));
+                Some(Verdict { kind: ErrorKind::Indeterminate, ..verdict })
+            }
+        }
     }
 
     async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
@@ -197,9 +223,66 @@ pub(super) async fn fetch_on(
     connection: &mut MySqlConnection,
     text: String,
 ) -> sqlx::Result<Vec<Row>> {
+    fetch_told(connection, text, |_| {}).await
+}
+
+/// The same, and tells of each statement that is done how many rows it changed.
+async fn fetch_told(
+    connection: &mut MySqlConnection,
+    text: String,
+    mut done: impl FnMut(u64) + Send,
+) -> sqlx::Result<Vec<Row>> {
+    let mut rows = Vec::new();
     // Safe: names of tables are checked, and values come through `literal`.
-    let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
-    rows.iter().map(row).collect()
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
+    while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
+        match answer? {
+            Either::Left(result) => done(result.rows_affected()),
+            Either::Right(answered) => rows.push(row(&answered)?),
+        }
+    }
+    Ok(rows)
+}
+
+/// An error of a statement after one of the same text that has changed something, which stays.
+#[derive(Debug)]
+struct Later(Box<dyn DatabaseError>);
+
+/// What its code begins with.
+const LATER: &str = "later ";
+
+impl std::fmt::Display for Later {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Later {}
+
+impl DatabaseError for Later {
+    fn message(&self) -> &str {
+        self.0.message()
+    }
+
+    fn code(&self) -> Option<Cow<'_, str>> {
+        self.0.code()
+    }
+
+    fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+        self
+    }
+
+    fn kind(&self) -> sqlx::error::ErrorKind {
+        self.0.kind()
+    }
 }
 
 /// The server's number of an error.
@@ -251,7 +334,8 @@ pub(super) fn is_the_end(number: u16) -> bool {
 }
 
 /// By the server's numbers: <https://mariadb.com/kb/en/mariadb-error-codes/>. Whatever a statement
-/// answers with an error, it has undone; those that may come after a commit are `Indeterminate`.
+/// answers with an error, it has undone; those that may come after a commit are `Indeterminate`, and
+/// so are those [`Later`] than a change.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

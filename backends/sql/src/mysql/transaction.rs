@@ -142,6 +142,7 @@ pub struct InTransaction {
     probe: Sql,
     lock: Sql,
     restore: Sql,
+    passed: Sql,
     fence: Sql,
     sweep: [Sql; 2],
 }
@@ -164,6 +165,7 @@ impl InTransaction {
             probe: sql(include_str!("queries/transaction_probe.sql")),
             lock: sql(include_str!("queries/transaction_lock.sql")),
             restore: sql(include_str!("queries/transaction_restore.sql")),
+            passed: sql(include_str!("queries/transaction_passed.sql")),
             fence: sql(include_str!("queries/transaction_fence.sql")),
             sweep: [("{turn}", "used"), ("{fence}", "updated")].map(|(swept, age)| {
                 let text = include_str!("queries/transaction_sweep.sql");
@@ -294,7 +296,7 @@ impl InTransaction {
     /// After a wait in vain: the transaction must still be there.
     async fn passed(&self, tx: &mut MySqlConnection) -> Result<()> {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
-        run(tx, &self.probe, &[]).await.map(drop).map_err(|cause| match number(&cause) {
+        run(tx, &self.passed, &[]).await.map(drop).map_err(|cause| match number(&cause) {
             Some(NO_SAVEPOINT) => Error::unavailable(
                 "the server has rolled this whole transaction back, as it is told to by \
                  innodb_rollback_on_timeout; begin it again",

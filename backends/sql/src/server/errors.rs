@@ -107,8 +107,9 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
+                // Every request may be sent twice, if there is a reason to.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
-                    (unanswered(effect, verdict.message), false, true)
+                    (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)

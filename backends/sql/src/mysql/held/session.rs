@@ -200,8 +200,12 @@ impl MySqlSession {
                 return Ok(Locked::No { same_token: false });
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
-                Err(error) if !is_in_vain(&error) => return Err(error),
-                _ => {}
+                Ok(_) => {}
+                // The lock under which it is made is left then.
+                Err(error) if is_in_vain(&error) => {
+                    self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(Locked::No { same_token: false })
@@ -216,8 +220,12 @@ impl MySqlSession {
     }
 }
 
-/// An idle session that holds nothing goes too, if this process is stopped, say.
-const SET_UP: &str = "SET SESSION wait_timeout = 60; SELECT CONNECTION_ID()";
+/// An idle session that holds nothing goes too, if this process is stopped, say. No other limit ends
+/// a hold or a wait, whatever the server's defaults are; each of the two has its own.
+const SET_UP: &str = "SET SESSION wait_timeout = 60 \
+                      /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
+                      idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
+                      /*!80000 , max_execution_time = 0 */; SELECT CONNECTION_ID()";
 
 impl fmt::Debug for MySqlSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -312,10 +320,22 @@ impl Session for MySqlSession {
 
 /// Rounded up: the server's unit is the second, and it has no zero.
 fn seconds_up(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }
 
 /// Whether a wait ended without its lock, and nothing else is wrong.
 fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(LOCK_WAIT_TIMEOUT | INTERRUPTED | DEADLOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_one() {
+        assert_eq!(seconds_up(Duration::ZERO), 1);
+        assert_eq!(seconds_up(Duration::from_secs(2)), 2);
+        assert_eq!(seconds_up(Duration::new(2, 1)), 3);
+    }
 }

@@ -135,3 +135,28 @@ async fn a_dropped_request_spoils_nothing() {
         assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     }
 }
+
+/// Each statement of a text is committed by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_after_the_grant_is_indeterminate() {
+    let (server, mysql) = server_and_client().await;
+    server
+        .sql(
+            "CREATE TRIGGER slow AFTER INSERT ON lockwright_lease FOR EACH ROW \
+             SET @slept = SLEEP(1)",
+        )
+        .unwrap();
+    let held = claim("x");
+    let asking = tokio::spawn(async move { (mysql.try_acquire(&held).await, held, mysql) });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    // Between the first statement and the second one.
+    let mut locked = crate::kit::session(&server).await;
+    locked.execute("LOCK TABLES lockwright_tombstone WRITE").await.unwrap();
+    let (answer, held, mysql) = asking.await.unwrap();
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+    locked.execute("UNLOCK TABLES").await.unwrap();
+    let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'x'").unwrap();
+    assert_eq!(token, held.token.to_string());
+    mysql.release(&held, Settle::Unanswered).await.unwrap();
+}

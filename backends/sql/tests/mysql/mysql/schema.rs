@@ -82,3 +82,25 @@ async fn another_version_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
     assert!(error.to_string().contains("version 7"), "{error}");
 }
+
+/// There is no transaction for it: whoever comes next makes the rest.
+#[tokio::test]
+async fn tables_half_made_are_completed() {
+    let server = testbed::MariaDb::start().unwrap();
+    let tables = ["lease", "tombstone", "meta", "hold", "row", "turn", "fence"];
+    for made in 0..=tables.len() {
+        let url = format!("{}?table=t{made}", server.url());
+        let schema = Options::from_url(&url).unwrap().schema();
+        let ends: Vec<_> = std::iter::once(0)
+            .chain(schema.match_indices("utf8mb4_bin;").map(|(at, _)| at + 12))
+            .collect();
+        assert_eq!(ends.len(), tables.len() + 1);
+        if made > 0 {
+            server.sql(&schema[..ends[made]]).unwrap();
+        }
+        drop(connect(&url).await);
+        for table in tables {
+            server.sql(&format!("SELECT count(*) FROM t{made}_{table}")).unwrap();
+        }
+    }
+}

@@ -170,3 +170,24 @@ async fn a_session_that_has_ended_is_not_written_down() {
         server.sql("DELETE FROM lockwright_hold").unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_limits_for_idle_transactions_end_no_hold() {
+    let server = lockwright_testbed::MariaDb::options()
+        .set("idle_transaction_timeout", "1")
+        .set("idle_write_transaction_timeout", "1")
+        .set("idle_readonly_transaction_timeout", "1")
+        .set("max_statement_time", "1")
+        .start()
+        .unwrap();
+    for mode in crate::support::MODES {
+        let one = crate::support::backend(&server, mode).await;
+        let held = crate::support::claim("x", crate::support::LONG);
+        crate::support::granted(&one, &held).await;
+        tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+        assert_eq!(crate::support::sessions_of(&server, held.token), 1, "{mode}");
+        let other = crate::support::backend(&server, mode).await;
+        let next = crate::support::claim("x", crate::support::LONG);
+        assert!(crate::support::is_busy(&other, &next).await, "{mode}");
+    }
+}

@@ -208,3 +208,26 @@ async fn a_limit_of_any_length_is_kept() {
         backend.release(&holder, Settle::Answered).await.unwrap();
     }
 }
+
+/// The wait's own end meets the grant at the server, in either order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, Arc::new(backend(&server, mode).await));
+        for round in 0..40 {
+            let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+            granted(&one, &holder).await;
+            let waiting = tokio::spawn({
+                let (two, waiter) = (Arc::clone(&two), waiter.clone());
+                async move { two.acquire(&waiter, in_time(ms(125))).await }
+            });
+            tokio::time::sleep(std::time::Duration::from_micros(98_000 + round * 150)).await;
+            one.release(&holder, Settle::Answered).await.unwrap();
+            if let Attempt::Granted(_) = waiting.await.unwrap().unwrap() {
+                two.release(&waiter, Settle::Answered).await.unwrap();
+            }
+            assert_eq!(holding(&server), 0, "{mode}, {round}: an idle session holds it");
+        }
+    }
+}

@@ -206,3 +206,17 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     waiting(&server, 0).await;
     assert_eq!(limit(&mut connection).await, 50);
 }
+
+/// Without autocommit there is always a transaction: it must be the same one.
+#[tokio::test]
+async fn a_transaction_that_the_server_rolled_back_is_told_without_autocommit_too() {
+    let server = lockwright_testbed::MariaDb::options().set("innodb_rollback_on_timeout", "ON");
+    let (server, pool) = super::shop_on(server.start().unwrap()).await;
+    let mut holder = pool.begin().await.unwrap();
+    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let mut other = MySqlConnection::connect(&server.url()).await.unwrap();
+    other.execute("SET autocommit = 0").await.unwrap();
+    super::sell(&mut other).await;
+    let answer = lock_in_transaction(&mut other, "a", Wait::For(Duration::from_millis(50))).await;
+    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+}

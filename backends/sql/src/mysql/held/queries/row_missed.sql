@@ -1,4 +1,4 @@
 -- After a try in vain: whether there was something to lock.
 ROLLBACK;
-DO RELEASE_LOCK({mark});
+DO RELEASE_ALL_LOCKS();
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,3 +1,4 @@
 COMMIT;
 SELECT RELEASE_LOCK({mark});
+DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;

@@ -1,2 +1,3 @@
 SELECT RELEASE_LOCK({key}), RELEASE_LOCK({mark});
+DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;

@@ -275,3 +275,40 @@ async fn nothing_in_a_value_is_taken_for_sql() {
     }
     drop(mysql);
 }
+
+#[tokio::test]
+async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
+    let (server, _) = crate::kit::server_and_client().await;
+    server.sql("SET GLOBAL completion_type = 'CHAIN'").unwrap();
+    let url = format!("{}?connections=1", server.url());
+    let mysql = crate::kit::connect(&url).await;
+    crate::kit::grant(&mysql, &crate::kit::claim("x")).await;
+    let how = lockwright_core::BreakHow::Now;
+    let seen = lockwright_core::Seen::Any;
+    mysql.break_lock(&crate::kit::name("x"), seen, how, "a", "b").await.unwrap();
+    let held = crate::kit::claim("y");
+    crate::kit::grant(&mysql, &held).await;
+    let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'y'").unwrap();
+    assert_eq!(token, held.token.to_string());
+}
+
+#[tokio::test]
+async fn names_are_whole_in_a_database_with_another_character_set() {
+    let server = lockwright_testbed::MariaDb::start().unwrap();
+    server.sql("ALTER DATABASE lockwright CHARACTER SET latin1").unwrap();
+    let mysql = crate::kit::connect(&server.url()).await;
+    for name in ["abc", "é", "ключ", "🔒"] {
+        let held = crate::kit::claim(name);
+        crate::kit::grant(&mysql, &held).await;
+        let renewed =
+            mysql.renew(&[lockwright_core::Renew { claim: &held, fences: 0 }]).await.unwrap();
+        assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
+        mysql.release(&held, lockwright_core::Settle::Answered).await.unwrap();
+    }
+    // The steps of a sweep have the names from such a table too.
+    let hour = "UPDATE lockwright_lease SET updated = updated - 3600000000, \
+                expires = expires - 3600000000";
+    server.sql(hour).unwrap();
+    while mysql.sweep(std::time::Duration::from_secs(1_800)).await.unwrap().more {}
+    assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
+}

@@ -49,9 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fault, Faults,
-    Fencing, Finding, Inspection, LockName, Order, Page, Profile, Reach, Renew, Renewal, Result,
-    Seen, Settle, Swept, Token, Wait, WakeUp, async_trait,
+    Clock, DistributedLock, Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp,
 };
 
 pub use crate::server::Mode;
@@ -170,76 +168,4 @@ pub fn profile() -> Profile {
 
 const LEASE: &str = "mysql-lease";
 
-type Answer<'f, T> = std::pin::Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
-
-#[async_trait]
-impl DistributedLock for Mysql {
-    fn profile(&self) -> &Profile {
-        self.0.profile()
-    }
-
-    fn attach(&self, events: Events) {
-        self.0.attach(events);
-    }
-
-    // Passed on without a future around them, which would be one more allocation each.
-
-    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, Attempt>
-    where
-        's: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
-        self.0.acquire(claim, wait)
-    }
-
-    fn renew<'s, 'h, 'r, 'f>(&'s self, holds: &'h [Renew<'r>]) -> Answer<'f, Vec<Renewal>>
-    where
-        's: 'f,
-        'h: 'f,
-        'r: 'f,
-        Self: 'f,
-    {
-        self.0.renew(holds)
-    }
-
-    fn release<'s, 'c, 'f>(&'s self, claim: &'c Claim, settle: Settle) -> Answer<'f, Ended>
-    where
-        's: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
-        self.0.release(claim, settle)
-    }
-
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
-        self.0.swap(from, to).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.0.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.0.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: Seen,
-        how: BreakHow,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        self.0.break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
-        self.0.sweep(idle).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.0.doctor().await
-    }
-}
+crate::server::pass_on::pass_on!(Mysql);

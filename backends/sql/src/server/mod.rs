@@ -10,6 +10,7 @@
 //! | `pool` | a few connections, a limit for each request |
 //! | `lease` | the trait, for holds that are rows |
 //! | `holding` | from a row to what the trait answers |
+//! | `pass_on` | from a server's backend to the one of its mode |
 //! | `schema` | tables that make themselves |
 //! | `table` | the user's own names for them |
 //! | `options` | the parameters of a URL that are ours |
@@ -26,6 +27,7 @@ pub(crate) mod held;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod options;
+pub(crate) mod pass_on;
 pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod sql;

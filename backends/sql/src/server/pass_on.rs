@@ -1,0 +1,109 @@
+//! A server's backend is one of several, by its mode: what it is asked is passed on to that one.
+
+use std::pin::Pin;
+
+use lockwright_core::Result;
+
+pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
+
+/// Implements the trait for a type whose first field is the backend that does it.
+macro_rules! pass_on {
+    ($backend:ty) => {
+        const _: () = {
+            use std::time::Duration;
+
+            use lockwright_core::{
+                Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Finding,
+                Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept,
+                Token, Wait, async_trait,
+            };
+
+            use $crate::server::pass_on::Answer;
+
+            #[async_trait]
+            impl DistributedLock for $backend {
+                fn profile(&self) -> &Profile {
+                    self.0.profile()
+                }
+
+                fn attach(&self, events: Events) {
+                    self.0.attach(events);
+                }
+
+                // Passed on without a future around them, which would be one more allocation each.
+
+                fn acquire<'s, 'c, 'f>(
+                    &'s self,
+                    claim: &'c Claim,
+                    wait: Wait,
+                ) -> Answer<'f, Attempt>
+                where
+                    's: 'f,
+                    'c: 'f,
+                    Self: 'f,
+                {
+                    self.0.acquire(claim, wait)
+                }
+
+                fn renew<'s, 'h, 'r, 'f>(
+                    &'s self,
+                    holds: &'h [Renew<'r>],
+                ) -> Answer<'f, Vec<Renewal>>
+                where
+                    's: 'f,
+                    'h: 'f,
+                    'r: 'f,
+                    Self: 'f,
+                {
+                    self.0.renew(holds)
+                }
+
+                fn release<'s, 'c, 'f>(
+                    &'s self,
+                    claim: &'c Claim,
+                    settle: Settle,
+                ) -> Answer<'f, Ended>
+                where
+                    's: 'f,
+                    'c: 'f,
+                    Self: 'f,
+                {
+                    self.0.release(claim, settle)
+                }
+
+                async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+                    self.0.swap(from, to).await
+                }
+
+                async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+                    self.0.inspect(name).await
+                }
+
+                async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+                    self.0.list(prefix, from).await
+                }
+
+                async fn break_lock(
+                    &self,
+                    name: &LockName,
+                    seen: Seen,
+                    how: BreakHow,
+                    by: &str,
+                    reason: &str,
+                ) -> Result<Broken> {
+                    self.0.break_lock(name, seen, how, by, reason).await
+                }
+
+                async fn sweep(&self, idle: Duration) -> Result<Swept> {
+                    self.0.sweep(idle).await
+                }
+
+                async fn doctor(&self) -> Result<Vec<Finding>> {
+                    self.0.doctor().await
+                }
+            }
+        };
+    };
+}
+
+pub(crate) use pass_on;

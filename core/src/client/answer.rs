@@ -14,10 +14,7 @@ pub(crate) type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send +
 
 /// The answer of a backend that answers at once, if it does.
 pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Result<T>> {
-    match caught(|| ask().map_or(Poll::Pending, Poll::Ready)) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
-    }
+    caught(ask).unwrap_or_else(|panicked| Some(Err(panicked)))
 }
 
 /// Sends a request and waits for its answer until an instant. A panic and silence are
@@ -36,6 +33,7 @@ pub(crate) async fn answer<'a, T>(
             }
             request.as_mut().map_or(Poll::Pending, |request| request.as_mut().poll(cx))
         })
+        .unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
     });
     let silent = || Error::indeterminate(format!("the server did not answer {what} in time"));
     self::until(clock, until, answer).await.unwrap_or_else(|| Err(silent()))
@@ -57,9 +55,9 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Nothing of the request is used after a panic but its drop.
-fn caught<T>(poll: impl FnOnce() -> Poll<Result<T>>) -> Poll<Result<T>> {
-    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+/// Nothing of what it asks is used after a panic but its drop.
+fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }
 
 #[cold]

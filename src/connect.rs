@@ -49,13 +49,18 @@ enum Purpose {
     Diagnosis,
 }
 
-async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+/// The scheme of a URL in small letters, and the URL with it: the backends know no others.
+pub(crate) fn scheme_of(url: &str) -> (String, String) {
     let (scheme, rest) = match url.find(':') {
         Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
         None => (String::new(), url),
     };
-    // The backends know small letters only.
     let known = format!("{scheme}{rest}");
+    (scheme, known)
+}
+
+async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let (scheme, known) = scheme_of(url);
     match scheme.as_str() {
         "memory" => memory(&known),
         "sqlite" => sqlite(&known).await,

@@ -115,6 +115,8 @@ fn the_schema_is_printed_without_a_server() {
         schema.stdout().contains("CREATE TABLE IF NOT EXISTS \"shop_locks"),
         "the table's name"
     );
+    let capitals = url.replace("postgres:", "POSTGRES:");
+    assert_eq!(sandbox.output(["schema", "--url", &capitals]).stdout(), schema.stdout());
     assert!(sandbox.output(["schema"]).stdout().contains("CREATE TABLE lockwright_lease"));
     let none = sandbox.output(["schema", "--url", "redis://:hush@h/"]);
     assert_eq!(none.code(), 78);

@@ -1,7 +1,7 @@
 //! Names that aren't locked any more leave nothing but the floor.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{DistributedLock, Fence, Settle, Swept};
 use lockwright_sql::Mysql;
@@ -9,7 +9,7 @@ use lockwright_testbed as testbed;
 use sqlx::Executor;
 
 use crate::kit::{
-    claim, connect, grant, locking, name, server_and_client, session, wait_for_blocked,
+    LIMIT, claim, connect, grant, locking, name, server_and_client, session, wait_for_blocked,
 };
 
 async fn sweep(mysql: &Mysql, idle: Duration) -> u64 {
@@ -176,9 +176,11 @@ async fn a_row_above_the_floor_stays() {
     assert_eq!(sweep(&mysql, Duration::ZERO).await, 10);
 }
 
-/// Several sweepers and lockers at once, and no fence ever goes back.
+/// Several sweepers and lockers at once, and no fence ever goes back. Each locker goes round among
+/// names, so that there is always something that rests for the sweepers to take.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
+    const NAMES: usize = 16;
     let (server, mysql) = server_and_client().await;
     let mysql = Arc::new(mysql);
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -186,13 +188,15 @@ async fn sweeping_and_locking_at_once() {
         .map(|locker| {
             let (mysql, done) = (Arc::clone(&mysql), Arc::clone(&done));
             tokio::spawn(async move {
-                let (mut last, mut count) = (Fence::new(0), 0);
+                let mut last = [Fence::new(0); NAMES];
+                let mut count = 0;
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let mut held = claim(&format!("x{locker}"));
+                    let mut held = claim(&format!("x{locker}-{}", count % NAMES));
                     held.fences = 1_000_000;
                     let fence = grant(&mysql, &held).await.fence;
-                    assert!(fence > last, "after {last} it got {fence}");
-                    last = Fence::new(fence.get() + 999_999);
+                    let last = &mut last[count % NAMES];
+                    assert!(fence > *last, "after {last} it got {fence}");
+                    *last = Fence::new(fence.get() + 999_999);
                     mysql.release(&held, Settle::Answered).await.unwrap();
                     count += 1;
                 }
@@ -201,12 +205,11 @@ async fn sweeping_and_locking_at_once() {
         })
         .collect();
     let mut gone = 0;
-    let mut rounds = 0;
-    while gone < 50 && rounds < 500 {
+    let began = Instant::now();
+    while gone < 50 && began.elapsed() < LIMIT {
         an_hour_passes(&server);
         let (one, two) = tokio::join!(sweep(&mysql, Duration::ZERO), sweep(&mysql, Duration::ZERO));
         gone += one + two;
-        rounds += 1;
     }
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     for locker in lockers {

@@ -1,0 +1,4 @@
+//! The Redlock backend of Lockwright: a quorum over independent Redis servers.
+#![forbid(unsafe_code)]
+
+pub mod node;

@@ -2,3 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod node;
+mod options;
+
+pub use options::Options;

@@ -99,7 +99,7 @@ impl Redis {
             .await?;
         let words = answer::Words::of(answer, Effect::Changes)?;
         match words.word(0)? {
-            "granted" => {
+            "granted" | "again" => {
                 let mut granted = Granted::new(Fence::new(words.number(1)?));
                 granted.fences = u32::try_from(words.number(2)?).unwrap_or(1);
                 granted.valid = words.duration(3);

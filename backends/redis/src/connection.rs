@@ -41,15 +41,20 @@ pub(crate) struct Link {
     connecting: tokio::sync::Mutex<Failure>,
     /// How often it failed so far.
     failures: AtomicU64,
+    /// How many connections there were.
+    opened: AtomicU64,
     /// Tells the keeper that there is no connection.
     broken: UnboundedSender<()>,
     runtime: Handle,
 }
 
+/// One physical connection.
 #[derive(Debug, Clone)]
-struct Live {
+pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Another for each connection of its link.
+    pub(crate) number: u64,
 }
 
 /// Why connecting failed: an error that can be given to several callers.
@@ -62,6 +67,21 @@ struct Failure {
 impl Link {
     /// Connects, and keeps the connection until the link is dropped.
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
+        let (link, breaks) = Self::new(config)?;
+        link.live().await?;
+        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
+        Ok(link)
+    }
+
+    /// Connects in the background, and goes on trying until the link is dropped.
+    pub(crate) fn connect_later(config: Config) -> Result<Arc<Self>> {
+        let (link, breaks) = Self::new(config)?;
+        let _ = link.broken.send(());
+        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
+        Ok(link)
+    }
+
+    fn new(config: Config) -> Result<(Arc<Self>, UnboundedReceiver<()>)> {
         let runtime = Handle::try_current().map_err(|_| {
             error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
         })?;
@@ -75,12 +95,11 @@ impl Link {
                 message: String::new(),
             }),
             failures: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
             broken,
             runtime,
         });
-        link.live().await?;
-        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
-        Ok(link)
+        Ok((link, breaks))
     }
 
     pub(crate) fn wakeups(&self) -> &Wakeups {
@@ -99,10 +118,23 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Value> {
-        match self.ask(&script.by_hash(keys, arguments), effect).await? {
+        let live = self.live().await?;
+        self.run_on(&live, script, keys, arguments, effect).await
+    }
+
+    /// The same on this very connection, whatever became of it.
+    pub(crate) async fn run_on(
+        &self,
+        live: &Live,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        effect: Effect,
+    ) -> Result<Value> {
+        match self.ask(live, &script.by_hash(keys, arguments), effect).await? {
             // It did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
-                self.ask(&script.by_text(keys, arguments), effect).await?
+                self.ask(live, &script.by_text(keys, arguments), effect).await?
             }
             answer => answer,
         }
@@ -111,19 +143,26 @@ impl Link {
 
     /// Sends a command that changes nothing.
     pub(crate) async fn read(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
-        let answer = self.ask(command, Effect::Reads).await?;
+        let live = self.live().await?;
+        self.read_on(&live, command).await
+    }
+
+    /// The same on this very connection, whatever became of it.
+    pub(crate) async fn read_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let answer = self.ask(live, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
     /// Sends one command. The outer error is for what the server said nothing about.
     async fn ask(
-        self: &Arc<Self>,
+        &self,
+        live: &Live,
         command: &Cmd,
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        let mut live = self.live().await?;
         let limit = self.config.response_timeout;
-        let Ok(answer) = timeout(limit, command.query_async(&mut live.connection)).await else {
+        let mut connection = live.connection.clone();
+        let Ok(answer) = timeout(limit, command.query_async(&mut connection)).await else {
             // Whatever else is on its way there goes on waiting, up to its own limit.
             self.tell_broken(&live.alive);
             return Err(effect.timed_out(limit));
@@ -152,7 +191,7 @@ impl Link {
     }
 
     /// The connection, a new one if need be. An error means that nothing was sent.
-    async fn live(self: &Arc<Self>) -> Result<Live> {
+    pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
@@ -211,7 +250,8 @@ impl Link {
                 });
             }
         };
-        let live = Live { connection, alive };
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let live = Live { connection, alive, number };
         *self.current() = Some(live.clone());
         // Messages of the time between were lost. In a task of its own, as the caller's lock is
         // held here, and events are never sent under one.

@@ -25,6 +25,9 @@ scripts! {
     RELEASE = "release.lua";
     BREAK = "break.lua";
     INSPECT = "inspect.lua";
+    LOOK = "look.lua";
+    ADMIT = "admit.lua";
+    RAISE = "raise.lua";
 }
 
 impl Script {

@@ -1,11 +1,14 @@
 -- Asks for a lock: grants it, repeats an earlier grant, or says who holds it.
 --
--- KEYS  lock, fence, hold, tombstone of this token
--- ARGV  token, TTL in ms, fences wanted, identity, '1' if the client will wait
+-- KEYS  lock, fence, hold, tombstone of this token; for a node of a quorum: its certificate
+-- ARGV  token, TTL in ms, fences wanted, identity, '1' if the client will wait; for a node of a
+--       quorum: the certificate that its client saw, and the smallest fence that it may give
 --
 -- Answers
---   'granted', first fence, fences             armed for the full TTL
---   'granted', first fence, fences, ms left    a broken hold of this token: not armed again
+--   'granted', first fence, fences           armed for the full TTL
+--   'again', first fence, fences             the same to a token that held already
+--   'again', first fence, fences, ms left    a broken hold of this token: not armed again
+--   'stranger'                               the certificate isn't the one that its client saw
 --   'busy', ms left or -1, token, identity, fence, broken    token is nil for a foreign holder
 --   'ended'                                    this token was released or broken before
 --   'foreign'                                  the lock's key isn't a string
@@ -14,6 +17,10 @@
 -- First of all, so that the fence isn't taken from a clock that ran on during the script.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+if KEYS[5] and redis.call('GET', KEYS[5]) ~= ARGV[6] then
+  return { 'stranger' }
+end
 
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- MGET answers nil for what isn't a string; a lock of another type is noticed below.
@@ -30,13 +37,13 @@ if value == token or value == broken then
   local hold = redis.call('HMGET', KEYS[3], 'token', 'fence', 'fences')
   local known = hold[1] == token
   if value == broken then
-    return { 'granted', known and hold[2] or last, known and hold[3] or '1',
+    return { 'again', known and hold[2] or last, known and hold[3] or '1',
              redis.call('PTTL', KEYS[1]) }
   elseif known then
     redis.call('PEXPIRE', KEYS[2], fence_life)
     redis.call('PEXPIRE', KEYS[3], ttl)
     redis.call('PEXPIRE', KEYS[1], ttl)
-    return { 'granted', hold[2], hold[3] }
+    return { 'again', hold[2], hold[3] }
   end
   -- Somebody deleted the hold's description: it gets a new fence and a new description.
 elseif value then
@@ -57,14 +64,16 @@ if not value and redis.call('EXISTS', KEYS[1]) == 1 then
   return { 'foreign' }
 end
 
-local fence = micros
+-- Without a candidate the server's clock is one.
+local least = tonumber(ARGV[7]) or micros
+local fence = least
 if last then
   -- A counter that isn't a number compares as neither.
   local number = tonumber(last) or -1
   if not (number >= 0) then
     return { 'exhausted' }
   end
-  fence = math.max(number + 1, micros)
+  fence = math.max(number + 1, least)
 end
 -- Reckoned from the largest number on down: above it, sums of doubles are rounded.
 if not (fence <= 9007199254740992 - fences) then

@@ -1,13 +1,20 @@
 -- Arms holds again for their full TTL: each one that its token still has.
 --
--- KEYS  for each hold: lock, fence, hold, tombstone of the token
--- ARGV  for each hold: token, TTL in ms
+-- KEYS  for each hold: lock, fence, hold, tombstone of the token; after them, for a node of a
+--       quorum: its certificate
+-- ARGV  for each hold: token, TTL in ms; after them, for a node of a quorum: the certificate that
+--       its client saw
 --
 -- Answers for each hold 'renewed', 'broken' or 'gone'. What expired isn't there any more, so it
--- can't be revived; what was broken holds another value, so it isn't armed again.
+-- can't be revived; what was broken holds another value, so it isn't armed again. Or only
+-- 'stranger', when the certificate isn't the one that its client saw.
+
+if #KEYS % 4 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
+  return { 'stranger' }
+end
 
 local answers = {}
-for i = 1, #ARGV / 2 do
+for i = 1, math.floor(#KEYS / 4) do
   local lock, fence, hold, tombstone = unpack(KEYS, 4 * i - 3, 4 * i)
   local token, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   -- One key of a foreign type must not fail the whole batch.

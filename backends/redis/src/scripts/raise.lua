@@ -1,0 +1,21 @@
+-- Notes the fence that a quorum settled on, and raises the counter to it: only where the token still
+-- holds. Without that check a late one could raise the counter of a later hold's past its fence.
+--
+-- KEYS  lock, fence, hold, certificate
+-- ARGV  token, fence, certificate that its client saw, how long a counter lives in ms
+--
+-- Answers 'raised', 'gone' or 'stranger'.
+
+if redis.call('GET', KEYS[4]) ~= ARGV[3] then
+  return { 'stranger' }
+end
+local value = redis.pcall('GET', KEYS[1])
+if value ~= ARGV[1] then
+  return { 'gone' }
+end
+local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+redis.call('SET', KEYS[2], string.format('%.0f', math.max(last, tonumber(ARGV[2]))), 'PX', ARGV[4])
+if redis.call('HGET', KEYS[3], 'token') == ARGV[1] then
+  redis.call('HSET', KEYS[3], 'fence', ARGV[2])
+end
+return { 'raised' }

@@ -25,7 +25,8 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// Certificates that no server of the testbed uses: what a client trusts by mistake.
+/// A CA and a certificate, for servers that share them, or for no server: what a client trusts by
+/// mistake.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
@@ -45,7 +46,12 @@ impl Certificates {
         authority(self.0.path())
     }
 
-    /// The file with a private key.
+    /// The file with the certificate for `localhost` and `127.0.0.1`.
+    pub fn certificate(&self) -> PathBuf {
+        certificate(self.0.path())
+    }
+
+    /// The file with the private key of that one.
     pub fn key(&self) -> PathBuf {
         key(self.0.path())
     }

@@ -59,9 +59,17 @@ pub(crate) fn fill(
 
 /// Removes what is in it.
 pub(crate) fn empty(folder: &Path) -> Result<()> {
+    empty_except(folder, &[])
+}
+
+/// Removes what is in it, but for the files with these names.
+pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
     let remove = || -> std::io::Result<()> {
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
+            if kept.iter().any(|name| path.ends_with(name)) {
+                continue;
+            }
             if path.is_dir() {
                 std::fs::remove_dir_all(path)?;
             } else {

@@ -1,6 +1,8 @@
 //! What can be set about a quorum.
 
-use std::time::Duration;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use lockwright_core::Clock;
 
@@ -11,6 +13,34 @@ pub struct Options {
     pub(crate) largest_ttl: Duration,
     pub(crate) clock: Clock,
     pub(crate) jitter_seed: Option<u64>,
+    pub(crate) wall_clock: WallClock,
+}
+
+/// What candidates for fences are taken from: microseconds since 1970.
+#[derive(Clone)]
+pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl WallClock {
+    /// Microseconds since 1970, now.
+    pub(crate) fn micros(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl Default for WallClock {
+    fn default() -> Self {
+        Self(Arc::new(|| {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            // A clock before 1970 offers nothing: the counters on the nodes go on by themselves.
+            since.map_or(0, |since| since.as_micros() as u64)
+        }))
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WallClock")
+    }
 }
 
 impl Default for Options {
@@ -20,6 +50,7 @@ impl Default for Options {
             largest_ttl: Duration::from_secs(60),
             clock: Clock::boot(),
             jitter_seed: None,
+            wall_clock: WallClock::default(),
         }
     }
 }
@@ -59,6 +90,14 @@ impl Options {
     #[must_use]
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.jitter_seed = Some(seed);
+        self
+    }
+
+    /// Where candidates for fences are taken from: microseconds since 1970, by this machine's wall
+    /// clock if not set. For tests.
+    #[must_use]
+    pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.wall_clock = WallClock(Arc::new(micros));
         self
     }
 }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, ErrorKind, Events,
-    Fence, Finding, Granted, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal,
-    Result, Seen, Settle, Token, Wait, async_trait,
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, ErrorKind, Events, Finding,
+    Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen, Settle, Token,
+    Wait, async_trait,
 };
 use redis::Value;
 
+use crate::asking::{self, Outcome, alien, millis_rounded_up};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::{FOREIGN_POLL, Redis, answer, doctor, listing, scripts};
+use crate::{Redis, answer, doctor, listing, scripts};
 
 /// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -87,45 +88,24 @@ impl Redis {
             .run(
                 &scripts::ACQUIRE,
                 &[&keys.lock, &keys.fence, &keys.hold, &keys.ended(claim.token)],
-                &[
-                    &claim.token.to_string(),
-                    &millis_rounded_up(claim.ttl).to_string(),
-                    &claim.fences.max(1).to_string(),
-                    &claim.identity.to_string(),
-                    if waits { "1" } else { "0" },
-                ],
+                &asking::arguments(claim, waits).each_ref().map(String::as_str),
                 Effect::Changes,
             )
             .await?;
-        let words = answer::Words::of(answer, Effect::Changes)?;
-        match words.word(0)? {
-            "granted" | "again" => {
-                let mut granted = Granted::new(Fence::new(words.number(1)?));
-                granted.fences = u32::try_from(words.number(2)?).unwrap_or(1);
-                granted.valid = words.duration(3);
-                Ok(Attempt::Granted(granted))
-            }
-            "busy" => {
+        match asking::outcome(answer, &keys)? {
+            Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
+            Outcome::Busy(busy) => {
                 if waits {
                     self.link.wakeups().waits(&claim.name);
                 }
-                Ok(Attempt::Busy(busy(&words)))
+                Ok(Attempt::Busy(busy))
             }
-            "ended" => Err(error(
+            Outcome::Ended => Err(error(
                 ErrorKind::Lost(Reason::Gone),
                 "this token was released or broken before, so its hold does not come back; ask \
                  with a new token",
             )),
-            "foreign" => Err(alien("something else")),
-            "exhausted" => Err(error(
-                ErrorKind::Conflict,
-                format!(
-                    "the fence counter {:?} is damaged or has no fences left; delete it once \
-                     nobody holds the lock and no fence of it is in use",
-                    keys.fence
-                ),
-            )),
-            _ => Err(odd_answer(Effect::Changes, words)),
+            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 
@@ -272,42 +252,5 @@ impl RenewBatch {
                 _ => Err(odd_answer(Effect::Changes, &words)),
             })
             .collect()
-    }
-}
-
-fn busy(words: &answer::Words) -> Busy {
-    let holder = answer::holder(words, 1);
-    let retry_after = match (holder.token, holder.remaining) {
-        (Some(_), remaining) => remaining,
-        // A foreign holder tells nobody when it goes, so it is looked at often.
-        (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
-    };
-    Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
-}
-
-fn alien(kind: &str) -> lockwright_core::Error {
-    error(
-        ErrorKind::Conflict,
-        format!(
-            "its key on the server isn't a lock but holds {kind}; choose another name or a key \
-             prefix"
-        ),
-    )
-}
-
-/// The server's unit is a millisecond. Rounded up, so that it never ends a hold before its holder.
-fn millis_rounded_up(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ttl_is_rounded_up() {
-        assert_eq!(millis_rounded_up(Duration::from_millis(100)), 100);
-        assert_eq!(millis_rounded_up(Duration::from_nanos(100_000_001)), 101);
-        assert_eq!(millis_rounded_up(Duration::from_nanos(1)), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 use redis::{Cmd, FromRedisValue, Value};
 
-use crate::connection::Link;
+use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
 
 /// Below this, no fixes come any more, also not for the holes of the script engine that every user
@@ -31,11 +31,16 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn look(link: &Arc<Link>) -> Result<Self> {
-        let info = match permitted(link.read(&redis::cmd("INFO")).await)? {
+        Self::behind(link, &link.live().await?).await
+    }
+
+    /// The server behind this very connection.
+    pub(crate) async fn behind(link: &Link, live: &Live) -> Result<Self> {
+        let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
             Some(answer) => Some(facts_of_info(answer)?),
             None => None,
         };
-        let config = match permitted(link.read(&config_get("append*")).await)? {
+        let config = match permitted(link.read_on(live, &config_get("append*")).await)? {
             Some(answer) => Some(facts_of_map(answer)?),
             None => None,
         };
@@ -67,7 +72,7 @@ impl Server {
         configured("appendonly") == Some("yes") && configured("appendfsync") == Some("always")
     }
 
-    fn says(&self, name: &str) -> Option<&str> {
+    pub(crate) fn says(&self, name: &str) -> Option<&str> {
         self.info.as_ref()?.get(name).map(String::as_str)
     }
 

@@ -49,6 +49,7 @@
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | which keys a lock has, and their hash slot |
 //! | `scripts/*.lua`, `scripts.rs` | what runs on the server |
+//! | `asking.rs` | asking for a lock |
 //! | `answer.rs` | reading what the scripts answer |
 //! | `wakeup.rs` | waiting: the subscription |
 //! | `listing.rs` | listing held names |
@@ -57,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod asking;
 mod backend;
 mod config;
 mod connection;

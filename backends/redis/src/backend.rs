@@ -12,6 +12,7 @@ use redis::Value;
 use crate::asking::{self, Outcome, alien, millis_rounded_up};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
+use crate::renewing::Batch;
 use crate::{Redis, answer, doctor, listing, scripts};
 
 /// For how long a token that must not come back is remembered at least.
@@ -35,8 +36,12 @@ impl DistributedLock for Redis {
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let batch = RenewBatch::new(&self.link.config().key_prefix, holds)?;
-        batch.send(self).await
+        let batch = Batch::new(&self.link.config().key_prefix, holds)?;
+        let answer = self
+            .link
+            .run(&scripts::RENEW, &batch.keys(), &batch.arguments(), Effect::Changes)
+            .await?;
+        batch.renewals(answer)
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
@@ -211,46 +216,5 @@ impl Redis {
 
     fn keys(&self, name: &LockName) -> Result<Keys> {
         Keys::new(&self.link.config().key_prefix, name)
-    }
-}
-
-/// Holds that are renewed in one call. A single server takes any; a Cluster will take those of one
-/// slot at a time, and nothing but the way they are grouped will change.
-struct RenewBatch {
-    keys: Vec<(Keys, String)>,
-    arguments: Vec<String>,
-}
-
-impl RenewBatch {
-    fn new(prefix: &str, holds: &[Renew<'_>]) -> Result<Self> {
-        let mut batch = Self { keys: Vec::with_capacity(holds.len()), arguments: Vec::new() };
-        for Renew { claim, .. } in holds {
-            let keys = Keys::new(prefix, &claim.name)?;
-            let ended = keys.ended(claim.token);
-            batch.keys.push((keys, ended));
-            batch.arguments.push(claim.token.to_string());
-            batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
-        }
-        Ok(batch)
-    }
-
-    async fn send(&self, redis: &Redis) -> Result<Vec<Renewal>> {
-        let keys: Vec<&str> = self
-            .keys
-            .iter()
-            .flat_map(|(keys, ended)| [&keys.lock, &keys.fence, &keys.hold, ended])
-            .map(String::as_str)
-            .collect();
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let answer = redis.link.run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
-        let words = answer::Words::of(answer, Effect::Changes)?;
-        (0..self.keys.len())
-            .map(|at| match words.word(at)? {
-                "renewed" => Ok(Renewal::RENEWED),
-                "broken" => Ok(Renewal::not_held(Reason::Broken)),
-                "gone" => Ok(Renewal::not_held(Reason::Gone)),
-                _ => Err(odd_answer(Effect::Changes, &words)),
-            })
-            .collect()
     }
 }

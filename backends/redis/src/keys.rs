@@ -6,6 +6,7 @@
 //! | `lockwright:{…}:fence` | the highest fence given out | until idle for a week |
 //! | `lockwright:{…}:hold` | a hash for people: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as long as the lock |
 //! | `lockwright:{…}:ended:TOKEN` | `released` or `broken …`: the token must not come back | an hour or more |
+//! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: which data these are | as long as the data |
 //!
 //! The lock itself is what redis-py, redsync, redlock-js and others make with `SET NX PX`, so that
 //! they and this exclude each other.
@@ -62,6 +63,11 @@ impl Keys {
             ended: companion("ended"),
             lock,
         })
+    }
+
+    /// Where a node of a quorum keeps its certificate: a key that no lock and no companion has.
+    pub(crate) fn certificate(prefix: &str) -> String {
+        format!("{RESERVED}redlock}}:certificate:{prefix}")
     }
 
     /// The tombstone of `token`.

@@ -50,7 +50,9 @@
 //! | `keys.rs` | which keys a lock has, and their hash slot |
 //! | `scripts/*.lua`, `scripts.rs` | what runs on the server |
 //! | `asking.rs` | asking for a lock |
+//! | `renewing.rs` | renewing several holds |
 //! | `answer.rs` | reading what the scripts answer |
+//! | `node.rs` | one of the servers of a quorum |
 //! | `wakeup.rs` | waiting: the subscription |
 //! | `listing.rs` | listing held names |
 //! | `doctor.rs` | what is wrong with a server |
@@ -66,6 +68,8 @@ mod doctor;
 mod errors;
 mod keys;
 mod listing;
+pub mod node;
+mod renewing;
 mod scripts;
 mod wakeup;
 

@@ -2,7 +2,12 @@
 
 use std::sync::LazyLock;
 
+use std::time::Duration;
+
 use redis::Cmd;
+
+/// For how long an idle fence counter lives beyond a TTL, as in the scripts.
+pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A script: its text, and the hash that the server knows it by.
 #[derive(Debug)]

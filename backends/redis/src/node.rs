@@ -1,0 +1,401 @@
+//! One of the independent servers of a quorum.
+//!
+//! A [`Node`] does what [`Redis`] does, with two differences. A claim is asked for with a candidate,
+//! below which the fence won't be, and what counts towards a quorum is asked of one *incarnation*
+//! of the server only: the one whose [`Certificate`] the asker saw. The certificate is a key among
+//! the data, so that it goes when they go, and names the server's run id. That run id is looked up
+//! on each physical connection anew, and a request goes only to a connection on which it is known:
+//! a server that restarted behind a connection that came back by itself is a stranger.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, ErrorKind, Events, Fence, Finding,
+    Granted, Inspection, LockName, Mode, Page, Renew, RenewalOutcome, Result, Seen, Settle, Token,
+};
+use redis::FromRedisValue;
+
+use crate::answer::Words;
+use crate::asking::{self, Outcome, millis_rounded_up};
+use crate::connection::{Link, Live};
+use crate::doctor::Server;
+use crate::errors::{Effect, error, odd_answer};
+use crate::keys::Keys;
+use crate::renewing::Batch;
+use crate::scripts::{self, IDLE_FENCE};
+use crate::{Config, Redis, profile_of};
+
+/// What tells one incarnation of a node's data from the next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Certificate {
+    /// The server's run id: new at each restart, the same at all addresses of one server.
+    pub run: String,
+    /// What stands on the server, compared as it is.
+    pub text: String,
+    /// Whether the node may vote.
+    pub votes: bool,
+    /// The largest TTL of the fleet that the node belongs to.
+    pub largest_ttl: Duration,
+}
+
+/// What a node says to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vote {
+    /// It holds the claim's token now.
+    Yes {
+        /// With its fence, and for how long if not for the TTL asked for.
+        granted: Granted,
+        /// Whether it held the token already.
+        repeated: bool,
+    },
+    /// Another holds.
+    No(Box<lockwright_core::Busy>),
+    /// The token was released or broken before.
+    Ended,
+    /// The certificate that was sent isn't the node's own. Nothing was done.
+    Stranger,
+}
+
+/// One of the independent servers of a quorum.
+pub struct Node {
+    redis: Redis,
+    largest_ttl: Duration,
+    certificate_key: String,
+    /// On which connection the server was looked at last, and its run id.
+    looked: Mutex<Option<Looked>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Looked {
+    connection: u64,
+    run: String,
+}
+
+impl Node {
+    /// The node that `config` leads to, of a fleet in which nobody asks for a longer TTL than
+    /// `largest_ttl`. It connects in the background: a node that isn't there is no error.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) when a setting is out of its range, or there is
+    /// no tokio runtime.
+    pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
+        let config = config.checked()?;
+        let certificate_key = Keys::certificate(&config.key_prefix);
+        let redis = Redis { link: Link::connect_later(config)?, profile: profile_of(false) };
+        Ok(Self { redis, largest_ttl, certificate_key, looked: Mutex::default() })
+    }
+
+    /// Its URL without secrets.
+    pub fn address(&self) -> &str {
+        &self.link().config().shown
+    }
+
+    /// Takes a channel for wake-ups and breaks.
+    pub fn attach(&self, events: Events) {
+        self.redis.attach(events);
+    }
+
+    /// Looks at the server that is there now, and answers its certificate. One that has none, or
+    /// one that can't be carried over, gets a new one, which doesn't vote.
+    ///
+    /// # Errors
+    /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster.
+    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, without which nobody knows
+    ///   whether the server restarted.
+    ///
+    /// # Cancel safety
+    /// May be dropped: at most the certificate has been written.
+    pub async fn look(&self) -> Result<Certificate> {
+        let live = self.link().live().await?;
+        self.look_at(&live).await
+    }
+
+    async fn look_at(&self, live: &Live) -> Result<Certificate> {
+        let server = Server::behind(self.link(), live).await?;
+        server.can_lock()?;
+        let Some(run) = server.says("run_id").map(str::to_owned) else {
+            return Err(error(
+                ErrorKind::Denied,
+                "a node of a quorum must be known by its run id, and the user may not run INFO; \
+                 permit it: ACL SETUSER … +info",
+            ));
+        };
+        // A replica that was promoted has a second history, that of its former master.
+        let was_replica =
+            server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
+        let flag = |is: bool| if is { "1" } else { "0" };
+        let answer = self
+            .link()
+            .run_on(
+                live,
+                &scripts::LOOK,
+                &[&self.certificate_key],
+                &[
+                    &run,
+                    &Token::random().to_string(),
+                    &millis_rounded_up(self.largest_ttl).to_string(),
+                    flag(server.keeps_every_write()),
+                    flag(was_replica),
+                ],
+                Effect::Reads,
+            )
+            .await?;
+        let text =
+            String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))?;
+        let certificate = Certificate::read(text)?;
+        *self.looked() = Some(Looked { connection: live.number, run });
+        Ok(certificate)
+    }
+
+    /// Lets the node vote if its certificate is still `seen`. Answers the one that is there
+    /// afterwards.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    ///
+    /// # Cancel safety
+    /// May be dropped: it may have been admitted then.
+    pub async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+        let live = self.link().live().await?;
+        if self.is_known(&live, seen) {
+            let answer = self
+                .link()
+                .run_on(
+                    &live,
+                    &scripts::ADMIT,
+                    &[&self.certificate_key],
+                    &[&seen.text],
+                    Effect::Reads,
+                )
+                .await?;
+            if let Ok(text) = String::from_redis_value(answer) {
+                return Certificate::read(text);
+            }
+        }
+        self.look_at(&live).await
+    }
+
+    /// Asks for a vote: one atomic step. The fence of a new hold is at least `candidate`. `waits`
+    /// leaves a mark with the holder that somebody is to be told when it goes.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s acquire.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the request may still take effect.
+    pub async fn attempt(
+        &self,
+        certificate: &Certificate,
+        claim: &Claim,
+        candidate: Fence,
+        waits: bool,
+    ) -> Result<Vote> {
+        if claim.mode != Mode::Exclusive {
+            return Err(lockwright_core::Error::unsupported(
+                &format!("the mode {}", claim.mode),
+                self.redis.profile(),
+            ));
+        }
+        let keys = self.keys(&claim.name)?;
+        let live = self.link().live().await?;
+        if !self.is_known(&live, certificate) {
+            return Ok(Vote::Stranger);
+        }
+        let common = asking::arguments(claim, waits);
+        let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
+        let candidate = candidate.get().to_string();
+        arguments.extend([certificate.text.as_str(), &candidate]);
+        let answer = self
+            .link()
+            .run_on(
+                &live,
+                &scripts::ACQUIRE,
+                &[
+                    &keys.lock,
+                    &keys.fence,
+                    &keys.hold,
+                    &keys.ended(claim.token),
+                    &self.certificate_key,
+                ],
+                &arguments,
+                Effect::Changes,
+            )
+            .await?;
+        Ok(match asking::outcome(answer, &keys)? {
+            Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
+            Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
+            Outcome::Busy(busy) => {
+                if waits {
+                    self.link().wakeups().waits(&claim.name);
+                }
+                Vote::No(Box::new(busy))
+            }
+            Outcome::Ended => Vote::Ended,
+            Outcome::Stranger => Vote::Stranger,
+        })
+    }
+
+    /// Where the token still holds, and only there: notes `fence` as the hold's own, and raises the
+    /// counter to it. Answers whether it did.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s acquire.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the request may still take effect.
+    pub async fn raise(
+        &self,
+        certificate: &Certificate,
+        claim: &Claim,
+        fence: Fence,
+    ) -> Result<bool> {
+        let keys = self.keys(&claim.name)?;
+        let live = self.link().live().await?;
+        if !self.is_known(&live, certificate) {
+            return Ok(false);
+        }
+        let answer = self
+            .link()
+            .run_on(
+                &live,
+                &scripts::RAISE,
+                &[&keys.lock, &keys.fence, &keys.hold, &self.certificate_key],
+                &[
+                    &claim.token.to_string(),
+                    &fence.get().to_string(),
+                    &certificate.text,
+                    &millis_rounded_up(claim.ttl + IDLE_FENCE).to_string(),
+                ],
+                Effect::Changes,
+            )
+            .await?;
+        let words = Words::of(answer, Effect::Changes)?;
+        match words.word(0)? {
+            "raised" => Ok(true),
+            "gone" | "stranger" => Ok(false),
+            _ => Err(odd_answer(Effect::Changes, words)),
+        }
+    }
+
+    /// Re-arms holds to their full TTL, each one that its token still has. `None` if the
+    /// certificate isn't the node's own: nothing was done.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s renew.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the request may still take effect.
+    pub async fn renew(
+        &self,
+        certificate: &Certificate,
+        holds: &[Renew<'_>],
+    ) -> Result<Option<Vec<RenewalOutcome>>> {
+        let live = self.link().live().await?;
+        if !self.is_known(&live, certificate) {
+            return Ok(None);
+        }
+        let batch = Batch::new(&self.link().config().key_prefix, holds)?;
+        let mut keys = batch.keys();
+        keys.push(&self.certificate_key);
+        let mut arguments = batch.arguments();
+        arguments.push(&certificate.text);
+        let answer =
+            self.link().run_on(&live, &scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
+        let renewals = batch.renewals_of_a_node(answer)?;
+        Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
+    }
+
+    /// Ends a hold, or an attempt that was never answered.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s release.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the request may still take effect.
+    pub async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        self.redis.release(claim, settle).await
+    }
+
+    /// Who holds `name` here.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s inspect.
+    pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.redis.inspect(name).await
+    }
+
+    /// The names that are held here, page by page, in the order of their bytes.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s list.
+    pub async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.redis.list(prefix, from).await
+    }
+
+    /// An operator's forced release here.
+    ///
+    /// # Errors
+    /// As [`Redis`]'s break.
+    pub async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.redis.break_lock(name, seen, how, by, reason).await
+    }
+
+    /// What is wrong with this server.
+    ///
+    /// # Errors
+    /// When it doesn't answer.
+    pub async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.redis.doctor().await
+    }
+
+    fn link(&self) -> &Arc<Link> {
+        &self.redis.link
+    }
+
+    fn keys(&self, name: &LockName) -> Result<Keys> {
+        Keys::new(&self.link().config().key_prefix, name)
+    }
+
+    /// Whether it was on this very connection that the server had the certificate's run id.
+    fn is_known(&self, live: &Live, certificate: &Certificate) -> bool {
+        self.looked()
+            .as_ref()
+            .is_some_and(|looked| looked.connection == live.number && looked.run == certificate.run)
+    }
+
+    fn looked(&self) -> std::sync::MutexGuard<'_, Option<Looked>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Certificate {
+    fn read(text: String) -> Result<Self> {
+        let words: Vec<&str> = text.split(' ').collect();
+        if let [state @ ("votes" | "new"), run, _, largest_ttl, _] = words[..]
+            && let Ok(largest_ttl) = largest_ttl.parse().map(Duration::from_millis)
+        {
+            let (run, votes) = (run.to_owned(), state == "votes");
+            return Ok(Self { run, text, votes, largest_ttl });
+        }
+        Err(error(
+            ErrorKind::Conflict,
+            format!("the key of the node's certificate holds {text:?}, which is none; delete it"),
+        ))
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("address", &self.address()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! Renewing: what `renew.lua` is given for several holds, and what it answers.
+
+use lockwright_core::{Reason, Renew, Renewal, Result};
+use redis::Value;
+
+use crate::answer::Words;
+use crate::asking::millis_rounded_up;
+use crate::errors::{Effect, odd_answer};
+use crate::keys::Keys;
+
+/// Holds that are renewed in one call.
+pub(crate) struct Batch {
+    keys: Vec<(Keys, String)>,
+    arguments: Vec<String>,
+}
+
+impl Batch {
+    pub(crate) fn new(prefix: &str, holds: &[Renew<'_>]) -> Result<Self> {
+        let mut batch = Self { keys: Vec::with_capacity(holds.len()), arguments: Vec::new() };
+        for Renew { claim, .. } in holds {
+            let keys = Keys::new(prefix, &claim.name)?;
+            let ended = keys.ended(claim.token);
+            batch.keys.push((keys, ended));
+            batch.arguments.push(claim.token.to_string());
+            batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
+        }
+        Ok(batch)
+    }
+
+    pub(crate) fn keys(&self) -> Vec<&str> {
+        self.keys
+            .iter()
+            .flat_map(|(keys, ended)| [&keys.lock, &keys.fence, &keys.hold, ended])
+            .map(String::as_str)
+            .collect()
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<&str> {
+        self.arguments.iter().map(String::as_str).collect()
+    }
+
+    /// Reads the script's answer, which has a word for each hold.
+    pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
+        let words = Words::of(answer, Effect::Changes)?;
+        (0..self.keys.len())
+            .map(|at| match words.word(at)? {
+                "renewed" => Ok(Renewal::RENEWED),
+                "broken" => Ok(Renewal::not_held(Reason::Broken)),
+                "gone" => Ok(Renewal::not_held(Reason::Gone)),
+                _ => Err(odd_answer(Effect::Changes, &words)),
+            })
+            .collect()
+    }
+
+    /// The same from a node of a quorum: `None` if it was another than was meant.
+    pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
+        let is_stranger = matches!(
+            &answer,
+            Value::Array(words) if matches!(&words[..], [Value::BulkString(word)] if word == b"stranger")
+        );
+        if is_stranger { Ok(None) } else { self.renewals(answer).map(Some) }
+    }
+}

@@ -201,7 +201,7 @@ impl Node {
         }
         let keys = self.keys(&claim.name)?;
         let live = self.link().live().await?;
-        if !self.is_known(&live, certificate) {
+        if !self.counts(&live, certificate) {
             return Ok(Vote::Stranger);
         }
         let common = asking::arguments(claim, waits);
@@ -254,7 +254,7 @@ impl Node {
     ) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
         let live = self.link().live().await?;
-        if !self.is_known(&live, certificate) {
+        if !self.counts(&live, certificate) {
             return Ok(false);
         }
         let answer = self
@@ -294,7 +294,7 @@ impl Node {
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
         let live = self.link().live().await?;
-        if !self.is_known(&live, certificate) {
+        if !self.counts(&live, certificate) {
             return Ok(None);
         }
         let batch = Batch::new(&self.link().config().key_prefix, holds)?;
@@ -364,6 +364,11 @@ impl Node {
 
     fn keys(&self, name: &LockName) -> Result<Keys> {
         Keys::new(&self.link().config().key_prefix, name)
+    }
+
+    /// Whether what is sent on this connection may count towards a quorum.
+    fn counts(&self, live: &Live, certificate: &Certificate) -> bool {
+        certificate.votes && self.is_known(live, certificate)
     }
 
     /// Whether it was on this very connection that the server had the certificate's run id.

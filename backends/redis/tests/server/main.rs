@@ -5,5 +5,6 @@ mod doctor;
 mod faults;
 mod kit;
 mod locking;
+mod node;
 mod operator;
 mod waking;

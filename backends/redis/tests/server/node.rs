@@ -1,0 +1,196 @@
+//! One of the servers of a quorum: which incarnation of it is spoken to.
+
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Fence, Renew, RenewalOutcome, Settle};
+use lockwright_redis::Config;
+use lockwright_redis::node::{Certificate, Node, Vote};
+use lockwright_testbed as testbed;
+
+use crate::kit::{claim, eventually, patient};
+
+const LARGEST: Duration = Duration::from_secs(60);
+
+fn node(server: &testbed::Redis) -> Node {
+    Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
+}
+
+/// The certificate, once the node has noticed that its connection is gone.
+async fn looked(node: &Node) -> Certificate {
+    eventually(async || node.look().await.ok()).await
+}
+
+async fn admitted(node: &Node) -> Certificate {
+    let new = looked(node).await;
+    assert!(!new.votes, "{new:?}");
+    let admitted = node.admit(&new).await.unwrap();
+    assert!(admitted.votes, "{admitted:?}");
+    admitted
+}
+
+async fn yes(node: &Node, certificate: &Certificate, name: &str) -> Fence {
+    match node.attempt(certificate, &claim(name), Fence::new(1), false).await.unwrap() {
+        Vote::Yes { granted, repeated: false } => granted.fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_new_until_it_is_admitted_and_to_all_the_same() {
+    let server = testbed::Redis::start().unwrap();
+    let (one, other) = (node(&server), node(&server));
+    let new = looked(&one).await;
+    assert!(!new.votes);
+    assert_eq!(new.largest_ttl, LARGEST);
+    assert_eq!(looked(&other).await, new);
+    let vote = one.attempt(&new, &claim("x"), Fence::new(1), false).await.unwrap();
+    assert_eq!(vote, Vote::Stranger, "it doesn't vote yet");
+    let admitted = one.admit(&new).await.unwrap();
+    assert!(admitted.votes);
+    assert_eq!(other.admit(&new).await.unwrap(), admitted, "only once");
+    assert_eq!(looked(&other).await, admitted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fence_is_at_least_the_candidate() {
+    let server = testbed::Redis::start().unwrap();
+    let node = node(&server);
+    let certificate = admitted(&node).await;
+    for (candidate, fence) in [(7, 7), (3, 8), (1_000, 1_000), (1_000, 1_001)] {
+        let claim = claim("x");
+        for repeated in [false, true] {
+            let vote = node.attempt(&certificate, &claim, Fence::new(candidate), false).await;
+            let Vote::Yes { granted, repeated: again } = vote.unwrap() else { panic!() };
+            assert_eq!((granted.fence, again), (Fence::new(fence), repeated), "{candidate}");
+        }
+        node.release(&claim, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_is_raised_only_where_the_token_holds() {
+    let server = testbed::Redis::start().unwrap();
+    let node = node(&server);
+    let certificate = admitted(&node).await;
+    let (held, other) = (claim("x"), claim("x"));
+    let vote = |claim, candidate| node.attempt(&certificate, claim, Fence::new(candidate), false);
+    vote(&held, 5).await.unwrap();
+    assert!(!node.raise(&certificate, &other, Fence::new(90)).await.unwrap());
+    assert!(node.raise(&certificate, &held, Fence::new(9)).await.unwrap());
+    let Vote::Yes { granted, .. } = vote(&held, 50).await.unwrap() else { panic!() };
+    assert_eq!(granted.fence, Fence::new(9), "a repeat answers what was settled on");
+    assert!(node.raise(&certificate, &held, Fence::new(4)).await.unwrap());
+    node.release(&held, Settle::Answered).await.unwrap();
+    assert!(!node.raise(&certificate, &held, Fence::new(70)).await.unwrap());
+    let Vote::Yes { granted, .. } = vote(&other, 1).await.unwrap() else { panic!() };
+    assert_eq!(granted.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
+}
+
+/// Nothing counts that is asked of the incarnation before.
+async fn is_a_stranger(node: &Node, former: &Certificate) {
+    let held = claim("y");
+    let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
+    assert_eq!(vote, Vote::Stranger);
+    assert!(!node.raise(former, &held, Fence::new(1)).await.unwrap());
+    let renewal = Renew { claim: &held, fences: 0 };
+    assert_eq!(node.renew(former, &[renewal]).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_node_is_a_stranger() {
+    let server = testbed::Redis::start().unwrap();
+    let node = node(&server);
+    let former = admitted(&node).await;
+    yes(&node, &former, "x").await;
+    server.command::<()>(&["FLUSHALL"]).unwrap();
+    is_a_stranger(&node, &former).await;
+    let new = looked(&node).await;
+    assert!(!new.votes && new.text != former.text && new.run == former.run, "{new:?}");
+    // A flush while it is waited for begins the wait anew.
+    server.command::<()>(&["FLUSHALL"]).unwrap();
+    let newer = node.admit(&new).await.unwrap();
+    assert!(!newer.votes && newer.text != new.text, "{newer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_kept_every_write_votes_on() {
+    let mut server = testbed::Redis::options().append_only("always").start().unwrap();
+    let node = node(&server);
+    let former = admitted(&node).await;
+    let held = claim("x");
+    node.attempt(&former, &held, Fence::new(1), false).await.unwrap();
+    server.kill();
+    server.restart(true).unwrap();
+    let carried = looked(&node).await;
+    assert!(carried.votes && carried.run != former.run, "{carried:?}");
+    is_a_stranger(&node, &former).await;
+    let renewal = Renew { claim: &held, fences: 0 };
+    let renewed = node.renew(&carried, &[renewal]).await.unwrap().unwrap();
+    assert_eq!(renewed, [RenewalOutcome::Renewed { valid: None }]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_may_have_lost_writes_is_new() {
+    for fsync in [None, Some("everysec"), Some("always")] {
+        let options = testbed::Redis::options();
+        let options = match fsync {
+            Some(fsync) => options.append_only(fsync),
+            None => options,
+        };
+        let mut server = options.start().unwrap();
+        let node = node(&server);
+        let former = admitted(&node).await;
+        server.restart(fsync != Some("always")).unwrap();
+        let new = looked(&node).await;
+        assert!(!new.votes && new.run != former.run, "{fsync:?}: {new:?}");
+        is_a_stranger(&node, &former).await;
+    }
+}
+
+/// It was told to keep every write only for a while, and nobody looked when it restarted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {
+    let mut server = testbed::Redis::options().append_only("always").start().unwrap();
+    let node = node(&server);
+    let kept = admitted(&node).await;
+    server.command::<()>(&["CONFIG", "SET", "appendfsync", "everysec"]).unwrap();
+    let not_kept = looked(&node).await;
+    assert!(not_kept.votes && not_kept.text != kept.text, "{not_kept:?}");
+    server.restart(true).unwrap();
+    assert!(!looked(&node).await.votes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
+    let server = testbed::Redis::options().append_only("always").start().unwrap();
+    admitted(&node(&server)).await;
+    let replica =
+        testbed::Redis::options().append_only("always").replica_of(&server).start().unwrap();
+    let node = node(&replica);
+    let refused = eventually(async || {
+        let error = node.look().await.unwrap_err();
+        (error.kind() != ErrorKind::Unavailable).then_some(error)
+    });
+    assert_eq!(refused.await.kind(), ErrorKind::Unsupported);
+    eventually(async || {
+        let linked = replica.command::<String>(&["INFO", "replication"]).unwrap();
+        linked.contains("master_link_status:up").then_some(())
+    })
+    .await;
+    replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
+}
+
+/// So that a client that is set up otherwise is noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
+    let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();
+    admitted(&node(&server)).await;
+    let config = patient(Config::new(&server.url()).unwrap());
+    let other = Node::new(config, 2 * LARGEST).unwrap();
+    assert_eq!(looked(&other).await.largest_ttl, LARGEST);
+    server.restart(true).unwrap();
+    let new = looked(&other).await;
+    assert!(!new.votes, "{new:?}");
+    assert_eq!(new.largest_ttl, LARGEST, "that of the holds that it may have forgotten");
+}

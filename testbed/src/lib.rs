@@ -13,7 +13,7 @@
 //! | [`wait`] | waiting for a thing itself, with a limit |
 //! | [`account`] | who a server runs as, when we are root |
 //! | [`certificates`] | a server's certificate, and a CA for it |
-//! | [`redis`] | a Redis server, and sets of them: independent ones, a Sentinel set |
+//! | [`redis`] | a Redis server, and sets of them: independent ones, a Sentinel set, a Cluster |
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
 //! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
 //! | [`mariadb`] | a MariaDB server |
@@ -40,7 +40,7 @@ pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::{Process, Program};
 pub use proxy::Proxy;
-pub use redis::{Fleet, Redis, Sentinels};
+pub use redis::{Cluster, Fleet, Redis, Sentinels};
 
 /// What goes wrong here is for a person who reads a failed test: a sentence is enough.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

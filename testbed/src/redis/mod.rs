@@ -1,9 +1,11 @@
-//! A Redis server, and sets of them: independent ones, a Sentinel set.
+//! A Redis server, and sets of them: independent ones, a Sentinel set, a Cluster.
 
+mod cluster;
 mod door;
 mod fleet;
 mod options;
 mod sentinels;
+mod topology;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 
+pub use cluster::{Cluster, ClusterOptions, SlotMove};
 pub use fleet::Fleet;
 pub use options::Options;
 pub use sentinels::{Sentinel, Sentinels, SentinelsOptions};
@@ -107,7 +110,7 @@ impl Redis {
     /// With `keep_data` it is stopped in an orderly way and comes back with whatever its
     /// persistence kept: with none configured, nothing. Without, its data are removed.
     ///
-    /// In a [`Sentinels`] it remembers in any case what it was told it is, a
+    /// In a [`Sentinels`] or a [`Cluster`] it remembers in any case what it was told it is, a
     /// master or a replica: an old master that was dead when another was elected comes back as a
     /// master, until it is told better.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {

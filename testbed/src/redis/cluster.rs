@@ -1,0 +1,302 @@
+//! A Redis Cluster.
+
+use std::time::Duration;
+
+use super::topology::Topology;
+use super::{Options, Redis, all_at_once, wait_until};
+use crate::{Error, Result};
+
+const MASTERS: usize = 3;
+const NODES: usize = 2 * MASTERS;
+const SLOTS: usize = 16_384;
+
+/// How a [`Cluster`] is to be started.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    server: Options,
+    node_timeout: Duration,
+}
+
+impl ClusterOptions {
+    /// How each of the nodes is started: persistence, TLS, users.
+    pub fn servers(mut self, options: Options) -> Self {
+        self.server = options;
+        self
+    }
+
+    /// How long a node may be silent before it's down; else 1.5 s.
+    pub fn node_timeout(mut self, limit: Duration) -> Self {
+        self.node_timeout = limit;
+        self
+    }
+
+    /// Starts the nodes, joins them, and waits until all agree on who serves what, and each replica
+    /// follows its master.
+    pub fn start(self) -> Result<Cluster> {
+        let mut server = self.server.in_a_set()?;
+        server.cluster = Some(self.node_timeout);
+        let nodes = all_at_once(0..NODES, |_| server.clone().start())?;
+        let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]));
+        let ids = ids.collect::<Result<_>>()?;
+        let this = Cluster { nodes, ids };
+        this.join()?;
+        this.wait_until_whole()?;
+        Ok(this)
+    }
+}
+
+/// Three masters with a third of the slots each, and a replica of each. Dropping it ends them all.
+///
+/// The nodes can be killed, frozen and restarted one by one. A restarted one remembers who it is and
+/// what it knew of the others, even when its data are removed: see [`Redis::restart`].
+#[derive(Debug)]
+pub struct Cluster {
+    /// The nodes: at first three masters, and the replicas of the first, the second, the third.
+    pub nodes: Vec<Redis>,
+    ids: Vec<String>,
+}
+
+/// A slot that is being moved from one master to another: [`Cluster::begin_move`].
+#[derive(Debug)]
+#[must_use = "until it's finished, both masters serve a part of the slot's keys"]
+pub struct SlotMove {
+    /// The slot.
+    pub slot: u16,
+    /// The index of the master that has it.
+    pub from: usize,
+    /// The index of the master that gets it.
+    pub to: usize,
+}
+
+impl Cluster {
+    /// One with default settings.
+    ///
+    /// # Errors
+    /// When `redis-server` isn't installed, or the nodes don't find each other.
+    pub fn start() -> Result<Self> {
+        Self::options().start()
+    }
+
+    /// One with other settings.
+    pub fn options() -> ClusterOptions {
+        ClusterOptions { server: Redis::options(), node_timeout: Duration::from_millis(1500) }
+    }
+
+    /// How to connect: who one is, and the addresses of all nodes.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let options = &self.nodes[0].options;
+        format!("{}+cluster://{}{}", options.scheme(), options.in_url(), hosts.join(","))
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub fn slot_of(&self, key: &str) -> Result<u16> {
+        let mut answers = self.nodes.iter().map(|node| node.door.ask(&["CLUSTER", "KEYSLOT", key]));
+        answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
+    }
+
+    /// The index of the master that serves a key, as the newest of what the nodes say has it: a
+    /// dead one, until its replica takes over.
+    ///
+    /// # Errors
+    /// When no node answers, or nobody serves it.
+    pub fn master_of(&self, key: &str) -> Result<usize> {
+        let slot = self.slot_of(key)?;
+        self.views()
+            .iter()
+            .filter_map(|(_, view)| view.owner(slot))
+            .max_by_key(|owner| owner.epoch)
+            .and_then(|owner| self.index(&owner.id))
+            .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
+    }
+
+    /// The index of a replica of the node `master`, as a node says that answers.
+    ///
+    /// # Errors
+    /// When none says that there is one in good health.
+    pub fn replica_of(&self, master: usize) -> Result<usize> {
+        let id = Some(&self.ids[master]);
+        let views = self.views();
+        let nodes = views.iter().flat_map(|(_, view)| view.nodes());
+        let mut replicas = nodes.filter(|node| node.is_well && node.master.as_ref() == id);
+        replicas
+            .find_map(|replica| self.index(&replica.id))
+            .ok_or_else(|| Error::new(format!("node {master} has no replica")))
+    }
+
+    /// Waits until another node than `old` serves the key: it says so itself, and so do all that
+    /// answer but `old`. Returns its index.
+    ///
+    /// # Errors
+    /// When that takes longer than a minute.
+    pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
+        let slot = self.slot_of(key)?;
+        wait_until("the failover", || {
+            let mut views = self.views();
+            views.retain(|(index, _)| *index != old);
+            let master = self.agreed_owner(&views, slot).filter(|master| *master != old)?;
+            let answers = views.iter().any(|(index, _)| *index == master);
+            let is_well = |(index, _): &(usize, Topology)| self.is_well(*index);
+            (answers && views.iter().all(is_well)).then_some(master)
+        })
+    }
+
+    /// Waits until nothing is amiss: all nodes answer and agree on who serves what, and each replica
+    /// follows its master. Then the next failover can come.
+    ///
+    /// # Errors
+    /// When that takes longer than a minute, as it does when one of them is dead.
+    pub fn wait_until_whole(&self) -> Result<()> {
+        wait_until("that all nodes agree", || {
+            let views = self.views();
+            let (_, first) = views.first()?;
+            let agree = views.len() == NODES && views.iter().all(|(_, view)| view == first);
+            let all_well = first.nodes().len() == NODES && first.nodes().iter().all(|n| n.is_well);
+            let masters = first.nodes().iter().filter(|node| node.master.is_none()).count();
+            (agree && all_well && masters == MASTERS).then_some(())?;
+            let follows =
+                |node: &Redis| node.info("master_link_status").is_none_or(|status| status == "up");
+            let whole = (0..NODES).all(|node| self.is_well(node) && follows(&self.nodes[node]));
+            whole.then_some(())
+        })
+    }
+
+    /// Moves the key's slot, with all keys in it, to another master. Returns that one's index.
+    ///
+    /// # Errors
+    /// When a node doesn't answer.
+    pub fn move_slot(&self, key: &str) -> Result<usize> {
+        let from = self.master_of(key)?;
+        let views = self.views();
+        let (_, view) = views.first().ok_or_else(|| Error::new("no node answers"))?;
+        let mut masters = view.nodes().iter().filter(|node| node.is_well && node.master.is_none());
+        let to = masters
+            .find_map(|node| self.index(&node.id).filter(|index| *index != from))
+            .ok_or_else(|| Error::new("there is no other master"))?;
+        let started = self.begin_move(key, to)?;
+        self.finish_move(started)?;
+        Ok(to)
+    }
+
+    /// Begins to move the key's slot to the master `to`: from here on the old one answers `ASK` for
+    /// keys that it hasn't.
+    ///
+    /// # Errors
+    /// When a node doesn't answer, or `to` is no other master.
+    pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
+        let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
+        self.set_slot(to, slot, &["IMPORTING", &self.ids[from]])?;
+        self.set_slot(from, slot, &["MIGRATING", &self.ids[to]])?;
+        Ok(SlotMove { slot, from, to })
+    }
+
+    /// Moves the slot's keys: the old master answers `ASK` for them. Returns how many.
+    ///
+    /// # Errors
+    /// When a node doesn't answer.
+    pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
+        let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
+        let port = to.port.to_string();
+        let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000"];
+        let login = to.options.login();
+        if let Some(login) = &login {
+            let user = login.user.as_deref().unwrap_or("default");
+            migrate.extend(["AUTH2", user, &login.password]);
+        }
+        migrate.push("KEYS");
+        let number = slot.slot.to_string();
+        let mut moved = 0;
+        loop {
+            let keys: Vec<String> = from.command(&["CLUSTER", "GETKEYSINSLOT", &number, "100"])?;
+            if keys.is_empty() {
+                return Ok(moved);
+            }
+            let mut migrate = migrate.clone();
+            migrate.extend(keys.iter().map(String::as_str));
+            from.command::<()>(&migrate)?;
+            moved += keys.len();
+        }
+    }
+
+    /// Moves what is left of the slot's keys, gives the slot to the new master, and waits until all
+    /// nodes that answer know.
+    ///
+    /// # Errors
+    /// When a master doesn't answer.
+    pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
+        self.move_keys(&slot)?;
+        let SlotMove { slot, from, to } = slot;
+        for node in [to, from] {
+            self.set_slot(node, slot, &["NODE", &self.ids[to]])?;
+        }
+        wait_until("that all nodes know who has the slot", || {
+            (self.agreed_owner(&self.views(), slot) == Some(to)).then_some(())
+        })
+    }
+
+    fn set_slot(&self, node: usize, slot: u16, what: &[&str]) -> Result<()> {
+        let slot = slot.to_string();
+        let command = [&["CLUSTER", "SETSLOT", &slot], what].concat();
+        self.nodes[node].command(&command)
+    }
+
+    /// Makes one Cluster of them, by hand: `redis-cli --cluster create` takes its time.
+    fn join(&self) -> Result<()> {
+        for (index, node) in self.nodes.iter().enumerate() {
+            // Equal ones would be sorted out later, which takes time.
+            let epoch = (index + 1).to_string();
+            node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
+            if index < MASTERS {
+                let first = (index * SLOTS / MASTERS).to_string();
+                let last = ((index + 1) * SLOTS / MASTERS - 1).to_string();
+                node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
+            }
+            for other in &self.nodes[..index] {
+                let (port, bus) = (other.port, other.bus_port.expect("it is in a Cluster"));
+                let (port, bus) = (port.to_string(), bus.to_string());
+                node.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
+            }
+        }
+        wait_until("that all nodes meet", || {
+            let views = self.views();
+            let met = |(_, view): &(usize, Topology)| {
+                view.nodes().len() == NODES && view.nodes().iter().all(|node| node.is_well)
+            };
+            (views.len() == NODES && views.iter().all(met)).then_some(())
+        })?;
+        for (replica, master) in self.nodes[MASTERS..].iter().zip(&self.ids) {
+            replica.command::<()>(&["CLUSTER", "REPLICATE", master])?;
+        }
+        Ok(())
+    }
+
+    /// What each node says that answers.
+    fn views(&self) -> Vec<(usize, Topology)> {
+        let view = |(index, node): (usize, &Redis)| {
+            let answer: String = node.door.ask(&["CLUSTER", "NODES"]).ok()?;
+            Some((index, Topology::read(&answer)?))
+        };
+        self.nodes.iter().enumerate().filter_map(view).collect()
+    }
+
+    /// Who has a slot, if all say the same.
+    fn agreed_owner(&self, views: &[(usize, Topology)], slot: u16) -> Option<usize> {
+        let mut owners = views.iter().map(|(_, view)| view.owner(slot).map(|node| &node.id));
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then(|| self.index(first))?
+    }
+
+    fn index(&self, id: &str) -> Option<usize> {
+        self.ids.iter().position(|known| known == id)
+    }
+
+    /// Whether a node answers clients.
+    fn is_well(&self, node: usize) -> bool {
+        let info: Result<String> = self.nodes[node].door.ask(&["CLUSTER", "INFO"]);
+        info.is_ok_and(|info| info.contains("cluster_state:ok"))
+    }
+}

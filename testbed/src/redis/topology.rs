@@ -1,0 +1,59 @@
+//! What a node of a Cluster thinks of the Cluster.
+
+/// All nodes, as one of them sees them, by id.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Topology(Vec<Node>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Node {
+    pub(super) id: String,
+    /// The id of its master, for a replica.
+    pub(super) master: Option<String>,
+    /// The higher it is, the newer is what is said of its slots.
+    pub(super) epoch: u64,
+    /// The first and the last of each range.
+    slots: Vec<(u16, u16)>,
+    /// Neither down nor still being met.
+    pub(super) is_well: bool,
+}
+
+impl Topology {
+    /// Reads what `CLUSTER NODES` answers.
+    pub(super) fn read(answer: &str) -> Option<Self> {
+        let mut nodes = answer.lines().map(Node::read).collect::<Option<Vec<_>>>()?;
+        nodes.sort();
+        Some(Self(nodes))
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.0
+    }
+
+    /// The master that serves a slot.
+    pub(super) fn owner(&self, slot: u16) -> Option<&Node> {
+        self.0
+            .iter()
+            .find(|node| node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)))
+    }
+}
+
+impl Node {
+    /// A line: id, address, flags, master, ping, pong, epoch, link, slots.
+    fn read(line: &str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let id = fields.next()?.to_owned();
+        let mut flags = fields.nth(1)?.split(',');
+        let master = fields.next().filter(|id| *id != "-").map(str::to_owned);
+        let epoch = fields.nth(2)?.parse().ok()?;
+        let is_connected = fields.next()? == "connected";
+        let slots = fields.filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            // A slot on the move, `[7->-…]`, is listed among the others too.
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        let slots = slots.collect();
+        let is_well =
+            is_connected && flags.all(|flag| ["myself", "master", "slave"].contains(&flag));
+        Some(Self { id, master, epoch, slots, is_well })
+    }
+}

@@ -66,7 +66,7 @@ pub(crate) async fn by_tries(
             Ok(None) | Err(_) => {}
         }
         if left > 0 {
-            shared.clock.sleep(spread(pause)).await;
+            shared.clock.sleep(shared.spread(pause)).await;
             if shared.is_closed() {
                 return Err(shared.tell(Error::closed(), &name));
             }
@@ -409,7 +409,7 @@ impl Asking<'_> {
         }
         self.pause = (self.pause * 2).min(TRY_AGAIN.1);
         if !ended {
-            return Ok(Next::In(spread(self.pause)));
+            return Ok(Next::In(shared.spread(self.pause)));
         }
         // An operator broke it before its answer came, say. Nobody is ever granted this token
         // again, so neither is whoever would inherit it.
@@ -426,7 +426,7 @@ impl Asking<'_> {
                 // A hand-over is to one token, so the next one needs a spot of its own.
                 self.spot = None;
                 // A little later: what went wrong once for no fault of ours may do so again.
-                clock.sleep_until(at_most(spread(TRY_AGAIN.0))).await;
+                clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
             Next::In(time) => match &self.spot {
                 Some(spot) => drop(until(clock, at_most(*time), spot.woken()).await),
@@ -547,17 +547,10 @@ fn into_hold(
 
 /// When a waiting claim asks again, if nothing wakes it: when the holder's time is up, or slowly.
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
-    let slowly = spread(shared.backend.profile().slow_poll);
+    let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {
         // A little later than promised, and not all at once.
-        Some(time) => slowly.min(time.saturating_add(spread(Duration::from_millis(4)))),
+        Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
         None => slowly,
     }
-}
-
-/// `time`, give or take a quarter.
-pub(crate) fn spread(time: Duration) -> Duration {
-    let quarter = time / 4;
-    let random = rand::random_range(0..=2_u32 * 1_024);
-    (time - quarter).saturating_add(quarter / 1_024 * random)
 }

@@ -14,6 +14,7 @@ use crate::name::LockName;
 use crate::token::TokenSource;
 use crate::validity::Rules;
 
+use super::jitter::Jitter;
 use super::keeper::keeper;
 use super::locks::Locks;
 use super::shared::{InRuntime, Settings, Shared};
@@ -42,6 +43,7 @@ impl Builder {
                 namespace: String::new(),
                 rules: Rules::default(),
                 tokens: TokenSource::default(),
+                jitter: Jitter::default(),
             },
             backend,
             label: None,
@@ -107,6 +109,12 @@ impl Builder {
     /// Where tokens come from. Only tests set it.
     pub fn tokens(mut self, tokens: TokenSource) -> Self {
         self.settings.tokens = tokens;
+        self
+    }
+
+    /// Where the jitter of waits begins, so that a simulation can be repeated. Random if not set.
+    pub fn jitter_seed(mut self, seed: u64) -> Self {
+        self.settings.jitter = Jitter::from_seed(seed);
         self
     }
 

@@ -11,6 +11,7 @@
 //! | `hold` | one hold's state: the term, the two stages of loss |
 //! | `registry` | all live holds, by the instant at which something is due |
 //! | `keeper` | the one task: renews, tells losses, starts background releases |
+//! | `jitter` | chance in the lengths of waits |
 //! | `background` | releases that nobody waits for, and settling |
 //! | `guard`, `signal` | what a user holds |
 
@@ -20,6 +21,7 @@ mod background;
 mod builder;
 mod guard;
 mod hold;
+mod jitter;
 mod keeper;
 mod locks;
 mod metrics;

@@ -20,6 +20,7 @@ use crate::token::{Token, TokenSource};
 use crate::validity::{Lengths, Rules, Term};
 
 use super::background::Job;
+use super::jitter::Jitter;
 use super::metrics::Metrics;
 use super::parking::Parking;
 use super::registry::Totals;
@@ -33,6 +34,7 @@ pub(crate) struct Settings {
     pub(crate) namespace: String,
     pub(crate) rules: Rules,
     pub(crate) tokens: TokenSource,
+    pub(crate) jitter: Jitter,
 }
 
 /// A backend that is let go of inside its client's runtime, wherever the last handle is dropped:
@@ -248,6 +250,11 @@ impl Shared {
     /// A fresh claim's token.
     pub(crate) fn token(&self) -> Token {
         self.settings.tokens.next()
+    }
+
+    /// `time`, give or take a quarter.
+    pub(crate) fn spread(&self, time: Duration) -> Duration {
+        self.settings.jitter.spread(time)
     }
 
     /// The term of a hold of `ttl` that was confirmed by a request sent at `start`, where the

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::error::ErrorKind;
 
-use super::acquire::spread;
 use super::answer::answer;
 use super::shared::Shared;
 
@@ -22,11 +21,12 @@ pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let (weak, clock) = (Arc::downgrade(shared), shared.clock.clone());
+    let weak = Arc::downgrade(shared);
+    let (clock, jitter) = (shared.clock.clone(), shared.settings.jitter.clone());
     async move {
         let mut pause = REST;
         loop {
-            clock.sleep(spread(pause)).await;
+            clock.sleep(jitter.spread(pause)).await;
             pause = match step(&weak, idle).await {
                 Some(true) => BREATH,
                 Some(false) => REST,

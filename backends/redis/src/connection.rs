@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::scripts::Script;
+use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
 /// Requests that may stand between a caller and the socket. Beyond that callers wait, within
@@ -34,8 +35,9 @@ const BUFFERED_REQUESTS: usize = 1_000;
 /// The connection, present or to come.
 #[derive(Debug)]
 pub(crate) struct Link {
-    config: Config,
-    wakeups: Wakeups,
+    config: Arc<Config>,
+    wakeups: Arc<Wakeups>,
+    to: Whereabouts,
     current: Mutex<Option<Live>>,
     /// Held by whoever connects; inside, how that failed last.
     connecting: tokio::sync::Mutex<Failure>,
@@ -66,29 +68,42 @@ struct Failure {
 
 impl Link {
     /// Connects, and keeps the connection until the link is dropped.
-    pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
-        let (link, breaks) = Self::new(config)?;
+    pub(crate) async fn connect(
+        config: Arc<Config>,
+        wakeups: Arc<Wakeups>,
+        to: Whereabouts,
+    ) -> Result<Arc<Self>> {
+        let (link, breaks) = Self::new(config, wakeups, to)?;
         link.live().await?;
         link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         Ok(link)
     }
 
     /// Connects in the background, and goes on trying until the link is dropped.
-    pub(crate) fn connect_later(config: Config) -> Result<Arc<Self>> {
-        let (link, breaks) = Self::new(config)?;
+    pub(crate) fn connect_later(
+        config: Arc<Config>,
+        wakeups: Arc<Wakeups>,
+        to: Whereabouts,
+    ) -> Result<Arc<Self>> {
+        let (link, breaks) = Self::new(config, wakeups, to)?;
         let _ = link.broken.send(());
         link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         Ok(link)
     }
 
-    fn new(config: Config) -> Result<(Arc<Self>, UnboundedReceiver<()>)> {
+    fn new(
+        config: Arc<Config>,
+        wakeups: Arc<Wakeups>,
+        to: Whereabouts,
+    ) -> Result<(Arc<Self>, UnboundedReceiver<()>)> {
         let runtime = Handle::try_current().map_err(|_| {
             error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
         })?;
         let (broken, breaks) = unbounded_channel();
         let link = Arc::new(Self {
-            wakeups: Wakeups::new(&config),
             config,
+            wakeups,
+            to,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(Failure {
                 kind: ErrorKind::Unavailable,
@@ -108,6 +123,15 @@ impl Link {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The server's name in errors.
+    fn shown(&self) -> String {
+        let Config { topology, shown, .. } = &*self.config;
+        match topology {
+            Topology::One(_) => shown.clone(),
+            _ => format!("{} of {shown}", self.to),
+        }
     }
 
     /// Runs a script, sending its text if the server doesn't know it.
@@ -216,7 +240,8 @@ impl Link {
             };
             self.failures.fetch_add(1, Ordering::AcqRel);
         }
-        Err(error(failure.kind, failure.message.clone()))
+        let failure = error(failure.kind, failure.message.clone());
+        Err(failure.with_backend(self.config.topology.backend()))
     }
 
     /// Connects, subscribes, and makes that the current connection.
@@ -229,8 +254,17 @@ impl Link {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BUFFERED_REQUESTS)
             .set_push_sender(self.push_sender(&alive));
+        let server = match &self.to {
+            Whereabouts::At(server) => server.as_ref().clone(),
+            Whereabouts::Master => {
+                return Err(Failure {
+                    kind: ErrorKind::Unsupported,
+                    message: "Sentinels can't be asked yet".to_owned(),
+                });
+            }
+        };
         let opening = async {
-            let client = redis::Client::open(self.config.server.clone())?;
+            let client = redis::Client::open(server)?;
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&settings).await?;
             connection.subscribe(&self.wakeups.channels()).await?;
@@ -239,13 +273,13 @@ impl Link {
         let limit = self.config.connect_timeout;
         let connection = match timeout(limit, opening).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(cause)) => return Err(Failure::of(&cause, &self.config)),
+            Ok(Err(cause)) => return Err(Failure::of(&cause, &self.shown())),
             Err(_) => {
                 return Err(Failure {
                     kind: ErrorKind::Unavailable,
                     message: format!(
                         "{} did not answer within {limit:?}; is it a Redis, and does it run?",
-                        self.config.shown
+                        self.shown()
                     ),
                 });
             }
@@ -278,8 +312,7 @@ impl Link {
 }
 
 impl Failure {
-    fn of(cause: &RedisError, config: &Config) -> Self {
-        let server = &config.shown;
+    fn of(cause: &RedisError, server: &str) -> Self {
         let words = errors::own_words(cause);
         let (kind, message) = match (errors::refusal(cause), cause.kind()) {
             (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),

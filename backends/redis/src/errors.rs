@@ -3,8 +3,6 @@
 use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 
-use crate::PROFILE_NAME;
-
 /// Whether a request changes anything on the server. One that doesn't certainly had no effect,
 /// whatever became of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +26,9 @@ impl Effect {
     }
 }
 
+/// An error of one server's. Where there are more, the backend's name is set further out.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
-    Error::new(kind, message).with_backend(PROFILE_NAME)
+    Error::new(kind, message).with_backend("redis")
 }
 
 /// The server answered what no script of ours answers.

@@ -44,7 +44,10 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `config.rs` | URLs and settings |
+//! | `config.rs` | settings |
+//! | `url.rs` | reading URLs |
+//! | `topology.rs` | which servers there are |
+//! | `tls.rs` | which certificates are trusted, and which is shown |
 //! | `connection.rs` | the one connection, and how it comes back |
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | which keys a lock has, and their hash slot |
@@ -71,18 +74,23 @@ mod listing;
 pub mod node;
 mod renewing;
 mod scripts;
+mod tls;
+mod topology;
+mod url;
 mod wakeup;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp};
+use lockwright_core::{
+    Error, ErrorKind, Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp,
+};
 
 pub use config::Config;
 
 use connection::Link;
-
-const PROFILE_NAME: &str = "redis";
+use topology::{Topology, Whereabouts};
+use wakeup::Wakeups;
 
 /// How often a waiter asks when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(500);
@@ -126,25 +134,38 @@ impl Config {
     /// As [`Redis::connect`].
     pub async fn connect(self) -> Result<Redis> {
         let config = self.checked()?;
-        let for_diagnosis = config.for_diagnosis;
-        let link = Link::connect(config).await?;
-        let server = doctor::Server::look(&link).await?;
-        if !for_diagnosis {
-            server.can_lock()?;
-        }
-        Ok(Redis { link, profile: profile_of(server.keeps_every_write()) })
+        let backend = config.topology.backend();
+        self::connect(config).await.map_err(|error| error.with_backend(backend))
     }
+}
+
+async fn connect(config: Config) -> Result<Redis> {
+    let to = match &config.topology {
+        Topology::One(server) => Whereabouts::at(server.clone()),
+        Topology::Sentinel { .. } => Whereabouts::Master,
+        Topology::Cluster { .. } => {
+            return Err(Error::new(ErrorKind::Unsupported, "there is no Cluster yet"));
+        }
+    };
+    let config = Arc::new(config);
+    let wakeups = Arc::new(Wakeups::new(&config));
+    let link = Link::connect(Arc::clone(&config), wakeups, to).await?;
+    let server = doctor::Server::look(&link).await?;
+    if !config.for_diagnosis {
+        server.can_lock()?;
+    }
+    Ok(Redis { link, profile: profile_of(config.topology.backend(), server.keeps_every_write()) })
 }
 
 /// What it promises on a server that keeps every write it acknowledged. On any other,
 /// [`Fault::ServerRestart`] isn't survived, and the backend's own profile says so.
 pub fn profile() -> Profile {
-    profile_of(true)
+    profile_of("redis", true)
 }
 
 /// What was shown by fault tests, and nothing else.
-fn profile_of(keeps_every_write: bool) -> Profile {
-    let mut profile = Profile::new(PROFILE_NAME);
+fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
+    let mut profile = Profile::new(backend);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;

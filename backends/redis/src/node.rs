@@ -25,6 +25,8 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::renewing::Batch;
 use crate::scripts::{self, IDLE_FENCE};
+use crate::topology::{Topology, Whereabouts};
+use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
 /// What tells one incarnation of a node's data from the next.
@@ -83,7 +85,16 @@ impl Node {
     pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
         let config = config.checked()?;
         let certificate_key = Keys::certificate(&config.key_prefix);
-        let redis = Redis { link: Link::connect_later(config)?, profile: profile_of(false) };
+        let Topology::One(server) = &config.topology else {
+            return Err(error(
+                ErrorKind::InvalidConfig,
+                "a node of a quorum is one server, not one of Sentinel's or a Cluster",
+            ));
+        };
+        let to = Whereabouts::at(server.clone());
+        let wakeups = Arc::new(Wakeups::new(&config));
+        let link = Link::connect_later(Arc::new(config), wakeups, to)?;
+        let redis = Redis { link, profile: profile_of("redis", false) };
         Ok(Self { redis, largest_ttl, certificate_key, looked: Mutex::default() })
     }
 

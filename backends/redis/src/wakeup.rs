@@ -42,7 +42,7 @@ struct Waiting {
 impl Wakeups {
     pub(crate) fn new(config: &Config) -> Self {
         // Channels know no databases, and two prefixes are two worlds.
-        let scope = format!("{}:{}", config.server.redis_settings().db(), config.key_prefix);
+        let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),

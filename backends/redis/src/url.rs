@@ -1,0 +1,330 @@
+//! Reading URLs: one way for every form.
+//!
+//! The client library's reader takes one host, reads a password with a special character otherwise
+//! than it was meant, and refuses what it can't read without a word about where. So a URL is taken
+//! apart here, and the library gets each host in a URL of its own.
+
+use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
+
+use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+
+use crate::tls::{self, Files};
+use crate::topology::Topology;
+
+const SERVER_PORT: u16 = 6_379;
+const SENTINEL_PORT: u16 = 26_379;
+
+/// What stands in a URL.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) topology: Topology,
+    pub(crate) key_prefix: String,
+}
+
+/// What is wrong with a URL, without its secrets.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) what: String,
+    /// How a URL of this kind is written.
+    pub(crate) form: &'static str,
+    pub(crate) backend: &'static str,
+}
+
+/// What a URL leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    One,
+    Socket,
+    Sentinel,
+    Cluster,
+}
+
+impl Kind {
+    const fn backend(self) -> &'static str {
+        match self {
+            Self::One | Self::Socket => "redis",
+            Self::Sentinel => "redis-sentinel",
+            Self::Cluster => "redis-cluster",
+        }
+    }
+
+    const fn form(self) -> &'static str {
+        match self {
+            Self::One => "redis://[user][:password]@host[:port][/database]",
+            Self::Socket => "redis+unix:///path/to/socket[?db=0]",
+            Self::Sentinel => {
+                "redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]"
+            }
+            Self::Cluster => "redis+cluster://[user][:password]@host[:port],host[:port],…",
+        }
+    }
+}
+
+/// Reads a URL.
+pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
+    let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
+    let scheme = scheme.to_ascii_lowercase();
+    let (kind, secured) = match scheme.as_str() {
+        "redis+unix" | "valkey+unix" | "unix" => (Kind::Socket, false),
+        "redis" | "valkey" => (Kind::One, false),
+        "rediss" | "valkeys" => (Kind::One, true),
+        "redis+sentinel" => (Kind::Sentinel, false),
+        "rediss+sentinel" => (Kind::Sentinel, true),
+        "redis+cluster" => (Kind::Cluster, false),
+        "rediss+cluster" => (Kind::Cluster, true),
+        _ => (Kind::One, false),
+    };
+    let problem = |what| Problem { what, form: kind.form(), backend: kind.backend() };
+    let read = match kind {
+        Kind::Socket => socket(url.trim()),
+        _ if scheme.contains("redis") || scheme.contains("valkey") => {
+            Parts::of(rest).and_then(|parts| servers(kind, secured, &parts))
+        }
+        _ => Err("there is no Redis URL".to_owned()),
+    };
+    read.map_err(problem)
+}
+
+fn socket(url: &str) -> Result<Contents, String> {
+    let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
+    let query = parsed.query().unwrap_or_default().to_owned();
+    let mut parameters = Parameters::of(&query)?;
+    // The library takes these from the URL.
+    for known in ["db", "user", "pass"] {
+        parameters.take(known);
+    }
+    let key_prefix = parameters.take("prefix").unwrap_or_default();
+    parameters.finish()?;
+    let server = parsed.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
+    Ok(Contents { topology: Topology::One(with_our_settings(server)), key_prefix })
+}
+
+fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
+    let mut parameters = Parameters::of(parts.query)?;
+    let files = Files::take(|name| parameters.take(name), secured)?;
+    let mut login = |name| (kind == Kind::Sentinel).then(|| parameters.take(name)).flatten();
+    let (sentinel_user, sentinel_password) = (login("sentinel_user"), login("sentinel_password"));
+    let key_prefix = parameters.take("prefix").unwrap_or_default();
+    parameters.finish()?;
+
+    let path: Vec<&str> = parts.path.split('/').filter(|part| !part.is_empty()).collect();
+    let (master, database) = match (kind, path.as_slice()) {
+        (Kind::Sentinel, [master]) => (*master, ""),
+        (Kind::Sentinel, [master, database]) => (*master, *database),
+        (Kind::Sentinel, []) => return Err("the master's name is missing".to_owned()),
+        (Kind::Cluster, [_, ..]) => {
+            return Err("there is a database, and a Cluster has none".to_owned());
+        }
+        (_, []) => ("", ""),
+        (_, [database]) => ("", *database),
+        _ => return Err("there is too much after the host".to_owned()),
+    };
+    let is_in_a_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if !master.chars().all(is_in_a_name) {
+        return Err(format!(
+            "the master's name {master:?} has characters other than letters, digits, '.', '-' and \
+             '_'"
+        ));
+    }
+    if !database.is_empty() && database.parse::<u32>().is_err() {
+        return Err("the database is not a number".to_owned());
+    }
+    if kind == Kind::One && parts.hosts.contains(',') {
+        return Err("there are several hosts, which redis+sentinel: and redis+cluster: take, and \
+                    redis: doesn't"
+            .to_owned());
+    }
+    let default_port = if kind == Kind::Sentinel { SENTINEL_PORT } else { SERVER_PORT };
+    let hosts = parts.hosts(default_port)?;
+    let server = |host: &str, port: u16| {
+        let url = format!("redis://{}{host}:{port}/{database}", parts.login);
+        url.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))
+    };
+    let mut found = Vec::with_capacity(hosts.len());
+    for (host, port) in &hosts {
+        found.push(with_our_settings(server(host, *port)?));
+    }
+    if secured {
+        found = tls::secured(found, &files)?;
+    }
+    let topology = match kind {
+        Kind::Sentinel => Topology::Sentinel {
+            // Whatever its address is, the rest is the master's.
+            server: found[0].clone(),
+            sentinels: found
+                .into_iter()
+                .map(|sentinel| logged_in(sentinel, &sentinel_user, &sentinel_password))
+                .collect(),
+            master: master.to_owned(),
+        },
+        Kind::Cluster => Topology::Cluster { seeds: found },
+        Kind::One | Kind::Socket => Topology::One(found.swap_remove(0)),
+    };
+    Ok(Contents { topology, key_prefix })
+}
+
+/// A URL behind its scheme, taken apart. Nothing is decoded.
+struct Parts<'u> {
+    /// `user:password@`, or nothing.
+    login: &'u str,
+    hosts: &'u str,
+    path: &'u str,
+    query: &'u str,
+}
+
+impl<'u> Parts<'u> {
+    fn of(rest: &'u str) -> Result<Self, String> {
+        let rest = rest.strip_prefix("//").ok_or("the // after the scheme is missing")?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, after) = rest.split_at(end);
+        let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
+        let (path, query) = after.split_once('?').unwrap_or((after, ""));
+        // A parameter may have an @ too. The password isn't quoted: nobody knows where it ends.
+        let is_astray = |parameter: &str| match parameter.split_once('=') {
+            Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
+            None => true,
+        };
+        if path.contains('@')
+            || fragment.contains('@')
+            || query.split('&').any(|parameter| parameter.contains('@') && is_astray(parameter))
+        {
+            return Err(
+                "a special character in the password isn't percent-encoded (/ is %2F, # is \
+                        %23, ? is %3F)"
+                    .to_owned(),
+            );
+        }
+        if fragment == "insecure" {
+            return Err("there is #insecure, and a server's certificate is always checked; name \
+                        the file with its CA's certificate by ca=PATH"
+                .to_owned());
+        }
+        if rest.contains('#') {
+            return Err("there is a #, which is %23 in a URL".to_owned());
+        }
+        let at = authority.rfind('@').map_or(0, |at| at + 1);
+        let (login, hosts) = authority.split_at(at);
+        Ok(Self { login, hosts, path, query })
+    }
+
+    /// Each host with its port.
+    fn hosts(&self, default_port: u16) -> Result<Vec<(&'u str, u16)>, String> {
+        let mut hosts = Vec::new();
+        for host in self.hosts.split(',') {
+            let (name, port) = match host.rfind(']') {
+                Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
+                None => match host.split_once(':') {
+                    Some((name, port)) => (name, Some(port)),
+                    None => (host, None),
+                },
+            };
+            if name.is_empty() {
+                return Err("the host is missing".to_owned());
+            }
+            let port = match port.filter(|port| !port.is_empty()) {
+                None => default_port,
+                Some(port) => port.parse().map_err(|_| self.no_port(port))?,
+            };
+            if hosts.contains(&(name, port)) {
+                return Err(format!("the host {name}:{port} stands there twice"));
+            }
+            hosts.push((name, port));
+        }
+        Ok(hosts)
+    }
+
+    fn no_port(&self, text: &str) -> String {
+        if self.login.is_empty() {
+            // It may be a password.
+            "what follows the host is not a port up to 65535 (an @ follows a password)".to_owned()
+        } else {
+            format!("the port {text:?} is not a number up to 65535")
+        }
+    }
+}
+
+/// What follows the `?`.
+struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    /// Those that any form has.
+    const ALL: [&str; 9] = [
+        "prefix",
+        "ca",
+        "cert",
+        "key",
+        "sentinel_user",
+        "sentinel_password",
+        "replicas",
+        "replica_timeout",
+        "db",
+    ];
+
+    fn of(query: &str) -> Result<Self, String> {
+        // The library undoes the percent-encoding. A plus means a plus here, as it does in a login.
+        let query = query.replace('+', "%2B");
+        let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
+            .ok_or("there are parameters that can't be read")?;
+        let mut parameters = BTreeMap::new();
+        for (name, value) in url.query_pairs() {
+            // The name alone: the value may be a secret.
+            if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
+                return Err(format!("the parameter {name:?} stands there twice"));
+            }
+        }
+        parameters.remove("");
+        Ok(Self(parameters))
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    fn finish(self) -> Result<(), String> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(format!("there is an unknown parameter {name:?}")),
+        }
+    }
+}
+
+/// Which part of a URL the client library means by its message.
+fn wrong_part(message: &str) -> String {
+    const PARTS: [(&str, &str); 5] = [
+        ("database", "the database is not a number"),
+        ("wildcard", "the host stands for all addresses, so it is none to connect to"),
+        ("hostname", "the host is missing"),
+        ("UTF-8", "the user name or password is not UTF-8 once its percent-encoding is undone"),
+        ("path", "the path of the socket is missing"),
+    ];
+    let found = PARTS.iter().find(|(word, _)| message.contains(word));
+    found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
+}
+
+/// RESP3, so that wake-ups arrive on the connection that asks; no delay for small packets; and a
+/// dead peer is noticed by the kernel too.
+fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
+    let tcp = server.tcp_settings().clone().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(Duration::from_secs(10));
+    let redis = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    server.set_tcp_settings(tcp).set_redis_settings(redis)
+}
+
+/// A Sentinel, with its own login in place of the servers'.
+fn logged_in(
+    sentinel: ConnectionInfo,
+    user: &Option<String>,
+    password: &Option<String>,
+) -> ConnectionInfo {
+    let mut redis = redis::RedisConnectionInfo::default();
+    if let Some(user) = user {
+        redis = redis.set_username(user);
+    }
+    if let Some(password) = password {
+        redis = redis.set_password(password);
+    }
+    sentinel.set_redis_settings(redis)
+}

@@ -92,6 +92,15 @@ const NEEDS: &[Need] = &[
         packages: &["python3", "python3-venv"],
         why: "interoperation is tested with redis-py, which pip puts into a folder of the tests",
     },
+    Need {
+        what: "Go",
+        binary: "go",
+        places: &[],
+        probe: &["version"],
+        least: Some((1, 19)),
+        packages: &["golang-go"],
+        why: "interoperation is tested with redsync, which Go builds in a folder of the tests",
+    },
 ];
 
 /// Looks whether everything is there, and installs what isn't where it can.

@@ -2,11 +2,13 @@
 //!
 //! | test | the other program | what both lock |
 //! |---|---|---|
-//! | `redis_py` | the lock of redis-py, the Python client | a key |
+//! | `keys` | the lock of redis-py, the Python client | a key |
+//! | `keys` | redsync, in Go | a key |
 //! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
 //! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
 //!
-//! Here is what the tests share: the other program as somebody to talk to.
+//! Here is what the tests share: the other program as somebody to talk to. `holder.rs` is a program of
+//! ours, for tests that kill it.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,0 +1,127 @@
+// Drives redsync's own locks, for tests of how they and Lockwright exclude each other.
+//
+//	redsync ADDRESS...
+//
+// One address is one Redis, several are the nodes of a Redlock. Reads one command per line and
+// answers one line to each:
+//
+//	try NAME SECONDS             one attempt, for a lock of that life: "yes" or "no"
+//	wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
+//	extend NAME SECONDS          "extended", or "not ours"
+//	release NAME                 "released", or "not ours"
+//
+// Each name has one redsync.Mutex, which goes on believing in its value until it is released, as a
+// program that was paused does. When a node can't be asked and no majority answers, the answer is
+// "failed: " and why. Ends with its input.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	node "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/gomodule/redigo/redis"
+)
+
+// Nobody waits this long unless something is wrong.
+const limit = 20 * time.Second
+
+func main() {
+	var nodes []node.Pool
+	for _, address := range os.Args[1:] {
+		nodes = append(nodes, redigo.NewPool(connections(address)))
+	}
+	locks := locks{redsync.New(nodes...), map[string]*redsync.Mutex{}}
+	commands := bufio.NewScanner(os.Stdin)
+	for commands.Scan() {
+		fmt.Println(locks.answer(strings.Fields(commands.Text())))
+	}
+}
+
+// One connection that is there already: redsync leaves a twentieth of a lock's life for making it,
+// which a busy machine may not keep.
+func connections(address string) *redis.Pool {
+	pool := &redis.Pool{
+		MaxIdle: 1,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", address,
+				redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
+		},
+	}
+	// A node that is down is for redsync to notice.
+	_ = pool.Get().Close()
+	return pool
+}
+
+type locks struct {
+	nodes *redsync.Redsync
+	taken map[string]*redsync.Mutex
+}
+
+func (l *locks) answer(command []string) string {
+	switch {
+	case is(command, "try", 3):
+		mutex := l.nodes.NewMutex(command[1], expiry(command[2]))
+		return l.took(mutex, mutex.TryLock())
+	case is(command, "wait", 4):
+		ctx, cancel := context.WithTimeout(context.Background(), seconds(command[3]))
+		defer cancel()
+		mutex := l.nodes.NewMutex(command[1], expiry(command[2]), redsync.WithTries(math.MaxInt32),
+			redsync.WithRetryDelay(10*time.Millisecond))
+		return l.took(mutex, mutex.LockContext(ctx))
+	case is(command, "extend", 3):
+		value := redsync.WithValue(l.taken[command[1]].Value())
+		ok, err := l.nodes.NewMutex(command[1], expiry(command[2]), value).Extend()
+		return outcome(ok, err, "extended", "not ours")
+	case is(command, "release", 2):
+		ok, err := l.taken[command[1]].Unlock()
+		return outcome(ok, err, "released", "not ours")
+	default:
+		return fmt.Sprintf("no such command: %q", command)
+	}
+}
+
+func is(command []string, name string, words int) bool {
+	return len(command) == words && command[0] == name
+}
+
+func (l *locks) took(mutex *redsync.Mutex, err error) string {
+	if err == nil {
+		l.taken[mutex.Name()] = mutex
+	}
+	return outcome(err == nil, err, "yes", "no")
+}
+
+// What became of it: that others have the lock is an answer, that a node couldn't be asked isn't.
+func outcome(ok bool, err error, yes string, no string) string {
+	var failed *redsync.RedisError
+	switch {
+	case ok:
+		return yes
+	case errors.As(err, &failed):
+		return "failed: " + strings.Join(strings.Fields(err.Error()), " ")
+	default:
+		return no
+	}
+}
+
+func expiry(text string) redsync.Option {
+	return redsync.WithExpiry(seconds(text))
+}
+
+func seconds(text string) time.Duration {
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(err)
+	}
+	return time.Duration(number * float64(time.Second))
+}

@@ -1,0 +1,132 @@
+//! What must hold beside each other library, and on whatever servers.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Attempt, BootInstant, Ended, Reason, Renew, Renewal, Settle, Wait};
+use lockwright_interop::LIMIT;
+
+use crate::scene::{Scene, claim, claim_for};
+
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// Redis keeps milliseconds, of a clock that isn't ours.
+const ROUNDING: Duration = Duration::from_millis(20);
+
+pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: Scene) {
+    let mut theirs = scene.theirs();
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+    let ours = claim("orders/42");
+    let busy = scene.busy(&ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, None, "it isn't one of ours");
+    assert!(holder.remaining.unwrap() > Duration::from_secs(5));
+
+    let seen = scene.locks().inspect("orders/42").await.unwrap();
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
+    assert_eq!((seen.holders[0].token, &seen.holders[0].identity), (None, &None));
+    assert!(seen.holders[0].remaining.unwrap() > Duration::from_secs(5));
+
+    assert_eq!(scene.ours.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(theirs.ask("extend orders/42 30"), "extended", "they still have it");
+    assert_eq!(theirs.ask("release orders/42"), "released");
+    scene.grant(&claim("orders/42")).await;
+}
+
+pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Scene) {
+    let mut theirs = scene.theirs();
+    let ours = claim("orders/42");
+    scene.grant(&ours).await;
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::RENEWED]);
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+
+    theirs.send("wait orders/42 30 20");
+    assert!(theirs.is_silent_for(MOMENT));
+    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(theirs.answer(), "yes", "they wait by polling");
+    scene.busy(&claim("orders/42"), Wait::No).await;
+    assert_eq!(theirs.ask("release orders/42"), "released");
+}
+
+pub(crate) async fn our_waiter_is_granted_what_they_release(scene: Scene) {
+    let mut theirs = scene.theirs();
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+    let locks = scene.locks();
+    let waiting = locks.mutex("orders/42").wait_for(LIMIT).acquire();
+    let waiter = tokio::spawn(waiting);
+    tokio::time::sleep(MOMENT).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(theirs.ask("release orders/42"), "released");
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+    guard.release().await.unwrap();
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+}
+
+pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene: Scene) {
+    let mut theirs = scene.theirs();
+
+    // Theirs runs out and we get it: they must not release ours.
+    assert_eq!(theirs.ask("try a 1"), "yes");
+    let ours = claim("a");
+    let trying = async {
+        loop {
+            if let Attempt::Granted(granted) = scene.ours.try_acquire(&ours).await.unwrap() {
+                return granted;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let granted = tokio::time::timeout(LIMIT, trying).await.unwrap();
+    assert_eq!(theirs.ask("extend a 30"), "not ours");
+    assert_eq!(theirs.ask("release a"), "not ours");
+    assert!(scene.values("a").iter().all(|value| *value == ours.token.to_string()));
+    assert_eq!(scene.grant(&ours).await.fence, granted.fence);
+    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+
+    // Ours runs out and they get it: we must not release theirs.
+    let ours = claim_for("b", Duration::from_secs(1));
+    scene.grant(&ours).await;
+    assert_eq!(theirs.ask("wait b 30 20"), "yes");
+    let before = scene.values("b");
+    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(scene.ours.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(scene.values("b"), before);
+    assert_eq!(theirs.ask("release b"), "released");
+}
+
+pub(crate) async fn a_crash_of_theirs_frees_the_lock_when_it_has_run_out_and_not_before(
+    scene: Scene,
+) {
+    const LIFE: Duration = Duration::from_secs(2);
+    let mut theirs = scene.theirs();
+    let asked = Instant::now();
+    assert_eq!(theirs.ask("try orders/42 2"), "yes");
+    theirs.kill();
+    let guard = scene.locks().mutex("orders/42").wait_for(LIMIT).acquire().await.unwrap();
+    let took = asked.elapsed();
+    assert!(took + ROUNDING >= LIFE, "it was free after {took:?}");
+    assert_eq!(scene.theirs().ask("try orders/42 30"), "no");
+    guard.release().await.unwrap();
+}
+
+pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_before(
+    scene: Scene,
+) {
+    const TTL: Duration = Duration::from_secs(2);
+    let mut theirs = scene.theirs();
+    let mut ours = scene.ours_elsewhere("orders/42", TTL);
+    assert_eq!(theirs.ask("wait orders/42 30 3"), "no", "it is renewed");
+    ours.kill();
+    let looked = Instant::now();
+    let left = scene.runs_out_in("orders/42");
+    assert!(left <= TTL, "{left:?}");
+    assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
+    let took = looked.elapsed();
+    assert!(took + ROUNDING >= left, "it was free after {took:?} of {left:?}");
+}

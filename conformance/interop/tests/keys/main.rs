@@ -1,0 +1,46 @@
+//! Beside other libraries that lock a key of Redis with `SET NX PX`: each in a process of its own.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `cases.rs` | what must hold beside each of them, and on whatever servers |
+//! | `scene.rs` | the servers, ours and theirs |
+//! | `redis_py.rs`, `redsync.rs` | how each of them is fetched and started |
+#![forbid(unsafe_code)]
+
+mod cases;
+mod redis_py;
+mod redsync;
+mod scene;
+
+/// All cases, as tests in a module of the name of the other library.
+macro_rules! beside {
+    ($other:ident on $scene:expr, $($case:ident)*) => {
+        mod $other {
+            use crate::{cases, scene::Scene};
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    cases::$case($scene.await).await;
+                }
+            )*
+        }
+    };
+    ($($other:ident on $scene:expr;)*) => {
+        $(
+            beside! {
+                $other on $scene,
+                a_lock_of_theirs_keeps_us_out_until_they_release_it
+                a_lock_of_ours_keeps_them_out_until_we_release_it
+                our_waiter_is_granted_what_they_release
+                neither_ends_what_the_other_took_over_after_an_expiry
+                a_crash_of_theirs_frees_the_lock_when_it_has_run_out_and_not_before
+                a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_before
+            }
+        )*
+    };
+}
+
+beside! {
+    beside_redis_py on Scene::one_redis(crate::redis_py::start);
+    beside_redsync on Scene::one_redis(crate::redsync::start);
+}

@@ -1,0 +1,104 @@
+//! The servers, ours and theirs.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, Busy, Claim, DistributedLock, Granted, Identity, LockName, Locks, Mode, Token, Upkeep,
+    Wait,
+};
+use lockwright_interop::{LIMIT, Peer};
+use lockwright_redis::Config;
+use lockwright_testbed as testbed;
+
+/// How another library is started, on the servers at these ports.
+type Start = fn(&[u16]) -> Peer;
+
+/// Servers, and who locks on them.
+pub(crate) struct Scene {
+    servers: Vec<testbed::Redis>,
+    /// For another process of ours.
+    url: String,
+    start: Start,
+    pub(crate) ours: Arc<dyn DistributedLock>,
+}
+
+impl Scene {
+    /// One Redis.
+    pub(crate) async fn one_redis(start: Start) -> Self {
+        let server = testbed::Redis::start().unwrap();
+        let url = server.url();
+        let config = Config::new(&url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT);
+        let ours = Arc::new(config.connect().await.unwrap());
+        Self { servers: vec![server], url, start, ours }
+    }
+
+    /// The other library, in a process of its own.
+    pub(crate) fn theirs(&self) -> Peer {
+        let ports: Vec<u16> = self.servers.iter().map(testbed::Redis::port).collect();
+        (self.start)(&ports)
+    }
+
+    /// A client of ours in a process of its own, which has acquired the lock and renews it.
+    pub(crate) fn ours_elsewhere(&self, name: &str, ttl: Duration) -> Peer {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interop-holder"));
+        command.args([&self.url, name, &ttl.as_millis().to_string()]);
+        let mut holder = Peer::start(command);
+        assert_eq!(holder.answer(), "held");
+        holder
+    }
+
+    /// A client of ours.
+    pub(crate) fn locks(&self) -> Locks {
+        Locks::new(Arc::clone(&self.ours)).unwrap()
+    }
+
+    pub(crate) async fn grant(&self, claim: &Claim) -> Granted {
+        match self.ours.try_acquire(claim).await.unwrap() {
+            Attempt::Granted(granted) => granted,
+            Attempt::Busy(busy) => panic!("busy: {busy:?}"),
+        }
+    }
+
+    pub(crate) async fn busy(&self, claim: &Claim, wait: Wait) -> Busy {
+        match self.ours.acquire(claim, wait).await.unwrap() {
+            Attempt::Busy(busy) => busy,
+            Attempt::Granted(granted) => panic!("granted: {granted:?}"),
+        }
+    }
+
+    /// What stands in the key, on each server that has it: on a majority at least.
+    pub(crate) fn values(&self, name: &str) -> Vec<String> {
+        let value =
+            |server: &testbed::Redis| server.command::<Option<String>>(&["GET", name]).unwrap();
+        let values: Vec<String> = self.servers.iter().filter_map(value).collect();
+        assert!(values.len() > self.servers.len() / 2, "{name}: {values:?}");
+        values
+    }
+
+    /// In what time the key is gone from a majority of the servers.
+    pub(crate) fn runs_out_in(&self, name: &str) -> Duration {
+        let left = |server: &testbed::Redis| server.command::<i64>(&["PTTL", name]).unwrap();
+        let mut left: Vec<i64> = self.servers.iter().map(left).collect();
+        left.sort_unstable();
+        // Negative where there is none.
+        Duration::from_millis(u64::try_from(left[left.len() / 2]).unwrap_or(0))
+    }
+}
+
+pub(crate) fn claim(name: &str) -> Claim {
+    claim_for(name, Duration::from_secs(30))
+}
+
+pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
+    Claim {
+        name: LockName::new(name).unwrap(),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(Some("test"))),
+        ttl,
+        fences: 1,
+        upkeep: Upkeep::Renewed,
+    }
+}

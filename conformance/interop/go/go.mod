@@ -1,6 +1,7 @@
 module lockwright/interop/redsync
 
-// What redsync says it needs. Go 1.19, which Debian 12 has, builds it all the same.
+// What this redsync asks for. Go 1.19, which Debian 12 has, builds it all the same. The next version,
+// 4.13.0, asks for 1.22, and with that here a Go 1.21 would refuse.
 go 1.20
 
 require (

@@ -17,14 +17,16 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Result};
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
+use crate::opening::Failure;
 use crate::scripts::Script;
+use crate::sentinel::{self, Sentinels};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
@@ -57,13 +59,6 @@ pub(crate) struct Live {
     alive: Arc<AtomicBool>,
     /// Another for each connection of its link.
     pub(crate) number: u64,
-}
-
-/// Why connecting failed: an error that can be given to several callers.
-#[derive(Debug)]
-struct Failure {
-    kind: ErrorKind,
-    message: String,
 }
 
 impl Link {
@@ -126,11 +121,12 @@ impl Link {
     }
 
     /// The server's name in errors.
-    fn shown(&self) -> String {
+    fn shown(&self, server: &ConnectionInfo) -> String {
         let Config { topology, shown, .. } = &*self.config;
         match topology {
             Topology::One(_) => shown.clone(),
-            _ => format!("{} of {shown}", self.to),
+            Topology::Sentinel { .. } => format!("{}, the master of {shown},", server.addr()),
+            Topology::Cluster { .. } => format!("{}, a node of {shown},", server.addr()),
         }
     }
 
@@ -248,41 +244,18 @@ impl Link {
     async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
         // Closed also when nothing takes its place for long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
-        let alive = Arc::new(AtomicBool::new(true));
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(BUFFERED_REQUESTS)
-            .set_push_sender(self.push_sender(&alive));
-        let server = match &self.to {
-            Whereabouts::At(server) => server.as_ref().clone(),
-            Whereabouts::Master => {
-                return Err(Failure {
-                    kind: ErrorKind::Unsupported,
-                    message: "Sentinels can't be asked yet".to_owned(),
-                });
+        let (connection, alive) = match &self.to {
+            Whereabouts::At(server) => {
+                let limit = self.config.connect_timeout;
+                match timeout(limit, self.connect_to(server.as_ref().clone())).await {
+                    Ok(end) => end?,
+                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
+                }
             }
-        };
-        let opening = async {
-            let client = redis::Client::open(server)?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&settings).await?;
-            connection.subscribe(&self.wakeups.channels()).await?;
-            Ok(connection)
-        };
-        let limit = self.config.connect_timeout;
-        let connection = match timeout(limit, opening).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(cause)) => return Err(Failure::of(&cause, &self.shown())),
-            Err(_) => {
-                return Err(Failure {
-                    kind: ErrorKind::Unavailable,
-                    message: format!(
-                        "{} did not answer within {limit:?}; is it a Redis, and does it run?",
-                        self.shown()
-                    ),
-                });
-            }
+            Whereabouts::Master => match Sentinels::of(&self.config) {
+                Some(sentinels) => sentinels.reach(|server| self.connect_to(server)).await?,
+                None => return Err(Failure::unavailable("there are no Sentinels to ask")),
+            },
         };
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let live = Live { connection, alive, number };
@@ -292,6 +265,31 @@ impl Link {
         let link = Arc::clone(self);
         self.runtime.spawn(async move { link.wakeups.wake_all() });
         Ok(live)
+    }
+
+    async fn connect_to(
+        self: &Arc<Self>,
+        server: ConnectionInfo,
+    ) -> Result<(MultiplexedConnection, Arc<AtomicBool>), Failure> {
+        let shown = self.shown(&server);
+        let alive = Arc::new(AtomicBool::new(true));
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BUFFERED_REQUESTS)
+            .set_push_sender(self.push_sender(&alive));
+        let opening = async {
+            let client = redis::Client::open(server)?;
+            let mut connection =
+                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            connection.subscribe(&self.wakeups.channels()).await?;
+            Ok(connection)
+        };
+        let mut connection = opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
+        if matches!(self.to, Whereabouts::Master) {
+            sentinel::must_be_master(&mut connection, &shown).await?;
+        }
+        Ok((connection, alive))
     }
 
     fn push_sender(
@@ -308,29 +306,6 @@ impl Link {
             }
             Ok(())
         }
-    }
-}
-
-impl Failure {
-    fn of(cause: &RedisError, server: &str) -> Self {
-        let words = errors::own_words(cause);
-        let (kind, message) = match (errors::refusal(cause), cause.kind()) {
-            (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),
-            (None, redis::ErrorKind::Parse) => (
-                ErrorKind::InvalidConfig,
-                format!("what answers at {server} is not a Redis; check the host and the port"),
-            ),
-            (None, redis::ErrorKind::RESP3NotSupported) => (
-                ErrorKind::Unsupported,
-                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed{words}"),
-            ),
-            (None, _) if cause.is_connection_refusal() => (
-                ErrorKind::Unavailable,
-                format!("{server} refuses connections; does the server run?{words}"),
-            ),
-            (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),
-        };
-        Self { kind, message }
     }
 }
 

@@ -72,8 +72,10 @@ mod errors;
 mod keys;
 mod listing;
 pub mod node;
+mod opening;
 mod renewing;
 mod scripts;
+mod sentinel;
 mod tls;
 mod topology;
 mod url;
@@ -154,13 +156,20 @@ async fn connect(config: Config) -> Result<Redis> {
     if !config.for_diagnosis {
         server.can_lock()?;
     }
-    Ok(Redis { link, profile: profile_of(config.topology.backend(), server.keeps_every_write()) })
+    // A master that restarts may find itself a replica of another, which lacks the last writes.
+    let keeps = matches!(config.topology, Topology::One(_)) && server.keeps_every_write();
+    Ok(Redis { link, profile: profile_of(config.topology.backend(), keeps) })
 }
 
 /// What it promises on a server that keeps every write it acknowledged. On any other,
 /// [`Fault::ServerRestart`] isn't survived, and the backend's own profile says so.
 pub fn profile() -> Profile {
     profile_of("redis", true)
+}
+
+/// What it promises where Sentinels choose the master.
+pub fn sentinel_profile() -> Profile {
+    profile_of("redis-sentinel", false)
 }
 
 /// What was shown by fault tests, and nothing else.

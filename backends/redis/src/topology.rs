@@ -1,7 +1,5 @@
 //! Which servers there are, and where a connection leads.
 
-use std::fmt;
-
 use redis::{ConnectionAddr, ConnectionInfo};
 
 /// The servers that a URL names.
@@ -67,14 +65,5 @@ pub(crate) enum Whereabouts {
 impl Whereabouts {
     pub(crate) fn at(server: ConnectionInfo) -> Self {
         Self::At(Box::new(server))
-    }
-}
-
-impl fmt::Display for Whereabouts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::At(server) => fmt::Display::fmt(server.addr(), f),
-            Self::Master => f.write_str("the master"),
-        }
     }
 }

@@ -1,0 +1,49 @@
+//! Why there is no connection, in words for whoever configured it.
+
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+use redis::RedisError;
+
+use crate::errors;
+
+/// Why connecting failed: an error that can be given to several callers.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Unavailable, message: message.into() }
+    }
+
+    /// Nothing came back.
+    pub(crate) fn silence(server: &str, limit: Duration) -> Self {
+        Self::unavailable(format!(
+            "{server} did not answer within {limit:?}; is it a Redis, and does it run?"
+        ))
+    }
+
+    pub(crate) fn of(cause: &RedisError, server: &str) -> Self {
+        let words = errors::own_words(cause);
+        let (kind, message) = match (errors::refusal(cause), cause.kind()) {
+            (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),
+            (None, redis::ErrorKind::Parse) => (
+                ErrorKind::InvalidConfig,
+                format!("what answers at {server} is not a Redis; check the host and the port"),
+            ),
+            (None, redis::ErrorKind::RESP3NotSupported) => (
+                ErrorKind::Unsupported,
+                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed{words}"),
+            ),
+            (None, _) if cause.is_connection_refusal() => (
+                ErrorKind::Unavailable,
+                format!("{server} refuses connections; does the server run?{words}"),
+            ),
+            (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),
+        };
+        Self { kind, message }
+    }
+}

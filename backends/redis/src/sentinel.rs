@@ -1,0 +1,243 @@
+//! Finding the master by Sentinels.
+//!
+//! All of them are asked at once, and the answer that counts is the one of the latest election
+//! among those of a majority: so a Sentinel that is dead, frozen or behind costs nothing. The client
+//! library asks one after the other, with a patience of its own for each, and believes the first.
+
+use std::fmt::Write;
+use std::future::Future;
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value,
+};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::config::Config;
+use crate::errors;
+use crate::opening::Failure;
+use crate::topology::{Topology, moved_to};
+
+/// After what time they are asked again while the master doesn't answer, or isn't one.
+const ASKED_AGAIN: Duration = Duration::from_millis(250);
+
+/// The Sentinels of a URL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sentinels<'c> {
+    sentinels: &'c [ConnectionInfo],
+    name: &'c str,
+    server: &'c ConnectionInfo,
+    limit: Duration,
+}
+
+/// What a Sentinel says about the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Master {
+    host: String,
+    port: u16,
+    /// Which election made it one.
+    epoch: u64,
+}
+
+/// Why a Sentinel doesn't name it.
+#[derive(Debug)]
+enum Refusal {
+    Unknown,
+    Failed(Failure),
+}
+
+impl<'c> Sentinels<'c> {
+    pub(crate) fn of(config: &'c Config) -> Option<Self> {
+        match &config.topology {
+            Topology::Sentinel { sentinels, master, server } => {
+                Some(Self { sentinels, name: master, server, limit: config.connect_timeout })
+            }
+            _ => None,
+        }
+    }
+
+    /// Connects to the master, by `connect`, which makes sure that it is one.
+    pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
+        self,
+        connect: impl Fn(ConnectionInfo) -> F,
+    ) -> Result<T, Failure> {
+        let mut last = None;
+        let searching = async {
+            loop {
+                match self.once(&connect).await {
+                    // A failover takes some time, and a master that just died is still named.
+                    Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
+                    end => return end,
+                }
+                sleep(ASKED_AGAIN).await;
+            }
+        };
+        match timeout(self.limit, searching).await {
+            Ok(end) => end,
+            Err(_) => Err(last.unwrap_or_else(|| {
+                Failure::silence(&format!("the master {:?}", self.name), self.limit)
+            })),
+        }
+    }
+
+    async fn once<T, F: Future<Output = Result<T, Failure>>>(
+        self,
+        connect: impl Fn(ConnectionInfo) -> F,
+    ) -> Result<T, Failure> {
+        let master = self.master().await?;
+        tokio::select! {
+            end = connect(moved_to(self.server, &master.host, master.port)) => end,
+            // One that is frozen would take all the time that there is.
+            () = self.another_than(&master) => Err(Failure::unavailable(format!(
+                "{}:{} isn't the master {:?} any more", master.host, master.port, self.name
+            ))),
+        }
+    }
+
+    async fn another_than(self, master: &Master) {
+        loop {
+            sleep(ASKED_AGAIN).await;
+            let named = self.master().await;
+            let is_another = |now: &Master| (&now.host, now.port) != (&master.host, master.port);
+            if named.as_ref().is_ok_and(is_another) {
+                return;
+            }
+        }
+    }
+
+    /// Who is the master, by the majority of the Sentinels, or by as many of them as answer.
+    async fn master(self) -> Result<Master, Failure> {
+        let mut asked = JoinSet::new();
+        // So that there is time for another question.
+        let limit = self.limit / 2;
+        for sentinel in self.sentinels {
+            let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
+            asked.spawn(async move {
+                let address = sentinel.addr().to_string();
+                let answer = match timeout(limit, ask(sentinel, &name)).await {
+                    Ok(answer) => answer.map_err(|cause| refusal(&cause, &address)),
+                    Err(_) => Err(Refusal::Failed(Failure::unavailable(format!(
+                        "{address} did not answer within {limit:?}"
+                    )))),
+                };
+                answer.map_err(|refusal| (address, refusal))
+            });
+        }
+        let majority = self.sentinels.len() / 2 + 1;
+        let (mut named, mut refusals) = (Vec::new(), Vec::new());
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(master)) => named.push(master),
+                Ok(Err(refusal)) => refusals.push(refusal),
+                // The runtime ends.
+                Err(_) => {}
+            }
+            if named.len() >= majority {
+                break;
+            }
+        }
+        let latest = named.into_iter().max_by_key(|master| master.epoch);
+        latest.ok_or_else(|| self.unnamed(refusals))
+    }
+
+    fn unnamed(self, refusals: Vec<(String, Refusal)>) -> Failure {
+        let strangers: Vec<&str> = refusals
+            .iter()
+            .filter(|(_, refusal)| matches!(refusal, Refusal::Unknown))
+            .map(|(address, _)| address.as_str())
+            .collect();
+        if !strangers.is_empty() {
+            return Failure {
+                kind: ErrorKind::InvalidConfig,
+                message: format!(
+                    "no master is called {:?} by the Sentinel at {}; take a name that its command \
+                     SENTINEL MASTERS shows",
+                    self.name,
+                    strangers.join(", ")
+                ),
+            };
+        }
+        let failures = refusals.into_iter().filter_map(|(_, refusal)| match refusal {
+            Refusal::Failed(failure) => Some(failure),
+            Refusal::Unknown => None,
+        });
+        let mut kind = ErrorKind::Unavailable;
+        let mut message = "no Sentinel names a master".to_owned();
+        for (at, failure) in failures.enumerate() {
+            let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
+            // What has to be put right comes before what may pass.
+            if kind == ErrorKind::Unavailable {
+                kind = failure.kind;
+            }
+        }
+        Failure { kind, message }
+    }
+}
+
+async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
+    let settings =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = redis::Client::open(sentinel)?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
+    let answer =
+        redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async(&mut connection).await?;
+    let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
+    let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
+    let odd = || RedisError::from((redis::ErrorKind::Parse, "it doesn't say where the master is"));
+    Ok(Master {
+        host: fact("ip").to_owned(),
+        port: fact("port").parse().map_err(|_| odd())?,
+        epoch: fact("config-epoch").parse().map_err(|_| odd())?,
+    })
+}
+
+fn refusal(cause: &RedisError, address: &str) -> Refusal {
+    let words = errors::own_words(cause);
+    let denied = |what: &str| Failure {
+        kind: ErrorKind::Denied,
+        message: format!("the Sentinel at {address} {what}{words}"),
+    };
+    let text = cause.to_string();
+    Refusal::Failed(match errors::refusal(cause) {
+        _ if text.contains("No such master") => return Refusal::Unknown,
+        _ if text.contains("unknown command") => Failure {
+            kind: ErrorKind::InvalidConfig,
+            message: format!("what answers at {address} is a Redis, and not a Sentinel"),
+        },
+        Some((ErrorKind::Denied, _)) if text.contains("NOAUTH") => {
+            denied("wants a password; put it into the URL as sentinel_password")
+        }
+        Some((ErrorKind::Denied, _)) if text.contains("NOPERM") => {
+            denied("does not let the user run SENTINEL MASTER; permit it: +sentinel|master")
+        }
+        Some((ErrorKind::Denied, _)) => {
+            denied("refuses the user name or password (sentinel_user, sentinel_password)")
+        }
+        _ => Failure::of(cause, &format!("the Sentinel at {address}")),
+    })
+}
+
+/// A server that was demoted, or never told that it is none, is not the master.
+pub(crate) async fn must_be_master(
+    connection: &mut MultiplexedConnection,
+    shown: &str,
+) -> Result<(), Failure> {
+    let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(connection).await;
+    match role {
+        Ok(role) => match role.first() {
+            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+            _ => Err(Failure::unavailable(format!("{shown} is a replica by now"))),
+        },
+        Err(cause) if cause.to_string().contains("NOPERM") => Err(Failure {
+            kind: ErrorKind::Denied,
+            message: format!(
+                "{shown}: the user may not run ROLE, which tells a master from a replica; permit \
+                 it: ACL SETUSER … +role"
+            ),
+        }),
+        Err(cause) => Err(Failure::of(&cause, shown)),
+    }
+}

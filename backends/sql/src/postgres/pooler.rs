@@ -20,6 +20,8 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
+    /// Whether every name can be stored, and compared as its bytes.
+    is_utf8: bool,
     /// Whether nothing stands between it and us.
     pub(super) is_direct: bool,
 }
@@ -31,7 +33,8 @@ impl Server {
             Ok(Self {
                 is_replica: row.bool(0)?,
                 version: row.int(1)?,
-                is_direct: pool.dialect().has_mark(row.text(2)?),
+                is_utf8: row.bool(2)?,
+                is_direct: pool.dialect().has_mark(row.text(3)?),
             })
         };
         let read = rows.first().ok_or(BadRow).and_then(read);
@@ -48,6 +51,10 @@ impl Server {
                 self.version / 10_000,
                 OLDEST / 10_000
             )
+        } else if !self.is_utf8 {
+            "the database isn't in UTF-8, so that it can't store every name; keep the locks in \
+             another one: CREATE DATABASE locks ENCODING 'UTF8' TEMPLATE template0"
+                .to_owned()
         } else {
             return Ok(());
         };
@@ -57,7 +64,8 @@ impl Server {
 
 fn look() -> String {
     format!(
-        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, {}",
+        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
+         current_setting('server_encoding') = 'UTF8', {}",
         super::dialect::MARK
     )
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::ErrorKind;
 use redis::RedisError;
 
-use crate::errors;
+use crate::{errors, tls};
 
 /// Why connecting failed: an error that can be given to several callers.
 #[derive(Debug)]
@@ -28,8 +28,14 @@ impl Failure {
 
     pub(crate) fn of(cause: &RedisError, server: &str) -> Self {
         let words = errors::own_words(cause);
-        let (kind, message) = match (errors::refusal(cause), cause.kind()) {
+        let handshake = || tls::refusal(&cause.to_string()).filter(|_| cause.is_io_error());
+        let refusal = errors::refusal(cause).or_else(handshake);
+        let (kind, message) = match (refusal, cause.kind()) {
             (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),
+            (None, redis::ErrorKind::InvalidClientConfig) => (
+                ErrorKind::InvalidConfig,
+                format!("TLS can't be used as the URL of {server} says{words}"),
+            ),
             (None, redis::ErrorKind::Parse) => (
                 ErrorKind::InvalidConfig,
                 format!("what answers at {server} is not a Redis; check the host and the port"),

@@ -59,6 +59,7 @@ fn a_replica_takes_over_from_a_killed_master_which_comes_back_as_a_replica() {
     set.servers[0].restart(true).unwrap();
     assert_eq!(get(&set.servers[0], "k").as_deref(), Some("v"), "it has its data");
     set.wait_until_whole().unwrap();
+    assert_eq!(set.master().unwrap(), 1);
     assert_eq!(role(&set.servers[0]), "slave");
     wait_for(&set.servers[0], "k", "w");
 

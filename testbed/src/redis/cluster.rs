@@ -24,7 +24,7 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node may be silent before it's down; else 1.5 s.
+    /// How long a node may be silent before it's down; else 2 s.
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = limit;
         self
@@ -79,7 +79,7 @@ impl Cluster {
 
     /// One with other settings.
     pub fn options() -> ClusterOptions {
-        ClusterOptions { server: Redis::options(), node_timeout: Duration::from_millis(1500) }
+        ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
     /// How to connect: who one is, and the addresses of all nodes.

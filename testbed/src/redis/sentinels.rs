@@ -50,7 +50,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// How long a server may be silent before it's down; else 500 ms.
+    /// How long a server may be silent before it's down; else 1 s: with less, a busy machine sees
+    /// failovers that nobody asked for.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
@@ -116,7 +117,7 @@ impl Sentinels {
         SentinelsOptions {
             server: Redis::options(),
             replicas: 1,
-            down_after: Duration::from_millis(500),
+            down_after: Duration::from_secs(1),
             failover_timeout: Duration::from_secs(3),
             password: None,
         }

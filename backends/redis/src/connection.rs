@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Result};
-use redis::aio::{MultiplexedConnection, SendError};
+use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -112,11 +112,16 @@ impl Link {
         Ok((link, breaks))
     }
 
-    pub(crate) fn wakeups(&self) -> &Wakeups {
+    /// Whether there is a connection now.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.usable().is_some()
+    }
+
+    pub(crate) fn wakeups(&self) -> &Arc<Wakeups> {
         &self.wakeups
     }
 
-    pub(crate) fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
@@ -151,14 +156,28 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Value> {
-        match self.ask(live, &script.by_hash(keys, arguments), effect).await? {
+        let answer = self.try_run_on(live, None, script, keys, arguments, effect).await?;
+        answer.map_err(|cause| errors::translate(cause, effect))
+    }
+
+    /// The same, where the server's own error may lead to another server. The outer error is for
+    /// what the server said nothing about. What `before` prepares goes right ahead of the script.
+    pub(crate) async fn try_run_on(
+        &self,
+        live: &Live,
+        before: Option<&Cmd>,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        effect: Effect,
+    ) -> Result<Result<Value, RedisError>> {
+        match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
             // It did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
-                self.ask(live, &script.by_text(keys, arguments), effect).await?
+                self.ask(live, before, &script.by_text(keys, arguments), effect).await
             }
-            answer => answer,
+            answer => Ok(answer),
         }
-        .map_err(|cause| errors::translate(cause, effect))
     }
 
     /// Sends a command that changes nothing.
@@ -169,20 +188,28 @@ impl Link {
 
     /// The same on this very connection, whatever became of it.
     pub(crate) async fn read_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
-        let answer = self.ask(live, command, Effect::Reads).await?;
+        let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends one command. The outer error is for what the server said nothing about.
-    async fn ask(
+    /// Sends one command, right behind the one that prepares it, if there is one. The outer error
+    /// is for what the server said nothing about.
+    pub(crate) async fn ask(
         &self,
         live: &Live,
+        before: Option<&Cmd>,
         command: &Cmd,
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
         let limit = self.config.response_timeout;
         let mut connection = live.connection.clone();
-        let Ok(answer) = timeout(limit, command.query_async(&mut connection)).await else {
+        let asking = async {
+            match before {
+                None => command.query_async(&mut connection).await,
+                Some(before) => both(&mut connection, before, command).await,
+            }
+        };
+        let Ok(answer) = timeout(limit, asking).await else {
             // Whatever else is on its way there goes on waiting, up to its own limit.
             self.tell_broken(&live.alive);
             return Err(effect.timed_out(limit));
@@ -249,7 +276,10 @@ impl Link {
                 let limit = self.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
                     Ok(end) => end?,
-                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
+                    Err(_) => {
+                        let shown = self.shown(server);
+                        return Err(Failure::silence(&shown, limit, server.addr()));
+                    }
                 }
             }
             Whereabouts::Master => match Sentinels::of(&self.config) {
@@ -307,6 +337,19 @@ impl Link {
             Ok(())
         }
     }
+}
+
+/// Sends two commands with none between them, and answers what the second one did: it is of no use
+/// without the first, but harmless.
+async fn both(
+    connection: &mut MultiplexedConnection,
+    first: &Cmd,
+    second: &Cmd,
+) -> Result<Value, RedisError> {
+    let mut pipeline = redis::pipe();
+    pipeline.add_command(first.clone()).add_command(second.clone());
+    let answers = connection.req_packed_commands(&pipeline, 0, 2).await?;
+    answers.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Connects again when the connection breaks, so that wake-ups arrive also when nobody asks.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
-use redis::RedisError;
+use redis::{ConnectionAddr, RedisError};
 
 use crate::{errors, tls};
 
@@ -20,9 +20,12 @@ impl Failure {
     }
 
     /// Nothing came back.
-    pub(crate) fn silence(server: &str, limit: Duration) -> Self {
+    pub(crate) fn silence(server: &str, limit: Duration, address: &ConnectionAddr) -> Self {
+        // A server that doesn't waits for the end of what it takes for a command.
+        let wants_tls = matches!(address, ConnectionAddr::TcpTls { .. });
+        let tls = if wants_tls { ", does it speak TLS" } else { "" };
         Self::unavailable(format!(
-            "{server} did not answer within {limit:?}; is it a Redis, and does it run?"
+            "{server} did not answer within {limit:?}; is it a Redis{tls}, and does it run?"
         ))
     }
 
@@ -47,6 +50,10 @@ impl Failure {
             (None, _) if cause.is_connection_refusal() => (
                 ErrorKind::Unavailable,
                 format!("{server} refuses connections; does the server run?{words}"),
+            ),
+            (None, _) if cause.is_connection_dropped() => (
+                ErrorKind::Unavailable,
+                format!("{server} hangs up; if it speaks TLS only, write rediss for redis{words}"),
             ),
             (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),
         };

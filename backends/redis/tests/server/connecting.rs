@@ -10,10 +10,10 @@ use lockwright_testbed as testbed;
 
 use crate::kit::{claim, grant, name};
 
-const SECRET: &str = "hush-hush";
+pub(crate) const SECRET: &str = "hush-hush";
 
 /// The error, whose text is checked for the secret by whoever gets it.
-async fn refused(url: &str) -> Error {
+pub(crate) async fn refused(url: &str) -> Error {
     let error = Redis::connect(url).await.unwrap_err();
     let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
     let mut cause = std::error::Error::source(&error);

@@ -7,4 +7,7 @@ mod kit;
 mod locking;
 mod node;
 mod operator;
+mod sentinel;
+#[cfg(feature = "tls")]
+mod tls;
 mod waking;

@@ -1,0 +1,145 @@
+//! TLS: whom a client trusts, what it shows, and what is said when either isn't enough.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Error, ErrorKind, Settle};
+use lockwright_redis::Config;
+use lockwright_testbed::{self as testbed, Certificates};
+
+use crate::connecting::{SECRET, refused};
+use crate::kit::{claim, connect, grant};
+
+fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
+    let parameters: Vec<_> =
+        parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
+    format!("{url}?{}", parameters.join("&"))
+}
+
+async fn wrong(url: &str, kind: ErrorKind, says: &str) -> Error {
+    let error = refused(url).await;
+    assert_eq!(error.kind(), kind, "{url}: {error}");
+    assert!(error.to_string().contains(says), "{url}: {error}");
+    assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_when_the_authority_that_is_named_signed_for_it() {
+    let server = testbed::Redis::options().tls().password(SECRET).start().unwrap();
+    let redis = connect(&with(&server.url(), &[("ca", &server.authority())])).await;
+    let claim = claim("a");
+    grant(&redis, &claim).await;
+    redis.release(&claim, Settle::Answered).await.unwrap();
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    grant(&connect(&with(&by_name, &[("ca", &server.authority())])).await, &claim).await;
+
+    // The system's authorities don't know ours.
+    let says = "ca=PATH";
+    wrong(&server.url(), ErrorKind::InvalidConfig, says).await;
+    let other = Certificates::new().unwrap();
+    wrong(&with(&server.url(), &[("ca", &other.authority())]), ErrorKind::InvalidConfig, says)
+        .await;
+}
+
+#[tokio::test]
+async fn a_certificate_is_for_its_host_and_its_time_only() {
+    let options = testbed::Redis::options().tls().set("bind", "127.0.0.1 127.0.0.2");
+    let server = options.clone().start().unwrap();
+    let elsewhere = server.url().replace("127.0.0.1", "127.0.0.2");
+    let elsewhere = with(&elsewhere, &[("ca", &server.authority())]);
+    wrong(&elsewhere, ErrorKind::InvalidConfig, "another host").await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("old.crt"), folder.path().join("old.key"));
+    let request = folder.path().join("old.csr");
+    let extensions = folder.path().join("extensions");
+    std::fs::write(&extensions, "subjectAltName = IP:127.0.0.1\n").unwrap();
+    let openssl = |arguments: String| {
+        let made = Command::new("openssl").args(arguments.split_whitespace()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    let [certificate, key, request, extensions] =
+        [&certificate, &key, &request, &extensions].map(|path| path.to_str().unwrap());
+    openssl(format!(
+        "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost \
+         -keyout {key} -out {request}"
+    ));
+    // It ends as soon as it begins.
+    openssl(format!(
+        "x509 -req -in {request} -signkey {key} -days 0 -extfile {extensions} -out {certificate}"
+    ));
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let outdated = testbed::Redis::options()
+        .tls()
+        .set("tls-cert-file", certificate)
+        .set("tls-key-file", key)
+        .start()
+        .unwrap();
+    wrong(
+        &with(&outdated.url(), &[("ca", Path::new(certificate))]),
+        ErrorKind::InvalidConfig,
+        "expired",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_shows_its_certificate_where_one_is_wanted() {
+    let server = testbed::Redis::options().tls_with_client_certificates().start().unwrap();
+    let (certificate, key) = server.client_certificate();
+    let authority = server.authority();
+    let all = [("ca", authority.as_path()), ("cert", &certificate), ("key", &key)];
+    let redis = connect(&with(&server.url(), &all)).await;
+    grant(&redis, &claim("a")).await;
+    assert!(!format!("{redis:?}").contains("BEGIN"), "{redis:?}");
+
+    wrong(&with(&server.url(), &all[..1]), ErrorKind::Denied, "cert=PATH").await;
+    let other = Certificates::new().unwrap();
+    let (certificate, key) = (other.certificate(), other.key());
+    let strangers = [all[0], ("cert", certificate.as_path()), ("key", &key)];
+    wrong(&with(&server.url(), &strangers), ErrorKind::Denied, "client's certificate").await;
+    // A key that isn't the certificate's.
+    let mixed = [all[0], all[1], ("key", key.as_path())];
+    wrong(&with(&server.url(), &mixed), ErrorKind::InvalidConfig, "TLS can't be used").await;
+}
+
+#[tokio::test]
+async fn who_speaks_tls_and_who_does_not_is_said() {
+    let (plain, secured) =
+        (testbed::Redis::start().unwrap(), testbed::Redis::options().tls().start().unwrap());
+    let url = plain.url().replace("redis:", "rediss:");
+    wrong(&url, ErrorKind::Unavailable, "does it speak TLS").await;
+    let url = secured.url().replace("rediss:", "redis:");
+    let error = refused(&url).await;
+    assert!(error.to_string().contains("rediss"), "{error}");
+}
+
+#[tokio::test]
+async fn files_that_are_missing_or_something_else_are_named() {
+    let certificates = Certificates::new().unwrap();
+    let (certificate, key) = (certificates.certificate(), certificates.key());
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    for (parameters, says) in [
+        (vec![("ca", Path::new("/no/such.pem"))], "ca=/no/such.pem can't be read"),
+        (vec![("ca", empty.path())], "no CERTIFICATE in PEM"),
+        (vec![("ca", key.as_path())], "no CERTIFICATE in PEM"),
+        (vec![("cert", certificate.as_path()), ("key", &certificate)], "no PRIVATE KEY in PEM"),
+        (vec![("cert", certificate.as_path())], "a cert without its key"),
+        (vec![("key", key.as_path())], "a key without its cert"),
+        (vec![("ca", Path::new(""))], "names none"),
+    ] {
+        let url = format!("rediss://u:{SECRET}@127.0.0.1/");
+        wrong(&with(&url, &parameters), ErrorKind::InvalidConfig, says).await;
+    }
+    for scheme in ["redis", "redis+sentinel", "redis+cluster"] {
+        let url = with(&format!("{scheme}://127.0.0.1/m"), &[("ca", &certificates.authority())]);
+        wrong(&url, ErrorKind::InvalidConfig, "").await;
+    }
+    let url = format!("rediss://u:{SECRET}@127.0.0.1/#insecure");
+    wrong(&url, ErrorKind::InvalidConfig, "always checked").await;
+    let url = format!("rediss://u:{SECRET}@localhost/");
+    let shown = format!("{:?}", Config::new(&url).unwrap());
+    assert!(!shown.contains(SECRET), "{shown}");
+}

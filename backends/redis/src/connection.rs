@@ -276,10 +276,7 @@ impl Link {
                 let limit = self.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
                     Ok(end) => end?,
-                    Err(_) => {
-                        let shown = self.shown(server);
-                        return Err(Failure::silence(&shown, limit, server.addr()));
-                    }
+                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
                 }
             }
             Whereabouts::Master => match Sentinels::of(&self.config) {
@@ -330,7 +327,7 @@ impl Link {
         move |push| {
             let link = link.upgrade().ok_or(SendError)?;
             match push.kind {
-                PushKind::Message => link.wakeups.receive(&push.data),
+                PushKind::Message => link.wakeups.receive(&push.data, &link.to),
                 PushKind::Disconnection => link.tell_broken(&alive),
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
-use redis::{ConnectionAddr, RedisError};
+use redis::RedisError;
 
 use crate::{errors, tls};
 
@@ -20,12 +20,11 @@ impl Failure {
     }
 
     /// Nothing came back.
-    pub(crate) fn silence(server: &str, limit: Duration, address: &ConnectionAddr) -> Self {
-        // A server that doesn't waits for the end of what it takes for a command.
-        let wants_tls = matches!(address, ConnectionAddr::TcpTls { .. });
-        let tls = if wants_tls { ", does it speak TLS" } else { "" };
+    pub(crate) fn silence(server: &str, limit: Duration) -> Self {
+        // One that doesn't speak TLS waits for the end of what it takes for a command.
         Self::unavailable(format!(
-            "{server} did not answer within {limit:?}; is it a Redis{tls}, and does it run?"
+            "{server} did not answer within {limit:?}; is it a Redis, does it run, and does it \
+             speak TLS if it is meant to?"
         ))
     }
 

@@ -78,8 +78,7 @@ impl<'c> Sentinels<'c> {
         match timeout(self.limit, searching).await {
             Ok(end) => end,
             Err(_) => Err(last.unwrap_or_else(|| {
-                let name = format!("the master {:?}", self.name);
-                Failure::silence(&name, self.limit, self.server.addr())
+                Failure::silence(&format!("the master {:?}", self.name), self.limit)
             })),
         }
     }

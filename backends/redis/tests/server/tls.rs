@@ -110,7 +110,7 @@ async fn who_speaks_tls_and_who_does_not_is_said() {
     let (plain, secured) =
         (testbed::Redis::start().unwrap(), testbed::Redis::options().tls().start().unwrap());
     let url = plain.url().replace("redis:", "rediss:");
-    wrong(&url, ErrorKind::Unavailable, "does it speak TLS").await;
+    wrong(&url, ErrorKind::Unavailable, "speak TLS").await;
     let url = secured.url().replace("rediss:", "redis:");
     let error = refused(&url).await;
     assert!(error.to_string().contains("rediss"), "{error}");

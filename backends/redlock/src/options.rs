@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwright_core::Clock;
+use lockwright_core::{Clock, Error, Result};
+
+use crate::{PROFILE_NAME, SHORTEST_TTL};
 
 /// What can be set about a quorum, beside its nodes.
 #[derive(Debug, Clone)]
@@ -16,33 +18,6 @@ pub struct Options {
     pub(crate) wall_clock: WallClock,
 }
 
-/// What candidates for fences are taken from: microseconds since 1970.
-#[derive(Clone)]
-pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
-
-impl WallClock {
-    /// Microseconds since 1970, now.
-    pub(crate) fn micros(&self) -> u64 {
-        (self.0)()
-    }
-}
-
-impl Default for WallClock {
-    fn default() -> Self {
-        Self(Arc::new(|| {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            // A clock before 1970 offers nothing: the counters on the nodes go on by themselves.
-            since.map_or(0, |since| since.as_micros() as u64)
-        }))
-    }
-}
-
-impl fmt::Debug for WallClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WallClock")
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -50,7 +25,7 @@ impl Default for Options {
             largest_ttl: Duration::from_secs(60),
             clock: Clock::boot(),
             jitter_seed: None,
-            wall_clock: WallClock::default(),
+            wall_clock: WallClock::system(),
         }
     }
 }
@@ -93,11 +68,80 @@ impl Options {
         self
     }
 
-    /// Where candidates for fences are taken from: microseconds since 1970, by this machine's wall
-    /// clock if not set. For tests.
+    /// The clock that candidates for fences are taken from, in microseconds. For simulations.
+    #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.wall_clock = WallClock(Arc::new(micros));
         self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refused =
+            |problem: String| Err(Error::invalid_config(problem).with_backend(PROFILE_NAME));
+        if self.largest_ttl < SHORTEST_TTL {
+            return refused(format!(
+                "the largest TTL is {:?}, which is below the shortest that can be asked for, \
+                 {SHORTEST_TTL:?}",
+                self.largest_ttl
+            ));
+        }
+        match self.node_timeout {
+            Some(limit) if limit.is_zero() => {
+                refused("a node time-out of zero lets no node vote".to_owned())
+            }
+            Some(limit) if limit >= self.largest_ttl => refused(format!(
+                "a node time-out of {limit:?} leaves nothing of the largest TTL of {:?}; it should \
+                 be far below the TTLs that are asked for",
+                self.largest_ttl
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long a request for a hold of `ttl` waits for a node.
+    pub(crate) fn patience(&self, ttl: Duration) -> Duration {
+        const SHORTEST: Duration = Duration::from_millis(5);
+        const LONGEST: Duration = Duration::from_millis(50);
+        self.node_timeout.unwrap_or_else(|| (ttl / 200).clamp(SHORTEST, LONGEST))
+    }
+}
+
+/// Microseconds since 1970.
+#[derive(Clone)]
+pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl WallClock {
+    fn system() -> Self {
+        Self(Arc::new(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        }))
+    }
+
+    pub(crate) fn micros(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WallClock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_a_two_hundredth_of_the_ttl_within_limits() {
+        let options = Options::new();
+        for (ttl, patience) in [(100, 5), (1_000, 5), (4_000, 20), (30_000, 50)] {
+            let patience = Duration::from_millis(patience);
+            assert_eq!(options.patience(Duration::from_millis(ttl)), patience);
+        }
+        let set = options.node_timeout(Duration::from_millis(200));
+        assert_eq!(set.patience(Duration::from_secs(1)), Duration::from_millis(200));
     }
 }

@@ -1,0 +1,161 @@
+//! The trait, and the quorum's own ways in.
+
+use std::sync::{Arc, Mutex};
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
+    Inspection, LockName, Mode, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
+    async_trait,
+};
+use tokio::runtime::Handle;
+
+use crate::debts::Debts;
+use crate::errors::error;
+use crate::fleet::{Fleet, invalid};
+use crate::names::Names;
+use crate::node::Node;
+use crate::options::Options;
+use crate::random::Random;
+use crate::seat::Seat;
+use crate::tracks::{Nodes, Tracks};
+use crate::wakeup::Wakeups;
+use crate::{SHORTEST_TTL, doctor, ending, operator, profile, renewal, round};
+
+/// Locks on a quorum of independent nodes.
+///
+/// What it does goes on in tasks on the runtime that it was made on, also for a while after it was
+/// dropped: until every node has answered the releases that it is owed.
+#[derive(Debug)]
+pub struct Redlock {
+    pub(crate) fleet: Arc<Fleet>,
+    wakeups: Arc<Wakeups>,
+    profile: Profile,
+}
+
+impl Redlock {
+    /// Locks on a quorum of these nodes. Nothing is asked of them yet.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three
+    /// nodes, an even number of them, or two with one address; the options can't be right; or there
+    /// is no tokio runtime.
+    pub fn new(nodes: Vec<Arc<dyn Node>>, options: Options) -> Result<Self> {
+        options.check()?;
+        check_nodes(&nodes)?;
+        let runtime = Handle::try_current()
+            .map_err(|_| invalid_config("a quorum needs a tokio runtime; there is none here"))?;
+        let quorum = nodes.len() / 2 + 1;
+        let jitter = |stream: u64| Random::new(options.jitter_seed.map(|seed| seed ^ stream));
+        let wakeups = Wakeups::attach_to(
+            &nodes,
+            quorum,
+            options.patience(SHORTEST_TTL),
+            jitter(1),
+            runtime.clone(),
+        );
+        let fleet = Fleet {
+            seats: nodes.iter().map(|_| Seat::default()).collect(),
+            seating: Mutex::default(),
+            quorum,
+            tracks: Tracks::new(nodes.len()),
+            names: Names::default(),
+            debts: Debts::new(nodes.len()),
+            random: jitter(0),
+            nodes,
+            options,
+            runtime,
+        };
+        let profile = profile(fleet.options.largest_ttl);
+        Ok(Self { fleet: Arc::new(fleet), wakeups, profile })
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<()> {
+        if claim.mode != Mode::Exclusive {
+            return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
+        }
+        // What is longer would outlive the wait of a node that lost its data.
+        if !self.profile.ttl.contains(&claim.ttl) {
+            return Err(invalid(format!(
+                "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",
+                claim.ttl,
+                self.profile.ttl.start(),
+                self.profile.ttl.end()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn invalid_config(message: impl Into<String>) -> Error {
+    error(lockwright_core::ErrorKind::InvalidConfig, message)
+}
+
+fn check_nodes(nodes: &[Arc<dyn Node>]) -> Result<()> {
+    let number = nodes.len();
+    if number < 3 || number.is_multiple_of(2) || number > Nodes::MOST {
+        return Err(invalid_config(format!(
+            "a quorum needs an odd number of nodes from three to {}, and there are {number}: with an \
+             even one, one more may fail no more",
+            Nodes::MOST
+        )));
+    }
+    let mut addresses: Vec<&str> = nodes.iter().map(|node| node.address()).collect();
+    addresses.sort_unstable();
+    match addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(invalid_config(format!(
+            "the node {} is named twice; a node has one vote only",
+            pair[0]
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Redlock {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.wakeups.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        self.check_claim(claim).map_err(|error| error.with_name(&claim.name))?;
+        let attempt = round::acquire(&self.fleet, claim, wait != Wait::No).await;
+        attempt.map_err(|error| error.with_name(&claim.name))
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        renewal::renew(&self.fleet, holds).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let ended = ending::release(&self.fleet, claim, settle).await;
+        ended.map_err(|error| error.with_name(&claim.name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        operator::inspect(&self.fleet, name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        operator::list(&self.fleet, prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let broken = operator::break_lock(&self.fleet, name, seen, how, by, reason).await;
+        broken.map_err(|error| error.with_name(name))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        doctor::examine(&self.fleet).await
+    }
+}

@@ -1,0 +1,255 @@
+//! One node's part in a round: it is asked, and then does what the round decides. It runs in a task
+//! of its own, so that it is done to its end also when the round is over, or was dropped.
+
+use std::sync::Arc;
+
+use lockwright_core::{Claim, Error, Fence, Settle};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use crate::fleet::{Fleet, had_no_effect, silent};
+use crate::node::{Certificate, Vote, Yes};
+use crate::tracks::{Before, Track};
+
+/// What the round has decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing yet.
+    Open,
+    /// Whoever answered another fence is to note this one.
+    Note(Fence),
+    /// The claim holds, with this fence.
+    Granted(Fence),
+    /// The claim doesn't hold: what it got is given back.
+    Failed,
+    /// Whoever asked has gone. What becomes of the claim is said by a release, or by asking again.
+    Abandoned,
+}
+
+/// What a node's task tells the round.
+#[derive(Debug)]
+pub(crate) enum Report {
+    Answered(Vote),
+    /// There is no answer. An indeterminate error says that there may be a vote all the same.
+    Failed(Error),
+    /// It has noted the fence, or the token doesn't hold there any more.
+    Noted(Result<bool, Error>),
+    /// What it held, or may have held, was given back; `false`: it is owed that.
+    GivenBack(bool),
+}
+
+/// One node's task.
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) at: usize,
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) track: Arc<Track>,
+    pub(crate) candidate: Fence,
+    pub(crate) waits: bool,
+    /// Nothing is begun after this.
+    pub(crate) until: Instant,
+    pub(crate) verdict: watch::Receiver<Verdict>,
+    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+}
+
+/// What came of asking.
+enum Asked {
+    Answered(Certificate, Vote),
+    /// It certainly had no effect.
+    Nothing(Error),
+    /// It may have, or may yet have.
+    Silent(Error),
+    /// Nobody wants to know any more: what may come of it was given back.
+    GivenBack(bool),
+}
+
+impl Ballot {
+    pub(crate) async fn run(mut self) {
+        let track = Arc::clone(&self.track);
+        let Ok(mut lane) = timeout_at(self.until, track.lane(self.at).lock()).await else {
+            let busy = "it has not yet answered this claim's last request";
+            return self.report(Report::Failed(Error::unavailable(busy)));
+        };
+        if lane.is_closed {
+            return self.report(Report::Answered(Vote::Ended));
+        }
+        match self.ask().await {
+            Asked::Answered(certificate, vote) => {
+                let yes = match &vote {
+                    Vote::Yes(yes) => Some(*yes),
+                    _ => None,
+                };
+                self.report(Report::Answered(vote));
+                if let Some(yes) = yes {
+                    let released = self.after_yes(&certificate, yes).await;
+                    lane.is_closed = released == Some(false);
+                }
+            }
+            Asked::Nothing(error) => self.report(Report::Failed(error)),
+            Asked::Silent(error) => {
+                self.report(Report::Failed(error));
+                if self.decided().await == Verdict::Failed {
+                    lane.is_closed = true;
+                    let taken = self.give_back(Settle::Unanswered).await;
+                    self.report(Report::GivenBack(taken));
+                }
+            }
+            Asked::GivenBack(answered) => {
+                lane.is_closed = true;
+                self.report(Report::GivenBack(answered));
+            }
+        }
+    }
+
+    fn report(&self, report: Report) {
+        // Nobody may be there any more to hear it.
+        let _ = self.reports.send((self.at, report));
+    }
+
+    async fn ask(&mut self) -> Asked {
+        // Once more when the node turns out to be another than it was: it may vote all the same.
+        for _ in 0..2 {
+            let certificate = match self.fleet.certificate(self.at, self.until).await {
+                Ok(certificate) => certificate,
+                Err(error) => return Asked::Nothing(error),
+            };
+            let Some(before) = self.begin() else {
+                return Asked::Nothing(Error::unavailable("it could not be asked in time"));
+            };
+            match self.send(&certificate).await {
+                Asked::Answered(sent, Vote::Stranger) => {
+                    self.track.answered(self.at, before);
+                    self.fleet.seats[self.at].stranger(&sent);
+                }
+                asked @ (Asked::Answered(..) | Asked::Nothing(_)) => {
+                    self.track.answered(self.at, before);
+                    return asked;
+                }
+                asked => return asked,
+            }
+        }
+        Asked::Nothing(Error::unavailable("it was restarted or emptied just now"))
+    }
+
+    /// Whether the request may still be sent.
+    fn begin(&self) -> Option<Before> {
+        // The round decides what is left behind by what was sent before its verdict, so none may
+        // come in between.
+        let verdict = self.verdict.borrow();
+        if *verdict != Verdict::Open || Instant::now() >= self.until {
+            return None;
+        }
+        match self.track.send(self.at) {
+            Before::Ended => None,
+            before => Some(before),
+        }
+    }
+
+    async fn send(&mut self, certificate: &Certificate) -> Asked {
+        let (fleet, at, claim) = (Arc::clone(&self.fleet), self.at, Arc::clone(&self.claim));
+        let limit = Fleet::longest_wait(claim.ttl);
+        let attempt = fleet.nodes[at].attempt(certificate, &claim, self.candidate, self.waits);
+        let attempt = timeout(limit, attempt);
+        tokio::pin!(attempt);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut attempt => answer,
+            () = self.failed_and_overdue() => {
+                // The request goes on beside: only its end tells the node's own watchdog enough.
+                let given_back = self.give_back(Settle::Unanswered);
+                let (_, answered) = tokio::join!(attempt, given_back);
+                return Asked::GivenBack(answered);
+            }
+        };
+        match answer {
+            Ok(Ok(vote)) => Asked::Answered(certificate.clone(), vote),
+            Ok(Err(error)) if had_no_effect(&error) => Asked::Nothing(error),
+            Ok(Err(error)) => Asked::Silent(error),
+            Err(_) => Asked::Silent(silent(limit)),
+        }
+    }
+
+    /// When it is known that the round failed, and the node has had its time. (A round is often
+    /// over before all have answered, and most answers are on their way then.)
+    async fn failed_and_overdue(&self) {
+        let mut ballot_box = self.verdict.clone();
+        if decided(&mut ballot_box).await != Verdict::Failed {
+            return std::future::pending().await;
+        }
+        sleep_until(self.until).await;
+    }
+
+    /// Does what the round decides. Answers whether what was given back was taken, if it was.
+    async fn after_yes(&mut self, certificate: &Certificate, yes: Yes) -> Option<bool> {
+        let mut noted = yes.fence;
+        let mut verdict = Verdict::Open;
+        loop {
+            verdict = next(&mut self.verdict, verdict).await;
+            match verdict {
+                Verdict::Note(fence) => {
+                    if noted != fence {
+                        let answer = self.note(certificate, fence).await;
+                        if matches!(answer, Ok(true)) {
+                            noted = fence;
+                        }
+                        self.report(Report::Noted(answer));
+                    }
+                }
+                Verdict::Granted(fence) => {
+                    if noted != fence {
+                        let _ = self.note(certificate, fence).await;
+                    }
+                    return None;
+                }
+                Verdict::Failed => {
+                    let taken = self.give_back(Settle::Answered).await;
+                    self.report(Report::GivenBack(taken));
+                    return Some(taken);
+                }
+                Verdict::Open | Verdict::Abandoned => return None,
+            }
+        }
+    }
+
+    async fn note(&self, certificate: &Certificate, fence: Fence) -> Result<bool, Error> {
+        let limit = Fleet::longest_wait(self.claim.ttl);
+        let raised = self.fleet.nodes[self.at].raise(certificate, &self.claim, fence);
+        timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)))
+    }
+
+    async fn give_back(&self, settle: Settle) -> bool {
+        // What is left by an earlier request may still come, too.
+        let in_doubt = self.track.in_doubt().contains(self.at);
+        let settle = if in_doubt { Settle::Unanswered } else { settle };
+        self.fleet.release_at(self.at, &self.claim, settle).await.is_ok()
+    }
+
+    async fn decided(&mut self) -> Verdict {
+        decided(&mut self.verdict).await
+    }
+}
+
+/// The round's next verdict after `last`.
+async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict {
+    loop {
+        let present = *verdict.borrow_and_update();
+        if present != last {
+            return present;
+        }
+        if verdict.changed().await.is_err() {
+            return Verdict::Abandoned;
+        }
+    }
+}
+
+/// The round's end.
+async fn decided(verdict: &mut watch::Receiver<Verdict>) -> Verdict {
+    let mut last = Verdict::Open;
+    loop {
+        last = next(verdict, last).await;
+        if !matches!(last, Verdict::Open | Verdict::Note(_)) {
+            return last;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Releases that a node hasn't answered yet. It is owed them until it does, so that nothing of a
+//! failed or cancelled round is left on it when it comes back; or until whatever it may hold has
+//! run out by itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Claim, Ended, Error, Result, Settle, Token};
+use tokio::time::{sleep, timeout};
+
+use crate::fleet::{Fleet, silent};
+
+/// Releases that are owed to one node at most. Beyond that the oldest holds end by themselves.
+const MOST: usize = 10_000;
+
+/// The shortest and the longest time between two tries.
+const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+#[derive(Debug)]
+pub(crate) struct Debts(Vec<Mutex<Owed>>);
+
+#[derive(Debug, Default)]
+struct Owed {
+    releases: HashMap<Token, Debt>,
+    /// Whether a task pays them.
+    is_paid: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Debt {
+    claim: Arc<Claim>,
+    settle: Settle,
+    until: BootInstant,
+}
+
+impl Debts {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self((0..nodes).map(|_| Mutex::default()).collect())
+    }
+
+    fn of(&self, at: usize) -> MutexGuard<'_, Owed> {
+        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn owed(&self, at: usize) -> usize {
+        self.of(at).releases.len()
+    }
+}
+
+impl Owed {
+    fn add(&mut self, debt: Debt) {
+        if let Some(old) = self.releases.get_mut(&debt.claim.token) {
+            old.until = old.until.max(debt.until);
+            if debt.settle == Settle::Unanswered {
+                old.settle = debt.settle;
+            }
+            return;
+        }
+        if self.releases.len() >= MOST
+            && let Some(oldest) = self.next()
+        {
+            self.releases.remove(&oldest.claim.token);
+        }
+        self.releases.insert(debt.claim.token, debt);
+    }
+
+    /// The one that ends first.
+    fn next(&self) -> Option<Debt> {
+        self.releases.values().min_by_key(|debt| (debt.until, debt.claim.token)).cloned()
+    }
+}
+
+impl Fleet {
+    /// Ends a claim at one node, by all means: if the node doesn't answer, it is owed the release.
+    pub(crate) async fn release_at(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        settle: Settle,
+    ) -> Result<Ended> {
+        let answer = self.send_release(at, claim, settle).await;
+        if answer.as_ref().is_err_and(Error::is_transient) {
+            self.owe(at, claim, settle);
+        }
+        answer
+    }
+
+    pub(crate) fn owe(self: &Arc<Self>, at: usize, claim: &Arc<Claim>, settle: Settle) {
+        let until = self.now() + self.options.largest_ttl;
+        let mut owed = self.debts.of(at);
+        owed.add(Debt { claim: Arc::clone(claim), settle, until });
+        if !std::mem::replace(&mut owed.is_paid, true) {
+            self.runtime.spawn(pay(Arc::clone(self), at));
+        }
+    }
+
+    async fn send_release(&self, at: usize, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let limit = Self::longest_wait(claim.ttl);
+        let answer = timeout(limit, self.nodes[at].release(claim, settle)).await;
+        answer.unwrap_or_else(|_| Err(silent(limit)))
+    }
+}
+
+/// Pays what is owed to one node, until nothing is.
+async fn pay(fleet: Arc<Fleet>, at: usize) {
+    let mut pause = TRY_AGAIN.0;
+    loop {
+        sleep(pause).await;
+        loop {
+            let debt = {
+                let mut owed = fleet.debts.of(at);
+                let now = fleet.now();
+                owed.releases.retain(|_, debt| debt.until > now);
+                match owed.next() {
+                    Some(debt) => debt,
+                    None => {
+                        owed.is_paid = false;
+                        return;
+                    }
+                }
+            };
+            if let Err(error) = fleet.send_release(at, &debt.claim, debt.settle).await {
+                let address = fleet.address(at);
+                if error.is_transient() {
+                    tracing::debug!(node = address, %error, "a release is still owed");
+                    break;
+                }
+                tracing::warn!(node = address, %error, "a release was given up");
+            }
+            pause = TRY_AGAIN.0;
+            fleet.debts.of(at).releases.remove(&debt.claim.token);
+        }
+        pause = (pause * 2).min(TRY_AGAIN.1);
+    }
+}

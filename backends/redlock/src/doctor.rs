@@ -1,0 +1,86 @@
+//! What is wrong with a fleet: what each node's own doctor finds, and what is about the quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Finding, Result, Severity};
+use tokio::time::Instant;
+
+use crate::fleet::{Fleet, ask_all};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
+    // The seats as they are now, not as they were when somebody locked last.
+    let looks: Vec<_> = (0..fleet.nodes.len())
+        .map(|at| {
+            let fleet = Arc::clone(fleet);
+            fleet.runtime.clone().spawn(async move {
+                let _ = fleet.certificate(at, Instant::now() + PATIENCE).await;
+            })
+        })
+        .collect();
+    let limit = PATIENCE.max(fleet.options.patience(PATIENCE));
+    let answers = ask_all(fleet, limit, |node| async move { node.doctor().await }, |_| false).await;
+    for look in looks {
+        let _ = look.await;
+    }
+    let mut findings = Vec::new();
+    for (at, answer) in answers.into_iter().enumerate() {
+        let address = fleet.address(at);
+        match answer {
+            Ok(found) => findings.extend(found.into_iter().map(|mut finding| {
+                finding.what = format!("{address}: {}", finding.what);
+                finding
+            })),
+            Err(error) => findings.push(Finding {
+                severity: Severity::Warning,
+                code: "node-down",
+                what: format!("{address} doesn't answer: {error}"),
+                why: "the quorum has one node fewer to lose".to_owned(),
+                fix: "bring it back; if it comes back without its data, it votes one largest TTL \
+                      later"
+                    .to_owned(),
+            }),
+        }
+        findings.extend(seat(fleet, at));
+    }
+    findings.extend(quorum(fleet));
+    Ok(findings)
+}
+
+fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
+    let (seat, address) = (&fleet.seats[at], fleet.address(at));
+    if let Some(why) = seat.refused() {
+        return Some(Finding {
+            severity: Severity::Error,
+            code: "node-refused",
+            what: format!("{address} gets no vote: {why}"),
+            why: "the quorum is reckoned with a node that never votes".to_owned(),
+            fix: "name as many independent servers as there are nodes, with one largest TTL"
+                .to_owned(),
+        });
+    }
+    let left = seat.waits(fleet.now())?;
+    Some(Finding {
+        severity: Severity::Warning,
+        code: "node-new",
+        what: format!("{address} is new here: it votes in {} s", left.as_secs() + 1),
+        why: "it may have forgotten holds that are still believed, so it waits for one largest TTL"
+            .to_owned(),
+        fix: "wait; or, if no lock was held on it, let it vote with `lockwright admit`. With \
+              `appendonly yes` and `appendfsync always` a restart would not cost it its vote"
+            .to_owned(),
+    })
+}
+
+fn quorum(fleet: &Fleet) -> Option<Finding> {
+    let votes = fleet.seats.iter().filter(|seat| seat.votes()).count();
+    (votes < fleet.quorum).then(|| Finding {
+        severity: Severity::Error,
+        code: "no-quorum",
+        what: format!("{votes} of {} nodes vote, and {} have to", fleet.nodes.len(), fleet.quorum),
+        why: "no lock can be taken or renewed".to_owned(),
+        fix: "bring the other nodes back, or wait for those that are new".to_owned(),
+    })
+}

@@ -1,0 +1,94 @@
+//! Releases: to all nodes at once, and for as long as it takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Claim, Ended, Error, ErrorKind, Result, Settle};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::errors::NodeErrors;
+use crate::fleet::Fleet;
+
+/// The longest that the caller waits for a quorum of answers. The nodes' tasks go on.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Ends a claim on every node.
+pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -> Result<Ended> {
+    let begun = Instant::now();
+    let node_timeout = fleet.options.patience(claim.ttl);
+    // Nothing depends on how long it takes: so a slow quorum is waited for for longer than a round
+    // would.
+    let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
+    let claim = Arc::new(claim.clone());
+    let track = fleet.tracks.known(claim.token);
+    let in_doubt = track.map(|track| track.end()).unwrap_or_default();
+    let (tells, mut answers) = mpsc::unbounded_channel();
+    for at in 0..fleet.nodes.len() {
+        let settle = if in_doubt.contains(at) { Settle::Unanswered } else { settle };
+        let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
+        fleet.runtime.clone().spawn(async move {
+            let answer = fleet.release_at(at, &claim, settle).await;
+            let _ = tells.send((at, answer));
+        });
+    }
+    drop(tells);
+    let mut count = Count::default();
+    while let Ok(Some((at, answer))) = timeout_at(begun + patience, answers.recv()).await {
+        count.add(fleet.address(at), answer);
+        if count.decided(fleet.quorum).is_some() {
+            break;
+        }
+    }
+    // The others are just about to answer. Whoever ends its process after this leaves nothing
+    // behind on them; and one that hangs costs no more than this moment.
+    while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
+        count.add(fleet.address(at), answer);
+    }
+    match count.decided(fleet.quorum) {
+        Some(ended) => {
+            fleet.tracks.forget(claim.token);
+            Ok(ended)
+        }
+        None => Err(count.into_error(fleet, patience)),
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    released: usize,
+    not_held: usize,
+    errors: NodeErrors,
+}
+
+impl Count {
+    fn add(&mut self, address: &str, answer: Result<Ended>) {
+        match answer {
+            Ok(Ended::Released) => self.released += 1,
+            Ok(Ended::NotHeld) => self.not_held += 1,
+            Err(error) => self.errors.push(address, error),
+        }
+    }
+
+    fn decided(&self, quorum: usize) -> Option<Ended> {
+        if self.not_held >= quorum && self.released == 0 {
+            Some(Ended::NotHeld)
+        } else if self.released + self.not_held >= quorum {
+            Some(Ended::Released)
+        } else {
+            None
+        }
+    }
+
+    fn into_error(self, fleet: &Fleet, patience: Duration) -> Error {
+        let answered = self.released + self.not_held;
+        let what = format!(
+            "{answered} of {} nodes answered the release within {patience:?}, and {} have to; it \
+             goes on in the background",
+            fleet.nodes.len(),
+            fleet.quorum
+        );
+        let kind = self.errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Indeterminate);
+        self.errors.into_error(kind, &what)
+    }
+}

@@ -1,0 +1,109 @@
+//! The errors of a quorum, which keep those of its nodes.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lockwright_core::{Error, ErrorKind};
+
+use crate::PROFILE_NAME;
+
+pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_backend(PROFILE_NAME)
+}
+
+/// What became of a request at one node that is no answer.
+#[derive(Debug)]
+pub struct NodeError {
+    /// The node's address.
+    pub address: String,
+    /// Its own error.
+    pub error: Error,
+}
+
+/// The errors of the nodes that kept a quorum from coming about: the
+/// [source](std::error::Error::source) of what a [`Redlock`](crate::Redlock) answers then.
+#[derive(Debug, Default)]
+pub struct NodeErrors(pub(crate) Vec<NodeError>);
+
+impl NodeErrors {
+    /// One after the other, in the order of the nodes.
+    pub fn iter(&self) -> impl Iterator<Item = &NodeError> {
+        self.0.iter()
+    }
+
+    pub(crate) fn push(&mut self, address: &str, error: Error) {
+        self.0.push(NodeError { address: address.to_owned(), error });
+    }
+
+    /// What they say, with their addresses.
+    pub(crate) fn listed(&self) -> String {
+        let texts = self.iter().map(|node| format!("{}: {}", node.address, node.error));
+        texts.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The kind that so many nodes answered that asking again is of no use, if there is one.
+    pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
+        let kinds = self.0.iter().map(|node| node.error.kind());
+        kinds.clone().find(|kind| {
+            let transient = matches!(
+                kind,
+                ErrorKind::TimedOut(_)
+                    | ErrorKind::Unavailable
+                    | ErrorKind::Indeterminate
+                    | ErrorKind::Lost(_)
+            );
+            !transient && kinds.clone().filter(|other| other == kind).count() >= too_many
+        })
+    }
+
+    /// The error of the quorum: what was wanted, and what each node said.
+    pub(crate) fn into_error(self, kind: ErrorKind, what: &str) -> Error {
+        if self.0.is_empty() {
+            return error(kind, what);
+        }
+        error(kind, format!("{what}: {}", self.listed())).with_source(self)
+    }
+}
+
+impl fmt::Display for NodeErrors {
+    // The quorum's own error lists them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("the error of one node"),
+            number => write!(f, "the errors of {number} nodes"),
+        }
+    }
+}
+
+impl StdError for NodeErrors {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_nodes_error_is_kept() {
+        let mut errors = NodeErrors::default();
+        errors.push("a:1", Error::unavailable("down"));
+        errors.push("b:2", Error::indeterminate("silent"));
+        let error = errors.into_error(ErrorKind::Unavailable, "too few nodes");
+        assert_eq!(error.to_string(), "redlock: too few nodes: a:1: down; b:2: silent");
+        let nodes = error.source().and_then(|source| source.downcast_ref::<NodeErrors>()).unwrap();
+        let kinds: Vec<_> = nodes.iter().map(|node| node.error.kind()).collect();
+        assert_eq!(kinds, [ErrorKind::Unavailable, ErrorKind::Indeterminate]);
+    }
+
+    #[test]
+    fn what_asking_again_does_not_mend_is_told_as_such() {
+        let errors = |kinds: &[ErrorKind]| {
+            let mut errors = NodeErrors::default();
+            for kind in kinds {
+                errors.push("a:1", Error::new(*kind, "x"));
+            }
+            errors
+        };
+        let (denied, down) = (ErrorKind::Denied, ErrorKind::Unavailable);
+        assert_eq!(errors(&[denied, down, denied]).hopeless(2), Some(denied));
+        assert_eq!(errors(&[denied, down, down]).hopeless(2), None);
+    }
+}

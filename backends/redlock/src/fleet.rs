@@ -1,0 +1,185 @@
+//! The nodes of a quorum, and what their clients share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Error, ErrorKind, Result};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::debts::Debts;
+use crate::errors::error;
+use crate::names::Names;
+use crate::node::{Certificate, Node};
+use crate::options::Options;
+use crate::random::Random;
+use crate::seat::{Next, Seat};
+use crate::tracks::Tracks;
+
+/// How long a node may take to show its certificate before it is given up. Longer than a round
+/// waits: a look that comes late is of use for the next one.
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Independent nodes, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) nodes: Vec<Arc<dyn Node>>,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) quorum: usize,
+    pub(crate) seating: Mutex<()>,
+    pub(crate) options: Options,
+    pub(crate) tracks: Tracks,
+    pub(crate) names: Names,
+    pub(crate) debts: Debts,
+    pub(crate) random: Random,
+    pub(crate) runtime: Handle,
+}
+
+impl Fleet {
+    /// As many nodes as can fail without a quorum being lost.
+    pub(crate) fn spare(&self) -> usize {
+        self.nodes.len() - self.quorum
+    }
+
+    pub(crate) fn address(&self, at: usize) -> &str {
+        self.nodes[at].address()
+    }
+
+    pub(crate) fn now(&self) -> BootInstant {
+        self.options.clock.now()
+    }
+
+    /// What a node that votes must show now. Looks at it first if need be, but begins nothing
+    /// after `until`. An error means that nothing was asked of the node that could count.
+    pub(crate) async fn certificate(&self, at: usize, until: Instant) -> Result<Certificate> {
+        let seat = &self.seats[at];
+        match seat.next(self.now()) {
+            Next::Ask(certificate) => return Ok(certificate),
+            Next::Leave(error) => return Err(error),
+            Next::Look | Next::Admit(_) => {}
+        }
+        let too_late = || Error::unavailable("it did not show its certificate in time");
+        let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
+        // Somebody else may have looked meanwhile.
+        match seat.next(self.now()) {
+            Next::Ask(certificate) => return Ok(certificate),
+            Next::Leave(error) => return Err(error),
+            Next::Look => self.look(at).await?,
+            Next::Admit(seen) => self.admit(at, &seen).await?,
+        }
+        match seat.next(self.now()) {
+            Next::Ask(certificate) => Ok(certificate),
+            Next::Leave(error) => Err(error),
+            Next::Look | Next::Admit(_) => Err(too_late()),
+        }
+    }
+
+    /// Looks at a node, whatever is known of it.
+    pub(crate) async fn look(&self, at: usize) -> Result<()> {
+        let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
+        self.take_in(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+    }
+
+    /// Lets a node vote that showed `seen`.
+    pub(crate) async fn admit(&self, at: usize, seen: &Certificate) -> Result<()> {
+        let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
+        self.take_in(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+    }
+
+    fn take_in(&self, at: usize, shown: Result<Certificate>) -> Result<()> {
+        let now = self.now();
+        let seat = &self.seats[at];
+        match shown {
+            Ok(certificate) => {
+                // One at a time: of two addresses of one server only one gets a seat.
+                let _seating = self.seating.lock().unwrap_or_else(PoisonError::into_inner);
+                match self.why_refused(at, &certificate) {
+                    Some(why) => seat.refuse(why),
+                    None => seat.seen(certificate, now, self.wait()),
+                }
+                Ok(())
+            }
+            Err(error) => {
+                seat.failed(&error, now);
+                Err(error)
+            }
+        }
+    }
+
+    /// For how long a node that is new here doesn't vote: until every hold that it may have
+    /// forgotten is over, also if its clock is a little slower than this one.
+    fn wait(&self) -> Duration {
+        let ttl = self.options.largest_ttl;
+        ttl + ttl / 100 + Duration::from_millis(2)
+    }
+
+    fn why_refused(&self, at: usize, certificate: &Certificate) -> Option<String> {
+        if certificate.largest_ttl != self.options.largest_ttl {
+            return Some(format!(
+                "its fleet's largest TTL is {:?}, and this client's is {:?}; every client of a \
+                 fleet must have the same",
+                certificate.largest_ttl, self.options.largest_ttl
+            ));
+        }
+        let twin = (0..self.nodes.len()).filter(|other| *other != at).find(|other| {
+            self.seats[*other].certificate().is_some_and(|seen| seen.run == certificate.run)
+        })?;
+        Some(format!(
+            "it is the same server as {} under another address; a server has one vote only",
+            self.address(twin)
+        ))
+    }
+
+    /// Nothing that is done for `ttl` waits for longer than this, whoever waits for it.
+    pub(crate) fn longest_wait(ttl: Duration) -> Duration {
+        ttl.max(Duration::from_secs(1))
+    }
+}
+
+/// A node didn't answer in time, and what it was asked may have an effect.
+pub(crate) fn silent(limit: Duration) -> Error {
+    Error::indeterminate(format!("it did not answer within {limit:?}"))
+}
+
+/// Whether an error says that the request certainly had no effect.
+pub(crate) fn had_no_effect(error: &Error) -> bool {
+    error.kind() != ErrorKind::Indeterminate
+}
+
+/// A request that can't be right for any node.
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    error(ErrorKind::InvalidInput, message)
+}
+
+/// Asks every node the same, and waits until `is_enough` or the time is up. What a node hasn't
+/// answered by then is an error.
+pub(crate) async fn ask_all<T, F>(
+    fleet: &Arc<Fleet>,
+    limit: Duration,
+    ask: impl Fn(Arc<dyn Node>) -> F,
+    is_enough: impl Fn(&[Option<Result<T>>]) -> bool,
+) -> Vec<Result<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let until = Instant::now() + limit;
+    let (tells, mut told) = mpsc::unbounded_channel();
+    for (at, node) in fleet.nodes.iter().enumerate() {
+        let (answer, tells) = (ask(Arc::clone(node)), tells.clone());
+        // In tasks of their own, so that a node that hangs is noticed by its own watchdog.
+        fleet.runtime.spawn(async move {
+            let _ = tells.send((at, answer.await));
+        });
+    }
+    drop(tells);
+    let mut answers: Vec<Option<Result<T>>> = fleet.nodes.iter().map(|_| None).collect();
+    while !is_enough(&answers) {
+        match timeout_at(until, told.recv()).await {
+            Ok(Some((at, answer))) => answers[at] = Some(answer),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(silent(limit)))).collect()
+}

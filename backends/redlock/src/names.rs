@@ -1,0 +1,96 @@
+//! What a client remembers of names: the highest fence that it saw, and how often a vote was split.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lockwright_core::{Fence, LockName};
+
+/// Names that are remembered. Nothing is unsafe without: a candidate that is too low costs a
+/// write-back, and no more.
+const REMEMBERED: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Names(Mutex<HashMap<LockName, Memory>>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Memory {
+    highest: u64,
+    split_votes: u32,
+}
+
+impl Names {
+    /// What to ask the nodes for: above everything seen, and as high as the clock, so that nodes
+    /// that never heard of each other answer the same number.
+    pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
+        let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
+        Fence::new(micros.max(highest.saturating_add(1)))
+    }
+
+    pub(crate) fn saw(&self, name: &LockName, fence: Fence) {
+        self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
+    }
+
+    /// How often in a row a vote for this name was split, with this time.
+    pub(crate) fn split(&self, name: &LockName) -> u32 {
+        self.with(name, |memory| {
+            memory.split_votes = memory.split_votes.saturating_add(1);
+            memory.split_votes
+        })
+    }
+
+    pub(crate) fn decided(&self, name: &LockName) {
+        if let Some(memory) = self.lock().get_mut(name) {
+            memory.split_votes = 0;
+        }
+    }
+
+    fn with<T>(&self, name: &LockName, change: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut names = self.lock();
+        if let Some(memory) = names.get_mut(name) {
+            return change(memory);
+        }
+        if names.len() >= REMEMBERED {
+            names.clear();
+        }
+        change(names.entry(name.clone()).or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_is_above_what_was_seen() {
+        let names = Names::default();
+        let name = LockName::new("x").unwrap();
+        assert_eq!(names.candidate(&name, 100).get(), 100);
+        names.saw(&name, Fence::new(200));
+        names.saw(&name, Fence::new(150));
+        assert_eq!(names.candidate(&name, 100).get(), 201);
+        assert_eq!(names.candidate(&name, 300).get(), 300);
+    }
+
+    #[test]
+    fn split_votes_are_counted_until_one_is_decided() {
+        let names = Names::default();
+        let name = LockName::new("x").unwrap();
+        assert_eq!(names.split(&name), 1);
+        assert_eq!(names.split(&name), 2);
+        names.decided(&name);
+        assert_eq!(names.split(&name), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let names = Names::default();
+        for number in 0..3 * REMEMBERED {
+            names.saw(&LockName::new(number.to_string()).unwrap(), Fence::new(1));
+        }
+        assert!(names.lock().len() <= REMEMBERED);
+    }
+}

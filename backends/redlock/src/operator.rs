@@ -1,0 +1,188 @@
+//! What an operator sees and does: what a quorum holds, and nothing less.
+//!
+//! While nodes don't answer, a hold that a quorum may still have is shown, so that a listing lacks
+//! none.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Cursor, ErrorKind, Holder, Inspection, LockName, Page, Result, Seen, Token,
+};
+
+use crate::errors::{NodeErrors, error};
+use crate::fleet::{Fleet, ask_all};
+
+/// How long an operator waits for the nodes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an operator waits for a page of a listing, which is a walk over all keys of a node.
+const LISTING_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
+const BREAK_TRIES: usize = 10;
+
+pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {
+    let limit = PATIENCE.max(fleet.options.patience(PATIENCE));
+    let wanted = name.clone();
+    let ask = move |node: Arc<dyn crate::node::Node>| {
+        let name = wanted.clone();
+        async move { node.inspect(&name).await }
+    };
+    let is_enough = |answers: &[Option<Result<Inspection>>]| {
+        let shown: Vec<&Inspection> =
+            answers.iter().flatten().filter_map(|answer| answer.as_ref().ok()).collect();
+        let free = shown.iter().filter(|shown| shown.holders.is_empty()).count();
+        free >= fleet.quorum || most(&shown).is_some_and(|(_, nodes)| nodes >= fleet.quorum)
+    };
+    let answers = ask_all(fleet, limit, ask, is_enough).await;
+    let shown = enough(fleet, answers, "said who holds it")?;
+    Ok(merge(fleet, name.clone(), &shown.iter().collect::<Vec<_>>()))
+}
+
+/// Those that answered, if they are a quorum.
+fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T>> {
+    let mut errors = NodeErrors::default();
+    let mut good = Vec::new();
+    for (at, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(answer) => good.push(answer),
+            Err(error) => errors.push(fleet.address(at), error),
+        }
+    }
+    if good.len() >= fleet.quorum {
+        return Ok(good);
+    }
+    let kind = errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Unavailable);
+    let what = format!(
+        "{} of {} nodes {what}, and {} have to",
+        good.len(),
+        fleet.nodes.len(),
+        fleet.quorum
+    );
+    Err(errors.into_error(kind, &what))
+}
+
+/// The holder that most nodes show, and how many do.
+fn most(shown: &[&Inspection]) -> Option<(Option<Token>, usize)> {
+    let mut holders: HashMap<Option<Token>, usize> = HashMap::new();
+    for holder in shown.iter().flat_map(|shown| &shown.holders) {
+        *holders.entry(holder.token).or_default() += 1;
+    }
+    holders.into_iter().max_by_key(|(token, nodes)| (*nodes, *token))
+}
+
+/// What the nodes that answered show, as one.
+fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
+    let mut merged = Inspection::free(name);
+    merged.fence = shown.iter().filter_map(|shown| shown.fence).max();
+    let silent = fleet.nodes.len() - shown.len();
+    let Some((token, nodes)) = most(shown) else { return merged };
+    if nodes + silent < fleet.quorum {
+        return merged;
+    }
+    let mut holders: Vec<&Holder> = shown
+        .iter()
+        .flat_map(|shown| &shown.holders)
+        .filter(|holder| holder.token == token)
+        .collect();
+    // A quorum has it until too few do.
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.remaining.unwrap_or(Duration::MAX)));
+    let last = holders[fleet.quorum.min(holders.len()) - 1];
+    let mut holder = last.clone();
+    holder.fence = holders.iter().filter_map(|holder| holder.fence).max();
+    holder.broken = holders.iter().find_map(|holder| holder.broken.clone());
+    merged.holders.push(holder);
+    merged
+}
+
+/// One page: all names up to the first name behind which a node has more than it showed.
+pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+    let limit = LISTING_PATIENCE;
+    let prefix = prefix.to_owned();
+    let ask = move |node: Arc<dyn crate::node::Node>| {
+        let (prefix, from) = (prefix.clone(), from.clone());
+        async move { node.list(&prefix, from).await }
+    };
+    let answers = ask_all(fleet, limit, ask, |_| false).await;
+    let pages = enough(fleet, answers, "listed their names")?;
+    let next = pages.iter().filter_map(|page| page.next.clone()).min_by(|a, b| a.0.cmp(&b.0));
+    let mut names: BTreeMap<&str, Vec<&Inspection>> = BTreeMap::new();
+    for shown in pages.iter().flat_map(|page| &page.names) {
+        let name = shown.name.as_str();
+        if next.as_ref().is_none_or(|Cursor(last)| name <= last.as_str()) {
+            names.entry(name).or_default().push(shown);
+        }
+    }
+    let answered = pages.len();
+    let merged = names.into_values().map(|shown| {
+        // A node that doesn't list a name has it free.
+        let free = Inspection::free(shown[0].name.clone());
+        let mut all = shown.clone();
+        all.resize(answered, &free);
+        merge(fleet, free.name.clone(), &all)
+    });
+    let names = merged.filter(|merged| !merged.holders.is_empty()).collect();
+    Ok(Page { names, next })
+}
+
+pub(crate) async fn break_lock(
+    fleet: &Arc<Fleet>,
+    name: &LockName,
+    seen: Seen,
+    how: BreakHow,
+    by: &str,
+    reason: &str,
+) -> Result<Broken> {
+    for _ in 0..BREAK_TRIES {
+        let target = match seen {
+            Seen::Token(_) => seen,
+            // All nodes are to break the same one.
+            Seen::Any => match inspect(fleet, name).await?.holders.first() {
+                None => return Ok(Broken::NotHeld),
+                Some(holder) => holder.token.map_or(Seen::Any, Seen::Token),
+            },
+        };
+        let broken = break_one(fleet, name, target, how, by, reason).await?;
+        if seen == Seen::Any && broken == Broken::NotHeld {
+            continue;
+        }
+        return Ok(broken);
+    }
+    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+}
+
+async fn break_one(
+    fleet: &Arc<Fleet>,
+    name: &LockName,
+    target: Seen,
+    how: BreakHow,
+    by: &str,
+    reason: &str,
+) -> Result<Broken> {
+    let limit = PATIENCE.max(fleet.options.patience(PATIENCE));
+    let (name, by, reason) = (name.clone(), by.to_owned(), reason.to_owned());
+    let ask = move |node: Arc<dyn crate::node::Node>| {
+        let (name, by, reason) = (name.clone(), by.clone(), reason.clone());
+        async move { node.break_lock(&name, target, how, &by, &reason).await }
+    };
+    let answers = ask_all(fleet, limit, ask, |_| false).await;
+    let mut broken = Broken::NotHeld;
+    // A few nodes that don't answer can't keep it; too many can, and may break it yet.
+    let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
+    let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
+        let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
+        error(kind, format!("{done} nodes broke it, but too few answered")).with_source(cause)
+    })?;
+    for answer in answers {
+        broken = match (broken, answer) {
+            (broken, Broken::NotHeld) => broken,
+            (Broken::NotHeld, answer) => answer,
+            (Broken::RunsOut(one), Broken::RunsOut(other)) => Broken::RunsOut(one.max(other)),
+            (Broken::Freed(one) | Broken::RunsOut(one), Broken::Freed(other))
+            | (Broken::Freed(one), Broken::RunsOut(other)) => Broken::Freed(one.max(other)),
+        };
+    }
+    Ok(broken)
+}

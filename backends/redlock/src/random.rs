@@ -1,0 +1,46 @@
+//! Jitter that can be repeated: SplitMix64, by its published constants.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockwright_core::Token;
+
+#[derive(Debug)]
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        Self(AtomicU64::new(seed.unwrap_or_else(|| {
+            let random = Token::random();
+            let mut seed = [0; 8];
+            seed.copy_from_slice(&random.as_bytes()[..8]);
+            u64::from_le_bytes(seed)
+        })))
+    }
+
+    /// A random time below `limit`.
+    pub(crate) fn below(&self, limit: Duration) -> Duration {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^= bits >> 31;
+        limit.mul_f64((bits >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_itself_and_two_differ() {
+        let draw = |random: Random| -> Vec<Duration> {
+            (0..50).map(|_| random.below(Duration::from_secs(1))).collect()
+        };
+        assert_eq!(draw(Random::new(Some(7))), draw(Random::new(Some(7))));
+        assert_ne!(draw(Random::new(Some(7))), draw(Random::new(Some(8))));
+        assert_ne!(draw(Random::new(None)), draw(Random::new(None)));
+        assert!(draw(Random::new(None)).iter().all(|time| *time < Duration::from_secs(1)));
+    }
+}

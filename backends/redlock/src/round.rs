@@ -1,0 +1,422 @@
+//! One round of an acquire: every node is asked at once, and a quorum decides.
+//!
+//! ```text
+//! ask all --a quorum said yes, with one and the same fence----------------------> granted
+//!         --a quorum said yes, with several--> note the highest --a quorum has it--> granted
+//!         --a quorum can't come about any more, or the nodes' time is up--------> given back
+//! ```
+//!
+//! There is never a second round inside one acquire: its deadline is reckoned from the instant at
+//! which the only one began.
+//!
+//! # The fence
+//!
+//! A node answers `max(its counter + 1, candidate)`. If a quorum has one number, the next quorum has
+//! a node in common with it and so answers a larger one. Otherwise the highest is noted by those
+//! who answered less, as long as they still hold the token; and only when a quorum has it, it is
+//! believed. Where a quorum answers that it holds the token already, the number is theirs: a repeat
+//! is the same hold with the same fence.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, Busy, Claim, Error, ErrorKind, Fence, Granted, Holder, Reason, Result, Token,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::ballot::{Ballot, Report, Verdict};
+use crate::errors::{NodeErrors, error};
+use crate::fleet::{Fleet, silent};
+use crate::node::{No, Vote, Yes};
+use crate::tracks::{Nodes, Track};
+
+/// How many rounds' time a split vote is spread over at most.
+const MOST_SPREAD: u32 = 32;
+
+/// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
+const FOREIGN_POLL: Duration = Duration::from_millis(100);
+
+/// Asks every node once.
+pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> Result<Attempt> {
+    let candidate = fleet.names.candidate(&claim.name, fleet.options.wall_clock.micros());
+    if candidate > Fence::MAX {
+        return Err(exhausted());
+    }
+    let mut round = Round::begin(fleet, claim, candidate, waits);
+    let votes = round.votes().await;
+    let granted = match votes {
+        Votes::Agree(fence) => Some(fence),
+        Votes::Differ => round.write_back().await,
+        Votes::TooFew => None,
+    };
+    match granted {
+        Some(fence) if fence > Fence::MAX => {
+            round.give_back().await;
+            Err(exhausted())
+        }
+        Some(fence) => Ok(Attempt::Granted(round.granted(fence))),
+        None => {
+            round.give_back().await;
+            round.failed()
+        }
+    }
+}
+
+fn exhausted() -> Error {
+    error(
+        ErrorKind::Conflict,
+        "the fence counters of the nodes are damaged or have no fences left; delete them once \
+         nobody holds the lock and no fence of it is in use",
+    )
+}
+
+/// What the votes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Votes {
+    /// A quorum has this fence.
+    Agree(Fence),
+    /// A quorum said yes, with different fences.
+    Differ,
+    TooFew,
+}
+
+/// What is known of one node.
+#[derive(Debug)]
+enum Answer {
+    Yes { yes: Yes, noted: Fence, given_back: bool },
+    No(No),
+    Ended,
+    Failed(Error),
+}
+
+struct Round<'f> {
+    fleet: &'f Arc<Fleet>,
+    claim: Arc<Claim>,
+    track: Arc<Track>,
+    verdict: watch::Sender<Verdict>,
+    reports: mpsc::UnboundedReceiver<(usize, Report)>,
+    begun: Instant,
+    limit: Duration,
+    answers: Vec<Option<Answer>>,
+    /// Errors of nodes that had voted.
+    afterwards: NodeErrors,
+    /// Nodes that may have a vote, or may get one, but for a release that they have not answered.
+    given_back: Nodes,
+    timed_out: bool,
+}
+
+impl<'f> Round<'f> {
+    fn begin(fleet: &'f Arc<Fleet>, claim: &Claim, candidate: Fence, waits: bool) -> Self {
+        let begun = Instant::now();
+        let limit = fleet.options.patience(claim.ttl);
+        let claim = Arc::new(claim.clone());
+        let track = fleet.tracks.of(claim.token);
+        let (verdict, hears_verdict) = watch::channel(Verdict::Open);
+        let (tells, reports) = mpsc::unbounded_channel();
+        for at in 0..fleet.nodes.len() {
+            let ballot = Ballot {
+                fleet: Arc::clone(fleet),
+                at,
+                claim: Arc::clone(&claim),
+                track: Arc::clone(&track),
+                candidate,
+                waits,
+                until: begun + limit,
+                verdict: hears_verdict.clone(),
+                reports: tells.clone(),
+            };
+            fleet.runtime.spawn(ballot.run());
+        }
+        Self {
+            fleet,
+            claim,
+            track,
+            verdict,
+            reports,
+            begun,
+            limit,
+            answers: (0..fleet.nodes.len()).map(|_| None).collect(),
+            afterwards: NodeErrors::default(),
+            given_back: Nodes::default(),
+            timed_out: false,
+        }
+    }
+
+    /// Waits for votes, but not longer than they are of use.
+    async fn votes(&mut self) -> Votes {
+        let until = self.begun + self.limit;
+        loop {
+            if let Some(votes) = self.decided() {
+                return votes;
+            }
+            self.timed_out = !self.hear(until).await;
+        }
+    }
+
+    /// Takes one report, or what has come when the time is up. Answers whether there was time.
+    async fn hear(&mut self, until: Instant) -> bool {
+        match timeout_at(until, self.reports.recv()).await {
+            Ok(Some((at, report))) => {
+                self.note(at, report);
+                true
+            }
+            Ok(None) => false,
+            Err(_) => {
+                while let Ok((at, report)) = self.reports.try_recv() {
+                    self.note(at, report);
+                }
+                false
+            }
+        }
+    }
+
+    fn note(&mut self, at: usize, report: Report) {
+        match report {
+            Report::Answered(vote) => {
+                let answer = match vote {
+                    Vote::Yes(yes) => Answer::Yes { yes, noted: yes.fence, given_back: false },
+                    Vote::No(no) => {
+                        if let Some(fence) = no.holder.as_ref().and_then(|holder| holder.fence) {
+                            self.fleet.names.saw(&self.claim.name, fence);
+                        }
+                        Answer::No(no)
+                    }
+                    Vote::Ended => Answer::Ended,
+                    Vote::Stranger => {
+                        Answer::Failed(Error::unavailable("it is another than it was"))
+                    }
+                };
+                self.answers[at] = Some(answer);
+            }
+            Report::Failed(error) => self.answers[at] = Some(Answer::Failed(error)),
+            Report::Noted(result) => {
+                let Some(Answer::Yes { noted, .. }) = &mut self.answers[at] else { return };
+                let Verdict::Note(fence) = *self.verdict.borrow() else { return };
+                match result {
+                    Ok(true) => *noted = fence,
+                    Ok(false) => self.afterwards.push(
+                        self.fleet.address(at),
+                        Error::unavailable("it lost the claim before it had noted its fence"),
+                    ),
+                    Err(error) => self.afterwards.push(self.fleet.address(at), error),
+                }
+            }
+            Report::GivenBack(taken) => {
+                if let Some(Answer::Yes { given_back, .. }) = &mut self.answers[at] {
+                    *given_back = true;
+                }
+                if taken {
+                    self.given_back.add(at);
+                }
+            }
+        }
+    }
+
+    fn answered(&self) -> impl Iterator<Item = (usize, &Answer)> {
+        self.answers.iter().enumerate().filter_map(|(at, answer)| Some((at, answer.as_ref()?)))
+    }
+
+    fn yes(&self) -> impl Iterator<Item = (usize, &Yes, Fence)> {
+        self.answered().filter_map(|(at, answer)| match answer {
+            Answer::Yes { yes, noted, .. } => Some((at, yes, *noted)),
+            _ => None,
+        })
+    }
+
+    fn no(&self) -> impl Iterator<Item = &No> {
+        self.answered().filter_map(|(_, answer)| match answer {
+            Answer::No(no) => Some(no),
+            _ => None,
+        })
+    }
+
+    fn unanswered(&self) -> usize {
+        self.answers.iter().filter(|answer| answer.is_none()).count()
+    }
+
+    /// How many have noted the fence that most have, and which that is.
+    fn most_noted(&self) -> (usize, Option<Fence>) {
+        let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
+        numbers.sort_unstable();
+        let runs = numbers.chunk_by(|one, next| one == next);
+        runs.map(|run| (run.len(), run.first().copied())).max().unwrap_or_default()
+    }
+
+    fn decided(&self) -> Option<Votes> {
+        let quorum = self.fleet.quorum;
+        let to_come = if self.timed_out { 0 } else { self.unanswered() };
+        let yes = self.yes().count();
+        match self.most_noted() {
+            (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
+            _ if yes + to_come < quorum => Some(Votes::TooFew),
+            // No number can get a quorum any more by itself.
+            (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
+            _ => None,
+        }
+    }
+
+    /// Has the fence noted by all who said yes. Answers it when a quorum has it.
+    async fn write_back(&mut self) -> Option<Fence> {
+        let quorum = self.fleet.quorum;
+        let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
+        let highest = if repeated().count() >= quorum {
+            repeated().map(|(_, _, noted)| noted).max()
+        } else {
+            self.yes().map(|(_, _, noted)| noted).max()
+        }?;
+        self.verdict.send_replace(Verdict::Note(highest));
+        let until = Instant::now() + self.limit;
+        let mut in_time = true;
+        loop {
+            let have = self.yes().filter(|(_, _, noted)| *noted == highest).count();
+            if have >= quorum {
+                return Some(highest);
+            }
+            if !in_time {
+                return None;
+            }
+            in_time = self.hear(until).await;
+        }
+    }
+
+    fn granted(self, fence: Fence) -> Granted {
+        self.verdict.send_replace(Verdict::Granted(fence));
+        let Self { fleet, claim, track, .. } = &self;
+        fleet.names.saw(&claim.name, fence);
+        fleet.names.decided(&claim.name);
+        fleet.tracks.hold(claim.token, track, Some(fence), fleet.now(), claim.ttl);
+        let mut granted = Granted::new(fence);
+        granted.valid = self.yes().filter_map(|(_, yes, _)| yes.valid).min();
+        granted
+    }
+
+    /// Gives back what it got, and waits until the nodes have taken it, if they do in time. What
+    /// hasn't been answered yet goes on in the nodes' tasks.
+    async fn give_back(&mut self) {
+        self.verdict.send_replace(Verdict::Failed);
+        let until = Instant::now() + self.limit;
+        // Most of those that the round didn't wait for are just about to answer.
+        let moment = Instant::now() + self.limit / 4;
+        loop {
+            let owing = self
+                .answered()
+                .any(|(_, answer)| matches!(answer, Answer::Yes { given_back: false, .. }));
+            let may_be_a_quorum = self.left_behind().count() >= self.fleet.quorum;
+            let until = if owing || may_be_a_quorum {
+                until
+            } else if self.unanswered() > 0 && !self.timed_out {
+                moment
+            } else {
+                return;
+            };
+            if !self.hear(until).await {
+                return;
+            }
+        }
+    }
+
+    /// The nodes at which the claim may hold now, or later.
+    fn left_behind(&self) -> Nodes {
+        let mut nodes = self.track.in_doubt();
+        self.yes().for_each(|(at, ..)| nodes.add(at));
+        self.given_back.iter().for_each(|at| nodes.remove(at));
+        nodes
+    }
+
+    /// The answer of a round that failed.
+    fn failed(self) -> Result<Attempt> {
+        let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
+        let (yes, no) = (self.yes().count(), self.no().count());
+        let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
+        let indeterminate = self.left_behind().count() >= quorum;
+        let errors = self.answered().filter(|(_, a)| matches!(a, Answer::Failed(_))).count()
+            + if self.timed_out { self.unanswered() } else { 0 };
+        if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
+            // Where a fresh token could get a quorum and this one can't.
+            if ended > 0 && no + errors <= spare {
+                return Err(error(
+                    ErrorKind::Lost(Reason::Gone),
+                    "this token was released or broken before, so its hold does not come back; \
+                     ask with a new token",
+                ));
+            }
+            return Ok(Attempt::Busy(self.busy(yes)));
+        }
+        let what = format!(
+            "{yes} of {} nodes said yes, and {quorum} have to{}",
+            self.answers.len(),
+            if no > 0 { format!("; {no} said that another one holds it") } else { String::new() }
+        );
+        let errors = self.into_errors();
+        let kind = if indeterminate {
+            ErrorKind::Indeterminate
+        } else {
+            errors.hopeless(spare + 1).unwrap_or(ErrorKind::Unavailable)
+        };
+        Err(errors.into_error(kind, &what))
+    }
+
+    fn into_errors(self) -> NodeErrors {
+        let mut errors = NodeErrors::default();
+        for (at, answer) in self.answers.into_iter().enumerate() {
+            let address = self.fleet.address(at);
+            match answer {
+                Some(Answer::Failed(error)) => errors.push(address, error),
+                None if self.timed_out => errors.push(address, silent(self.limit)),
+                _ => {}
+            }
+        }
+        errors.0.extend(self.afterwards.0);
+        errors
+    }
+
+    /// Who holds it, and when to ask again.
+    fn busy(&self, yes: usize) -> Busy {
+        let quorum = self.fleet.quorum;
+        let names = &self.fleet.names;
+        let holder = self.holder();
+        if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
+            names.decided(&self.claim.name);
+            // When so many of them have run out that a quorum can come about.
+            let mut left: Vec<Duration> =
+                self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
+            left.sort_unstable();
+            let wanted = quorum.saturating_sub(yes).clamp(1, left.len());
+            let mut left = left[wanted - 1];
+            if holder.holder.as_ref().is_none_or(|holder| holder.token.is_none()) {
+                left = left.min(FOREIGN_POLL);
+            }
+            return Busy {
+                retry_after: (left != Duration::MAX).then_some(left),
+                holder: holder.holder.clone(),
+                queued: false,
+            };
+        }
+        // Nobody has it: whoever tries next should not do so just when the others do.
+        let spread = names.split(&self.claim.name).min(MOST_SPREAD);
+        let round = self.begun.elapsed().max(self.limit / 4);
+        Busy {
+            retry_after: Some(self.fleet.random.below(round * spread)),
+            holder: None,
+            queued: false,
+        }
+    }
+
+    /// Whoever most nodes say holds it, what one of them says, and how many they are.
+    fn holder(&self) -> Option<(&No, usize)> {
+        let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
+        for no in self.no() {
+            let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
+            holders.entry(token).or_insert((no, 0)).1 += 1;
+        }
+        // One of ours before a foreign one, if both have as many.
+        let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
+            (*nodes, token.is_some(), Reverse(*token))
+        };
+        holders.into_iter().max_by_key(most).map(|(_, found)| found)
+    }
+}

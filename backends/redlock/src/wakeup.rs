@@ -1,0 +1,215 @@
+//! What the nodes tell unasked, as the clients of the quorum hear it.
+//!
+//! - A name's wake-up goes on when a quorum has told it: then there is something to get. Messages
+//!   get lost, so one that fewer tell goes on too, a little later; and not for all clients at the
+//!   same time, because that one may come of a split vote.
+//! - A loss goes on when so many nodes have told it that no quorum is left. At the first, the hold
+//!   is at risk: its renewal says what is left.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright_core::{Event, Events, LockName, Token};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use crate::node::Node;
+use crate::random::Random;
+use crate::tracks::Nodes;
+
+/// Names and holds of which something was told lately. Beyond that, polls and renewals tell.
+const MOST: usize = 10_000;
+
+/// For how long nodes' words of one hold are counted together.
+const TOGETHER: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    nodes: usize,
+    quorum: usize,
+    /// How long the rest of a quorum may take to tell.
+    moment: Duration,
+    random: Random,
+    runtime: Handle,
+    clients: Mutex<Arc<Vec<Events>>>,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    wakes: HashMap<LockName, Wake>,
+    losses: HashMap<Token, Loss>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Wake {
+    number: u64,
+    by: Nodes,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+struct Loss {
+    since: Instant,
+    by: Nodes,
+    at_risk: bool,
+    is_told: bool,
+}
+
+impl Wakeups {
+    /// Listens to the nodes.
+    pub(crate) fn attach_to(
+        nodes: &[Arc<dyn Node>],
+        quorum: usize,
+        moment: Duration,
+        random: Random,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        let this = Arc::new(Self {
+            nodes: nodes.len(),
+            quorum,
+            moment,
+            random,
+            runtime,
+            clients: Mutex::default(),
+            told: Mutex::default(),
+        });
+        for (at, node) in nodes.iter().enumerate() {
+            let this = Arc::downgrade(&this);
+            node.attach(Events::to(move |event| match this.upgrade() {
+                Some(this) => {
+                    this.hear(at, event);
+                    true
+                }
+                None => false,
+            }));
+        }
+        this
+    }
+
+    pub(crate) fn attach(&self, events: Events) {
+        Arc::make_mut(&mut self.clients()).push(events);
+    }
+
+    fn hear(self: &Arc<Self>, at: usize, event: Event) {
+        match event {
+            Event::Wake(name) => self.wake(at, name),
+            Event::AtRisk(token) => self.risk(at, token, false),
+            Event::Lost(token, reason) => {
+                self.risk(at, token, true);
+                if self.is_lost(token) {
+                    self.send(&Event::Lost(token, reason));
+                }
+            }
+            // No node grants anything by itself, or knows of holds that aren't used.
+            _ => {}
+        }
+    }
+
+    fn wake(self: &Arc<Self>, at: usize, name: LockName) {
+        let goes_on = {
+            let mut told = self.told();
+            told.count += 1;
+            let number = told.count;
+            let fresh = told.wakes.get(&name).is_none_or(|wake| wake.by.contains(at));
+            if fresh {
+                if told.wakes.len() >= MOST {
+                    told.wakes.clear();
+                }
+                let wake = Wake { number, by: Nodes::default(), is_done: false };
+                told.wakes.insert(name.clone(), wake);
+                self.go_on_later(name.clone(), number);
+            }
+            let Some(wake) = told.wakes.get_mut(&name) else { return };
+            wake.by.add(at);
+            let goes_on = !wake.is_done && wake.by.count() >= self.quorum;
+            wake.is_done |= goes_on;
+            goes_on
+        };
+        if goes_on {
+            self.send(&Event::Wake(name));
+        }
+    }
+
+    /// What only some nodes have told by then goes on all the same.
+    fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
+        let pause = self.moment + self.random.below(self.moment * 2);
+        let this = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            sleep(pause).await;
+            let Some(this) = Weak::upgrade(&this) else { return };
+            let wake = {
+                let mut told = this.told();
+                match told.wakes.get(&name) {
+                    Some(wake) if wake.number == number => told.wakes.remove(&name),
+                    _ => None,
+                }
+            };
+            if wake.is_some_and(|wake| !wake.is_done) {
+                this.send(&Event::Wake(name));
+            }
+        });
+    }
+
+    /// A hold has lost a node, or is about to.
+    fn risk(&self, at: usize, token: Token, is_lost: bool) {
+        let is_first = {
+            let mut told = self.told();
+            let now = Instant::now();
+            if told.losses.len() >= MOST {
+                told.losses.retain(|_, loss| now < loss.since + TOGETHER);
+                if told.losses.len() >= MOST {
+                    told.losses.clear();
+                }
+            }
+            let fresh =
+                || Loss { since: now, by: Nodes::default(), at_risk: false, is_told: false };
+            let loss = told.losses.entry(token).or_insert_with(fresh);
+            if now >= loss.since + TOGETHER {
+                *loss = fresh();
+            }
+            if is_lost {
+                loss.by.add(at);
+            }
+            !std::mem::replace(&mut loss.at_risk, true)
+        };
+        if is_first {
+            self.send(&Event::AtRisk(token));
+        }
+    }
+
+    /// Whether no quorum is left of a hold. True once.
+    fn is_lost(&self, token: Token) -> bool {
+        let spare = self.nodes - self.quorum;
+        let mut told = self.told();
+        let Some(loss) = told.losses.get_mut(&token) else { return false };
+        loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
+    }
+
+    /// No lock of ours is held here: the clients may do as they like in their sinks.
+    fn send(&self, event: &Event) {
+        let clients = Arc::clone(&self.clients());
+        let is_gone = |client: &Events| !client.send(event.clone());
+        let gone: Vec<bool> = clients.iter().map(is_gone).collect();
+        if !gone.contains(&true) {
+            return;
+        }
+        let mut present = self.clients();
+        // Unless somebody else removed those that had gone, they still stand where they stood.
+        if Arc::ptr_eq(&present, &clients) {
+            drop(clients);
+            let mut gone = gone.into_iter();
+            Arc::make_mut(&mut present).retain(|_| gone.next() != Some(true));
+        }
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,107 @@
+//! What the tests share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, Busy, Claim, Clock, DistributedLock, Error, Granted, Identity, LockName, Mode, Token,
+    Upkeep, Wait,
+};
+use lockwright_redlock::node::Node;
+use lockwright_redlock::{Options, Redlock};
+use tokio::time::{Instant, sleep};
+
+use crate::node::TestNode;
+
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+pub(crate) const LARGEST_TTL: Duration = Duration::from_secs(60);
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Five nodes and a client of theirs.
+pub(crate) struct Five {
+    pub(crate) nodes: Vec<Arc<TestNode>>,
+    pub(crate) redlock: Redlock,
+    pub(crate) clock: Clock,
+}
+
+pub(crate) fn options(clock: &Clock) -> Options {
+    Options::new()
+        .largest_ttl(LARGEST_TTL)
+        .node_timeout(NODE_TIMEOUT)
+        .clock(clock.clone())
+        .jitter_seed(7)
+        .wall_clock(|| 1_000)
+}
+
+pub(crate) fn nodes(number: usize) -> Vec<Arc<TestNode>> {
+    (0..number).map(|at| TestNode::new(at, LARGEST_TTL)).collect()
+}
+
+pub(crate) fn redlock(nodes: &[Arc<TestNode>], options: Options) -> Result<Redlock, Error> {
+    let nodes = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect();
+    Redlock::new(nodes, options)
+}
+
+pub(crate) fn five() -> Five {
+    let clock = Clock::tokio();
+    let nodes = nodes(5);
+    let redlock = redlock(&nodes, options(&clock)).unwrap();
+    Five { nodes, redlock, clock }
+}
+
+impl Five {
+    /// One more client of the same nodes.
+    pub(crate) fn another(&self) -> Redlock {
+        redlock(&self.nodes, options(&self.clock)).unwrap()
+    }
+
+    pub(crate) fn holders(&self, claim: &Claim) -> usize {
+        self.nodes.iter().filter(|node| node.holder(&claim.name) == Some(claim.token)).count()
+    }
+
+    /// Waits until nothing of the claim is on any node.
+    pub(crate) async fn nothing_is_left_of(&self, claim: &Claim) {
+        wait_until("nothing of it is left", || self.holders(claim) == 0).await;
+    }
+}
+
+pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(300);
+    while !is_so() {
+        assert!(Instant::now() < limit, "it never came that {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+pub(crate) fn claim(name: &str) -> Claim {
+    Claim {
+        name: LockName::new(name).unwrap(),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(None)),
+        ttl: TTL,
+        fences: 1,
+        upkeep: Upkeep::Renewed,
+    }
+}
+
+pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
+    match redlock.acquire(claim, Wait::No).await {
+        Ok(Attempt::Granted(granted)) => granted,
+        other => panic!("it was not granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn refused(redlock: &Redlock, claim: &Claim) -> Busy {
+    match redlock.acquire(claim, Wait::No).await {
+        Ok(Attempt::Busy(busy)) => busy,
+        other => panic!("it was not refused: {other:?}"),
+    }
+}
+
+pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
+    match redlock.acquire(claim, Wait::No).await {
+        Err(error) => error,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}

@@ -1,0 +1,376 @@
+//! A node in memory whose answers can be had late, lost or not at all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, Ended, Error, Event, Events, Fence, Finding, Holder,
+    Inspection, LockName, Page, Reason, Renew, RenewalOutcome, Result, Seen, Settle, Token,
+    async_trait,
+};
+use lockwright_redlock::node::{Certificate, No, Node, Vote, Yes};
+use tokio::time::{Instant, sleep};
+
+/// What becomes of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    /// Nobody is there.
+    Down,
+    /// It is carried out and never answered.
+    Unanswered,
+    /// It isn't carried out before this is over.
+    Late(Duration),
+}
+
+#[derive(Debug)]
+pub(crate) struct TestNode {
+    address: String,
+    largest_ttl: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) fate: Fate,
+    /// Of releases and raises, if that is another.
+    pub(crate) releases: Fate,
+    pub(crate) raises: Fate,
+    run: u64,
+    text: u64,
+    pub(crate) votes: bool,
+    pub(crate) holds: HashMap<LockName, Hold>,
+    pub(crate) counters: HashMap<LockName, u64>,
+    pub(crate) tombstones: HashMap<Token, bool>,
+    pub(crate) requests: Vec<&'static str>,
+    events: Vec<Events>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Hold {
+    pub(crate) token: Token,
+    pub(crate) fence: u64,
+    until: Instant,
+    broken: Option<String>,
+    waited: bool,
+}
+
+impl TestNode {
+    pub(crate) fn new(number: usize, largest_ttl: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            address: format!("node:{number}"),
+            largest_ttl,
+            state: Mutex::new(State {
+                fate: Fate::Answered,
+                releases: Fate::Answered,
+                raises: Fate::Answered,
+                run: number as u64 + 1_000,
+                text: number as u64 + 1_000,
+                votes: true,
+                holds: HashMap::new(),
+                counters: HashMap::new(),
+                tombstones: HashMap::new(),
+                requests: Vec::new(),
+                events: Vec::new(),
+            }),
+        })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        state.holds.retain(|_, hold| hold.until > now);
+        state
+    }
+
+    pub(crate) fn fate(&self, fate: Fate) {
+        self.state().fate = fate;
+    }
+
+    /// Restarts it, with nothing kept.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.run += 1_000;
+        state.text += 1_000;
+        state.votes = false;
+        state.holds.clear();
+        state.counters.clear();
+        state.tombstones.clear();
+    }
+
+    pub(crate) fn be_run(&self, run: u64) {
+        self.state().run = run;
+    }
+
+    pub(crate) fn holder(&self, name: &LockName) -> Option<Token> {
+        self.state().holds.get(name).map(|hold| hold.token)
+    }
+
+    /// Has it hold a claim that never asked for it.
+    pub(crate) fn hold(&self, claim: &Claim) {
+        let hold = Hold {
+            token: claim.token,
+            fence: 1,
+            until: Instant::now() + claim.ttl,
+            broken: None,
+            waited: false,
+        };
+        self.state().holds.insert(claim.name.clone(), hold);
+    }
+
+    pub(crate) fn asked(&self, what: &str) -> usize {
+        self.state().requests.iter().filter(|request| **request == what).count()
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        let events = self.state().events.clone();
+        for events in events {
+            events.send(event.clone());
+        }
+    }
+
+    async fn ask<T>(&self, what: &'static str, act: impl FnOnce(&mut State) -> T) -> Result<T> {
+        let fate = {
+            let mut state = self.state();
+            state.requests.push(what);
+            match what {
+                "release" if state.releases != Fate::Answered => state.releases,
+                "raise" if state.raises != Fate::Answered => state.raises,
+                _ => state.fate,
+            }
+        };
+        match fate {
+            Fate::Answered => Ok(act(&mut self.state())),
+            Fate::Down => Err(Error::unavailable("nobody answers there")),
+            Fate::Unanswered => {
+                act(&mut self.state());
+                std::future::pending().await
+            }
+            Fate::Late(time) => {
+                sleep(time).await;
+                Ok(act(&mut self.state()))
+            }
+        }
+    }
+
+    fn certificate(&self, state: &State) -> Certificate {
+        Certificate {
+            run: state.run.to_string(),
+            text: state.text.to_string(),
+            votes: state.votes,
+            largest_ttl: self.largest_ttl,
+        }
+    }
+}
+
+impl State {
+    fn is(&self, certificate: &Certificate) -> bool {
+        self.votes && certificate.text == self.text.to_string()
+    }
+}
+
+#[async_trait]
+impl Node for TestNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn attach(&self, events: Events) {
+        self.state().events.push(events);
+    }
+
+    async fn look(&self) -> Result<Certificate> {
+        self.ask("look", |state| self.certificate(state)).await
+    }
+
+    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+        self.ask("admit", |state| {
+            if seen.text == state.text.to_string() && !state.votes {
+                state.votes = true;
+                state.text += 1;
+            }
+            self.certificate(state)
+        })
+        .await
+    }
+
+    async fn attempt(
+        &self,
+        certificate: &Certificate,
+        claim: &Claim,
+        candidate: Fence,
+        waits: bool,
+    ) -> Result<Vote> {
+        self.ask("attempt", |state| {
+            if !state.is(certificate) {
+                return Vote::Stranger;
+            }
+            if state.tombstones.contains_key(&claim.token) {
+                return Vote::Ended;
+            }
+            let until = Instant::now() + claim.ttl;
+            if let Some(hold) = state.holds.get_mut(&claim.name) {
+                let left = hold.until - Instant::now();
+                if hold.token != claim.token {
+                    hold.waited |= waits;
+                    let mut holder = Holder::new(Some(hold.token));
+                    holder.fence = Some(Fence::new(hold.fence));
+                    holder.remaining = Some(left);
+                    return Vote::No(No { left: Some(left), holder: Some(Box::new(holder)) });
+                }
+                if hold.broken.is_none() {
+                    hold.until = until;
+                }
+                return Vote::Yes(Yes {
+                    fence: Fence::new(hold.fence),
+                    repeated: true,
+                    valid: hold.broken.is_some().then_some(left),
+                });
+            }
+            let counter = state.counters.entry(claim.name.clone()).or_default();
+            *counter = (*counter + 1).max(candidate.get());
+            let fence = *counter;
+            let hold = Hold { token: claim.token, fence, until, broken: None, waited: false };
+            state.holds.insert(claim.name.clone(), hold);
+            Vote::Yes(Yes { fence: Fence::new(fence), repeated: false, valid: None })
+        })
+        .await
+    }
+
+    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
+        self.ask("raise", |state| {
+            if !state.is(certificate) {
+                return false;
+            }
+            match state.holds.get_mut(&claim.name) {
+                Some(hold) if hold.token == claim.token => hold.fence = fence.get(),
+                _ => return false,
+            }
+            let counter = state.counters.entry(claim.name.clone()).or_default();
+            *counter = (*counter).max(fence.get());
+            true
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        certificate: &Certificate,
+        holds: &[Renew<'_>],
+    ) -> Result<Option<Vec<RenewalOutcome>>> {
+        self.ask("renew", |state| {
+            if !state.is(certificate) {
+                return None;
+            }
+            let renewed = holds.iter().map(|Renew { claim, .. }| {
+                let was_broken = state.tombstones.get(&claim.token) == Some(&true);
+                match state.holds.get_mut(&claim.name) {
+                    Some(hold) if hold.token == claim.token && hold.broken.is_none() => {
+                        hold.until = Instant::now() + claim.ttl;
+                        RenewalOutcome::Renewed { valid: None }
+                    }
+                    Some(hold) if hold.token == claim.token => {
+                        RenewalOutcome::NotHeld(Reason::Broken)
+                    }
+                    _ if was_broken => RenewalOutcome::NotHeld(Reason::Broken),
+                    _ => RenewalOutcome::NotHeld(Reason::Gone),
+                }
+            });
+            Some(renewed.collect())
+        })
+        .await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let (ended, wake) = self
+            .ask("release", |state| {
+                if settle == Settle::Unanswered {
+                    state.tombstones.insert(claim.token, false);
+                }
+                match state.holds.get(&claim.name) {
+                    Some(hold) if hold.token == claim.token => {
+                        let waited = hold.waited;
+                        state.holds.remove(&claim.name);
+                        (Ended::Released, waited)
+                    }
+                    _ => (Ended::NotHeld, false),
+                }
+            })
+            .await?;
+        if wake {
+            self.tell(&Event::Wake(claim.name.clone()));
+        }
+        Ok(ended)
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.ask("inspect", |state| inspection(state, name)).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        const PAGE: usize = 3;
+        self.ask("list", |state| {
+            let mut names: Vec<LockName> = state
+                .holds
+                .keys()
+                .filter(|name| name.as_str().starts_with(prefix))
+                .filter(|name| from.as_ref().is_none_or(|from| name.as_str() > from.0.as_str()))
+                .cloned()
+                .collect();
+            names.sort();
+            let more = names.len() > PAGE;
+            names.truncate(PAGE);
+            let next = names.last().filter(|_| more).map(|last| Cursor(last.to_string()));
+            Page { names: names.iter().map(|name| inspection(state, name)).collect(), next }
+        })
+        .await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let note = format!("{by}: {reason}");
+        let answer = self
+            .ask("break", |state| {
+                let hold = state.holds.get_mut(name)?;
+                if seen != Seen::Any && seen != Seen::Token(hold.token) {
+                    return None;
+                }
+                let (token, left) = (hold.token, hold.until - Instant::now());
+                if how == BreakHow::RunOut {
+                    hold.broken = Some(note);
+                    return Some((token, Broken::RunsOut(left)));
+                }
+                state.holds.remove(name);
+                state.tombstones.insert(token, true);
+                Some((token, Broken::Freed(left)))
+            })
+            .await?;
+        let Some((token, broken)) = answer else { return Ok(Broken::NotHeld) };
+        self.tell(&Event::Lost(token, Reason::Broken));
+        Ok(broken)
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.ask("doctor", |_| Vec::new()).await
+    }
+}
+
+fn inspection(state: &State, name: &LockName) -> Inspection {
+    let mut inspection = Inspection::free(name.clone());
+    inspection.fence = state.counters.get(name).copied().map(Fence::new);
+    if let Some(hold) = state.holds.get(name) {
+        let mut holder = Holder::new(Some(hold.token));
+        holder.fence = Some(Fence::new(hold.fence));
+        holder.remaining = Some(hold.until - Instant::now());
+        holder.broken = hold.broken.clone();
+        inspection.holders.push(holder);
+    }
+    inspection
+}

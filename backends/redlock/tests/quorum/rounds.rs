@@ -1,0 +1,232 @@
+//! What a round makes of the nodes' answers.
+
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, ErrorKind, Settle, Wait};
+use lockwright_redlock::NodeErrors;
+use tokio::time::Instant;
+
+use crate::kit::{NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
+use crate::node::Fate;
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_is_enough_and_less_is_not() {
+    let five = five();
+    five.nodes[0].fate(Fate::Down);
+    five.nodes[1].fate(Fate::Down);
+    let first = claim("x");
+    take(&five.redlock, &first).await;
+    assert_eq!(five.holders(&first), 3);
+    five.nodes[2].fate(Fate::Down);
+    let error = fails(&five.redlock, &claim("y")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    for node in ["node:0", "node:1", "node:2"] {
+        assert!(text.contains(&format!("{node}: nobody answers there")), "{text}");
+    }
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(source.downcast_ref::<NodeErrors>().unwrap().iter().count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_refused_with_its_holder() {
+    let five = five();
+    let first = claim("x");
+    let granted = take(&five.redlock, &first).await;
+    let busy = refused(&five.another(), &claim("x")).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!((holder.token, holder.fence), (Some(first.token), Some(granted.fence)));
+    assert!(busy.retry_after.unwrap() > first.ttl / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    let begun = Instant::now();
+    take(&five.redlock, &claim("x")).await;
+    assert!(begun.elapsed() < NODE_TIMEOUT, "they were waited for: {:?}", begun.elapsed());
+    five.nodes[2].fate(Fate::Unanswered);
+    let begun = Instant::now();
+    let error = fails(&five.redlock, &claim("y")).await;
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "they may have voted: {error}");
+    assert!(
+        begun.elapsed() <= 2 * NODE_TIMEOUT + Duration::from_millis(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_yes_counts_while_the_round_is_on() {
+    let five = five();
+    for node in &five.nodes {
+        node.fate(Fate::Late(NODE_TIMEOUT / 3));
+    }
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_highest_fence_is_noted_by_a_quorum() {
+    let five = five();
+    let held = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 10, 10]) {
+        node.state().counters.insert(held.name.clone(), counter);
+    }
+    let granted = take(&five.redlock, &held).await;
+    assert_eq!(granted.fence.get(), 7_001);
+    wait_until("all have noted it", || {
+        five.nodes.iter().all(|node| node.state().holds[&held.name].fence == 7_001)
+    })
+    .await;
+    // A repeat has the same one.
+    assert_eq!(take(&five.redlock, &held).await.fence.get(), 7_001);
+    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    assert_eq!(take(&five.another(), &claim("x")).await.fence.get(), 7_002);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_for_its_fence_nothing_is_granted() {
+    let five = five();
+    let held = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
+        node.state().counters.insert(held.name.clone(), counter);
+    }
+    // They answer the attempt, and then no more.
+    for node in &five.nodes[..3] {
+        node.state().raises = Fate::Unanswered;
+    }
+    let error = fails(&five.redlock, &held).await;
+    assert!(error.is_transient(), "{error}");
+    five.nothing_is_left_of(&held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_round_leaves_nothing() {
+    let five = five();
+    let other = claim("x");
+    take(&five.redlock, &other).await;
+    // Two of the nodes lose the hold, so that the next one gets their votes.
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+    }
+    let next = claim("x");
+    refused(&five.another(), &next).await;
+    assert_eq!(five.holders(&next), 0);
+    assert_eq!(five.holders(&other), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    for node in &five.nodes[..3] {
+        node.fate(Fate::Down);
+    }
+    five.nodes[3].fate(Fate::Unanswered);
+    let lost = claim("x");
+    fails(&five.redlock, &lost).await;
+    assert_eq!(five.holders(&lost), 1, "the silent one holds it");
+    five.nodes[3].fate(Fate::Answered);
+    five.nothing_is_left_of(&lost).await;
+    assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_acquire_is_ended_by_its_release() {
+    // Dropped after each number of polls that there may be.
+    for polls in 0..20 {
+        let five = five();
+        for (at, node) in five.nodes.iter().enumerate() {
+            node.fate(Fate::Late(Duration::from_millis(3 * at as u64)));
+        }
+        let lost = claim("x");
+        {
+            let mut acquire = five.redlock.acquire(&lost, Wait::No);
+            for _ in 0..polls {
+                let poll = std::future::poll_fn(|cx| {
+                    std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
+                });
+                if poll.await {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        five.redlock.release(&lost, Settle::Unanswered).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(five.holders(&lost), 0, "after {polls} polls");
+        take(&five.another(), &claim("x")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
+    // The first round fails with votes of two nodes that take their time to give them back.
+    let five = five();
+    let other = claim("x");
+    take(&five.redlock, &other).await;
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+        node.state().releases = Fate::Late(NODE_TIMEOUT * 4);
+    }
+    let (client, waiting) = (five.another(), claim("x"));
+    refused(&client, &waiting).await;
+    // Now it is free, and the same token asks again.
+    for node in &five.nodes[2..] {
+        node.state().holds.clear();
+    }
+    five.nodes[4].fate(Fate::Down);
+    match client.acquire(&waiting, Wait::No).await {
+        Ok(lockwright_core::Attempt::Granted(_)) => {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(five.holders(&waiting) >= 3, "it was taken away again");
+        }
+        _ => {}
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    five.nodes[4].fate(Fate::Answered);
+    take(&client, &waiting).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.holders(&waiting), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn split_votes_end() {
+    let five = five();
+    let (left, right) = (claim("x"), claim("x"));
+    // Two and two have votes, and nobody the fifth.
+    five.nodes[4].fate(Fate::Down);
+    let clients = [five.another(), five.another()];
+    let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);
+    hold(0, &left);
+    hold(1, &left);
+    hold(2, &right);
+    hold(3, &right);
+    let busy = refused(&clients[0], &claim("x")).await;
+    assert!(busy.holder.is_none(), "nobody holds it: {busy:?}");
+    let soon = busy.retry_after.unwrap();
+    assert!(soon <= NODE_TIMEOUT, "it is tried again soon: {soon:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fences_have_an_end() {
+    let five = five();
+    let held = claim("x");
+    for node in &five.nodes {
+        node.state().counters.insert(held.name.clone(), (1 << 53) - 1);
+    }
+    let error = fails(&five.redlock, &held).await;
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    five.nothing_is_left_of(&held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_beyond_the_largest_is_refused() {
+    let five = five();
+    let mut long = claim("x");
+    long.ttl = crate::kit::LARGEST_TTL + Duration::from_millis(1);
+    assert_eq!(fails(&five.redlock, &long).await.kind(), ErrorKind::InvalidInput);
+}

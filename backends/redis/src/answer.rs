@@ -66,6 +66,16 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
     Ok(Found::Lock(inspection))
 }
 
+/// What `inspect.lua` says of several names.
+pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>> {
+    match answer {
+        Value::Array(answers) if answers.len() == names.len() => {
+            names.iter().zip(answers).map(|(name, answer)| found(name, answer)).collect()
+        }
+        answer => Err(odd_answer(Effect::Reads, answer)),
+    }
+}
+
 /// A holder, described from `at` on by: ms left, token, identity, fence, broken.
 pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     let token = words.text(at + 1).and_then(|token| token.parse::<Token>().ok());

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, ErrorKind, Events, Finding,
-    Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen, Settle, Token,
-    Wait, async_trait,
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
+    Settle, Token, Wait, async_trait,
 };
 use redis::Value;
 
 use crate::asking::{self, Outcome, alien, millis_rounded_up};
+use crate::cluster::moving::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::renewing::Batch;
+use crate::servers::Servers;
 use crate::{Redis, answer, doctor, listing, scripts};
 
 /// For how long a token that must not come back is remembered at least.
@@ -28,37 +29,32 @@ impl DistributedLock for Redis {
     }
 
     fn attach(&self, events: Events) {
-        self.link.wakeups().attach(events);
+        self.servers.wakeups().attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        self.attempt(claim, wait).await.map_err(|error| error.with_name(&claim.name))
+        self.attempt(claim, wait).await.map_err(|error| self.named(error).with_name(&claim.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let batch = Batch::new(&self.link.config().key_prefix, holds)?;
-        let answer = self
-            .link
-            .run(&scripts::RENEW, &batch.keys(), &batch.arguments(), Effect::Changes)
-            .await?;
-        batch.renewals(answer)
+        self.servers.renew(holds).await.map_err(|error| self.named(error))
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.end(claim, settle).await.map_err(|error| error.with_name(&claim.name))
+        self.end(claim, settle).await.map_err(|error| self.named(error).with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        let found = self.inspect_all(std::slice::from_ref(name)).await;
-        match found.map_err(|error| error.with_name(name))?.pop() {
+        let found = self.servers.inspect_all(std::slice::from_ref(name)).await;
+        match found.map_err(|error| self.named(error).with_name(name))?.pop() {
             Some(answer::Found::Lock(inspection)) => Ok(inspection),
-            Some(answer::Found::Alien(kind)) => Err(alien(&kind).with_name(name)),
-            None => Err(odd_answer(Effect::Reads, "nothing").with_name(name)),
+            Some(answer::Found::Alien(kind)) => Err(self.named(alien(&kind)).with_name(name)),
+            None => Err(self.named(odd_answer(Effect::Reads, "nothing")).with_name(name)),
         }
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        listing::page(self, prefix, from).await
+        listing::page(&self.servers, prefix, from).await.map_err(|error| self.named(error))
     }
 
     async fn break_lock(
@@ -70,11 +66,12 @@ impl DistributedLock for Redis {
         reason: &str,
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
-        self.break_it(name, seen, how, &note).await.map_err(|error| error.with_name(name))
+        let broken = self.break_it(name, seen, how, &note).await;
+        broken.map_err(|error| self.named(error).with_name(name))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        doctor::examine(&self.link).await
+        doctor::examine(&self.servers).await.map_err(|error| self.named(error))
     }
 }
 
@@ -89,7 +86,7 @@ impl Redis {
         let keys = self.keys(&claim.name)?;
         let waits = wait != Wait::No;
         let answer = self
-            .link
+            .servers
             .run(
                 &scripts::ACQUIRE,
                 &[&keys.lock, &keys.fence, &keys.hold, &keys.ended(claim.token)],
@@ -101,7 +98,7 @@ impl Redis {
             Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
             Outcome::Busy(busy) => {
                 if waits {
-                    self.link.wakeups().waits(&claim.name);
+                    self.servers.wakeups().waits(&claim.name);
                 }
                 Ok(Attempt::Busy(busy))
             }
@@ -120,20 +117,25 @@ impl Redis {
             Settle::Answered => 0,
             Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
         };
-        let answer = self
-            .link
-            .run(
-                &scripts::RELEASE,
-                &[&keys.lock, &keys.hold, &keys.ended(claim.token)],
-                &[
-                    &claim.token.to_string(),
-                    &tombstone.to_string(),
-                    self.link.wakeups().released(),
-                    claim.name.as_str(),
-                ],
-                Effect::Changes,
-            )
-            .await?;
+        let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
+        let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
+        let (buried, released) = (tombstone.to_string(), self.servers.wakeups().released());
+        let arguments = [&token, &buried, released, claim.name.as_str()];
+        let answer = match &self.servers {
+            Servers::One(link) => {
+                link.run(&scripts::RELEASE, &scripted, &arguments, Effect::Changes).await?
+            }
+            Servers::Cluster(cluster) => {
+                let release = &scripts::RELEASE;
+                match cluster.try_run(release, &scripted, &arguments, Effect::Changes).await? {
+                    Some(answer) => answer,
+                    None => {
+                        let hold = Hold { keys: &keys, ended: &ended, token: &token };
+                        return hold.end(cluster, claim, tombstone).await;
+                    }
+                }
+            }
+        };
         match answer {
             Value::Int(1) => Ok(Ended::Released),
             Value::Int(0) => Ok(Ended::NotHeld),
@@ -160,7 +162,7 @@ impl Redis {
             };
             let ended = keys.ended(token.unwrap_or(Token::from_bytes([0; 16])));
             let answer = self
-                .link
+                .servers
                 .run(
                     &scripts::BREAK,
                     &[&keys.lock, &keys.fence, &keys.hold, &ended],
@@ -170,9 +172,9 @@ impl Redis {
                         if how == BreakHow::Now { "now" } else { "run-out" },
                         note,
                         &millis_rounded_up(TOMBSTONE).to_string(),
-                        self.link.wakeups().released(),
+                        self.servers.wakeups().released(),
                         name.as_str(),
-                        self.link.wakeups().broken(),
+                        self.servers.wakeups().broken(),
                     ],
                     Effect::Changes,
                 )
@@ -197,24 +199,11 @@ impl Redis {
         Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
     }
 
-    /// What is there for each name, in their order. One round trip.
-    pub(crate) async fn inspect_all(&self, names: &[LockName]) -> Result<Vec<answer::Found>> {
-        let keys: Vec<Keys> = names.iter().map(|name| self.keys(name)).collect::<Result<_>>()?;
-        let keys: Vec<&str> = keys
-            .iter()
-            .flat_map(|keys| [keys.lock.as_str(), keys.fence.as_str(), keys.hold.as_str()])
-            .collect();
-        let answer = self.link.run(&scripts::INSPECT, &keys, &[], Effect::Reads).await?;
-        let Value::Array(answers) = answer else {
-            return Err(odd_answer(Effect::Reads, answer));
-        };
-        if answers.len() != names.len() {
-            return Err(odd_answer(Effect::Reads, answers));
-        }
-        names.iter().zip(answers).map(|(name, answer)| answer::found(name, answer)).collect()
+    fn named(&self, error: Error) -> Error {
+        error.with_backend(self.profile.backend)
     }
 
     fn keys(&self, name: &LockName) -> Result<Keys> {
-        Keys::new(&self.link.config().key_prefix, name)
+        Keys::new(&self.servers.config().key_prefix, name)
     }
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 use redis::{Cmd, FromRedisValue, Value};
 
+use crate::cluster::health;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
+use crate::servers::Servers;
 
 /// Below this, no fixes come any more, also not for the holes of the script engine that every user
 /// who may run scripts can reach.
@@ -60,7 +62,8 @@ impl Server {
         if self.says("cluster_enabled") == Some("1") {
             return Err(error(
                 ErrorKind::InvalidConfig,
-                "this server is a node of a Cluster; this backend is for a single server",
+                "this server is a node of a Cluster; connect to it by redis+cluster: or \
+                 rediss+cluster:",
             ));
         }
         Ok(())
@@ -89,7 +92,17 @@ impl Server {
 }
 
 /// Looks at everything.
-pub(crate) async fn examine(link: &Arc<Link>) -> Result<Vec<Finding>> {
+pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
+    let mut findings = match servers {
+        Servers::One(link) => examine_one(link).await?,
+        Servers::Cluster(cluster) => health::examine(cluster).await?,
+    };
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+/// Looks at one server.
+pub(crate) async fn examine_one(link: &Arc<Link>) -> Result<Vec<Finding>> {
     let server = Server::look(link).await?;
     let mut findings = Vec::new();
     findings.extend(denied(&server));
@@ -101,7 +114,6 @@ pub(crate) async fn examine(link: &Arc<Link>) -> Result<Vec<Finding>> {
     findings.extend(replicas(&server));
     findings.extend(clock(link).await?);
     findings.extend(publishing(link).await?);
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
 }
 
@@ -283,7 +295,7 @@ async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
 }
 
 /// `None` for what the user may not ask.
-fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
+pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         // Some services don't deny CONFIG but don't know it.

@@ -60,8 +60,16 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOREPLICAS", ErrorKind::Unavailable, "the server has too few replicas to accept writes"),
     ("CLUSTERDOWN", ErrorKind::Unavailable, "the Cluster is down"),
     ("TRYAGAIN", ErrorKind::Unavailable, "the Cluster is moving the lock's slot"),
-    ("MOVED", ErrorKind::InvalidConfig, "the server is a node of a Cluster, not a single server"),
-    ("ASK", ErrorKind::InvalidConfig, "the server is a node of a Cluster, not a single server"),
+    (
+        "MOVED",
+        ErrorKind::InvalidConfig,
+        "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:",
+    ),
+    (
+        "ASK",
+        ErrorKind::InvalidConfig,
+        "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:",
+    ),
     ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
 ];
 

@@ -30,7 +30,9 @@ use std::sync::OnceLock;
 use lockwright_core::{Error, LockName, Result, Token};
 
 const RESERVED: &str = "lockwright:{";
-const SLOTS: usize = 16_384;
+
+/// How many slots a Cluster has.
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The keys of one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +72,11 @@ impl Keys {
         format!("{RESERVED}redlock}}:certificate:{prefix}")
     }
 
+    /// What `inspect.lua` looks at.
+    pub(crate) fn described(&self) -> [&str; 3] {
+        [&self.lock, &self.fence, &self.hold]
+    }
+
     /// The tombstone of `token`.
     pub(crate) fn ended(&self, token: Token) -> String {
         format!("{}:{token}", self.ended)
@@ -86,6 +93,11 @@ pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
         "" => Some(tag),
         lock => lock.strip_prefix(':'),
     }
+}
+
+/// The slot of a key, by the rule of the Cluster specification.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    slot(own_tag(key).unwrap_or(key).as_bytes())
 }
 
 fn own_tag(key: &str) -> Option<&str> {
@@ -128,11 +140,6 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
 mod tests {
     use super::*;
 
-    /// The slot of a key, by the rule of the Cluster specification.
-    fn key_slot(key: &str) -> u16 {
-        slot(own_tag(key).unwrap_or(key).as_bytes())
-    }
-
     const NAMES: [&str; 20] = [
         "a",
         "orders/42",
@@ -164,19 +171,19 @@ mod tests {
     fn the_hash_is_that_of_the_specification() {
         assert_eq!(slot(b"123456789"), 0x31C3);
         // As `CLUSTER KEYSLOT` answers.
-        assert_eq!(key_slot("foo"), 12_182);
-        assert_eq!(key_slot("{user1000}.following"), key_slot("user1000"));
-        assert_eq!(key_slot("foo{}{bar}"), slot(b"foo{}{bar}"));
-        assert_eq!(key_slot("foo{{bar}}zap"), slot(b"{bar"));
+        assert_eq!(slot_of("foo"), 12_182);
+        assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
+        assert_eq!(slot_of("foo{}{bar}"), slot(b"foo{}{bar}"));
+        assert_eq!(slot_of("foo{{bar}}zap"), slot(b"{bar"));
     }
 
     #[test]
     fn all_keys_of_a_lock_share_its_slot() {
         for name in NAMES {
             let keys = keys(name);
-            let wanted = key_slot(&keys.lock);
+            let wanted = slot_of(&keys.lock);
             for key in [&keys.fence, &keys.hold, &keys.ended(Token::random())] {
-                assert_eq!(key_slot(key), wanted, "{name}: {key}");
+                assert_eq!(slot_of(key), wanted, "{name}: {key}");
             }
         }
     }

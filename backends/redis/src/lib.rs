@@ -48,6 +48,8 @@
 //! | `url.rs` | reading URLs |
 //! | `topology.rs` | which servers there are |
 //! | `tls.rs` | which certificates are trusted, and which is shown |
+//! | `servers.rs` | one server, or the nodes of a Cluster |
+//! | `cluster/` | which node a request goes to |
 //! | `connection.rs` | the one connection, and how it comes back |
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | which keys a lock has, and their hash slot |
@@ -65,6 +67,7 @@
 mod answer;
 mod asking;
 mod backend;
+mod cluster;
 mod config;
 mod connection;
 mod doctor;
@@ -76,23 +79,20 @@ mod opening;
 mod renewing;
 mod scripts;
 mod sentinel;
+mod servers;
 mod tls;
 mod topology;
 mod url;
 mod wakeup;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    Error, ErrorKind, Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp,
-};
+use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp};
 
 pub use config::Config;
 
-use connection::Link;
-use topology::{Topology, Whereabouts};
-use wakeup::Wakeups;
+use servers::Servers;
+use topology::Topology;
 
 /// How often a waiter asks when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(500);
@@ -106,7 +106,7 @@ const FOREIGN_POLL: Duration = Duration::from_millis(100);
 /// when the value is dropped.
 #[derive(Debug)]
 pub struct Redis {
-    link: Arc<Link>,
+    servers: Servers,
     profile: Profile,
 }
 
@@ -142,23 +142,18 @@ impl Config {
 }
 
 async fn connect(config: Config) -> Result<Redis> {
-    let to = match &config.topology {
-        Topology::One(server) => Whereabouts::at(server.clone()),
-        Topology::Sentinel { .. } => Whereabouts::Master,
-        Topology::Cluster { .. } => {
-            return Err(Error::new(ErrorKind::Unsupported, "there is no Cluster yet"));
-        }
+    let (topology, for_diagnosis) = (config.topology.clone(), config.for_diagnosis);
+    let servers = Servers::connect(config).await?;
+    let Servers::One(link) = &servers else {
+        return Ok(Redis { servers, profile: cluster_profile() });
     };
-    let config = Arc::new(config);
-    let wakeups = Arc::new(Wakeups::new(&config));
-    let link = Link::connect(Arc::clone(&config), wakeups, to).await?;
-    let server = doctor::Server::look(&link).await?;
-    if !config.for_diagnosis {
+    let server = doctor::Server::look(link).await?;
+    if !for_diagnosis {
         server.can_lock()?;
     }
     // A master that restarts may find itself a replica of another, which lacks the last writes.
-    let keeps = matches!(config.topology, Topology::One(_)) && server.keeps_every_write();
-    Ok(Redis { link, profile: profile_of(config.topology.backend(), keeps) })
+    let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
+    Ok(Redis { servers, profile: profile_of(topology.backend(), keeps) })
 }
 
 /// What it promises on a server that keeps every write it acknowledged. On any other,
@@ -170,6 +165,11 @@ pub fn profile() -> Profile {
 /// What it promises where Sentinels choose the master.
 pub fn sentinel_profile() -> Profile {
     profile_of("redis-sentinel", false)
+}
+
+/// What it promises on a Cluster.
+pub fn cluster_profile() -> Profile {
+    profile_of("redis-cluster", false)
 }
 
 /// What was shown by fault tests, and nothing else.

@@ -25,6 +25,7 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::renewing::Batch;
 use crate::scripts::{self, IDLE_FENCE};
+use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
@@ -63,6 +64,7 @@ pub enum Vote {
 /// One of the independent servers of a quorum.
 pub struct Node {
     redis: Redis,
+    link: Arc<Link>,
     largest_ttl: Duration,
     certificate_key: String,
     /// On which connection the server was looked at last, and its run id.
@@ -94,8 +96,9 @@ impl Node {
         let to = Whereabouts::at(server.clone());
         let wakeups = Arc::new(Wakeups::new(&config));
         let link = Link::connect_later(Arc::new(config), wakeups, to)?;
-        let redis = Redis { link, profile: profile_of("redis", false) };
-        Ok(Self { redis, largest_ttl, certificate_key, looked: Mutex::default() })
+        let servers = Servers::One(Arc::clone(&link));
+        let redis = Redis { servers, profile: profile_of("redis", false) };
+        Ok(Self { redis, link, largest_ttl, certificate_key, looked: Mutex::default() })
     }
 
     /// Its URL without secrets.
@@ -370,7 +373,7 @@ impl Node {
     }
 
     fn link(&self) -> &Arc<Link> {
-        &self.redis.link
+        &self.link
     }
 
     fn keys(&self, name: &LockName) -> Result<Keys> {

@@ -5,6 +5,7 @@ use redis::Value;
 
 use crate::answer::Words;
 use crate::asking::millis_rounded_up;
+use crate::cluster::moving::Hold;
 use crate::errors::{Effect, odd_answer};
 use crate::keys::Keys;
 
@@ -37,6 +38,14 @@ impl Batch {
 
     pub(crate) fn arguments(&self) -> Vec<&str> {
         self.arguments.iter().map(String::as_str).collect()
+    }
+
+    /// Each hold by itself, with its TTL in ms.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = (Hold<'_>, &str)> {
+        let arguments = self.arguments.chunks_exact(2);
+        self.keys.iter().zip(arguments).map(|((keys, ended), arguments)| {
+            (Hold { keys, ended, token: &arguments[0] }, arguments[1].as_str())
+        })
     }
 
     /// Reads the script's answer, which has a word for each hold.

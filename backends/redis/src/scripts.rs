@@ -33,6 +33,10 @@ scripts! {
     LOOK = "look.lua";
     ADMIT = "admit.lua";
     RAISE = "raise.lua";
+    MOVING_RENEW = "moving_renew.lua";
+    MOVING_RELEASE = "moving_release.lua";
+    MOVING_FORGET = "moving_forget.lua";
+    MOVING_INSPECT = "moving_inspect.lua";
 }
 
 impl Script {

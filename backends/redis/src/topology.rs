@@ -66,4 +66,15 @@ impl Whereabouts {
     pub(crate) fn at(server: ConnectionInfo) -> Self {
         Self::At(Box::new(server))
     }
+
+    /// Whether it is always this server.
+    pub(crate) fn is_at(&self, wanted: &str, wanted_port: u16) -> bool {
+        let Self::At(server) = self else { return false };
+        match server.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                host == wanted && *port == wanted_port
+            }
+            _ => false,
+        }
+    }
 }

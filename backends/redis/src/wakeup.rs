@@ -11,14 +11,17 @@
 //! everybody who waited is woken; and a waiter polls anyway.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Event, Events, LockName, Reason};
 use redis::{FromRedisValue, Value};
 
 use crate::SLOW_POLL;
+use crate::cluster::Current;
 use crate::config::Config;
+use crate::keys::slot_of;
+use crate::topology::Whereabouts;
 
 /// A waiter asks at least once each [`SLOW_POLL`]. One that has not been heard of for much longer
 /// has gone.
@@ -26,10 +29,13 @@ const FORGOTTEN_AFTER: Duration = SLOW_POLL.saturating_mul(10);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
+    key_prefix: String,
     released: String,
     broken: String,
     attached: Mutex<Arc<Vec<Events>>>,
     waiting: Mutex<Waiting>,
+    /// Who serves which slot, in a Cluster.
+    slots: OnceLock<Arc<Current>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,11 +50,27 @@ impl Wakeups {
         // Channels know no databases, and two prefixes are two worlds.
         let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
+            key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
             attached: Mutex::default(),
             waiting: Mutex::default(),
+            slots: OnceLock::new(),
         }
+    }
+
+    /// In a Cluster each connection gets each message, as the nodes pass them on. From here on a
+    /// wake-up counts where the one that serves its lock is connected, and is woken by once. That is
+    /// where whoever waits has asked. (While the map is wrong it may count nowhere; the connection
+    /// to the right node then wakes everybody as it is made.)
+    pub(crate) fn route(&self, slots: Arc<Current>) {
+        let _ = self.slots.set(slots);
+    }
+
+    fn counts(&self, name: &LockName, from: &Whereabouts) -> bool {
+        let Some(slots) = self.slots.get() else { return true };
+        let slot = slot_of(&format!("{}{name}", self.key_prefix));
+        slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
     /// The channel that gets the names of released locks.
@@ -96,13 +118,13 @@ impl Wakeups {
     }
 
     /// Takes a message: its channel and what was published there.
-    pub(crate) fn receive(&self, message: &[Value]) {
+    pub(crate) fn receive(&self, message: &[Value], from: &Whereabouts) {
         let text = |value: Option<&Value>| String::from_redis_value(value?.clone()).ok();
         let (Some(channel), Some(text)) = (text(message.first()), text(message.get(1))) else {
             return;
         };
         let event = if channel == self.released {
-            LockName::new(&text).ok().map(Event::Wake)
+            LockName::new(&text).ok().filter(|name| self.counts(name, from)).map(Event::Wake)
         } else if channel == self.broken {
             broken_hold(&text)
         } else {

@@ -1,0 +1,209 @@
+//! What is wrong with a Cluster, as far as locks are concerned: with each of its masters, and with
+//! how they hang together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lockwright_core::{Finding, Result, Severity};
+use redis::{FromRedisValue, Value};
+
+use super::{Address, Cluster};
+use crate::connection::Link;
+use crate::doctor::{examine_one, permitted};
+use crate::errors::{Effect, odd_answer};
+
+pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
+    cluster.look_up().await?;
+    let mut findings = Vec::new();
+    findings.extend(coverage(cluster));
+    // The same of a node may be said by all the others.
+    let mut of_nodes = BTreeSet::new();
+    let (mut nodes_denied, mut failing) = (false, false);
+    for (at, link) in cluster.masters() {
+        match examine_one(&link).await {
+            Ok(some) => findings.extend(some.into_iter().map(|finding| at_node(&at, finding))),
+            Err(problem) => {
+                findings.push(unreachable(&at, &problem));
+                continue;
+            }
+        }
+        match ask(&link, "INFO").await? {
+            Some(info) if !info.contains("cluster_state:ok") => failing = true,
+            Some(_) => {}
+            None => nodes_denied = true,
+        }
+        match ask(&link, "NODES").await? {
+            Some(nodes) => of_nodes.extend(Nodes::read(&nodes).problems()),
+            None => nodes_denied = true,
+        }
+    }
+    if failing {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "cluster-down",
+            what: "the Cluster is down (cluster_state isn't ok)".to_owned(),
+            why: "it refuses requests, so nothing can be locked or renewed".to_owned(),
+            fix: "see which nodes or slots are missing: redis-cli --cluster check".to_owned(),
+        });
+    }
+    if nodes_denied {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "cluster-denied",
+            what: "the user may not run CLUSTER INFO or CLUSTER NODES".to_owned(),
+            why: "failing nodes, masters without a replica and slots on the move can't be seen"
+                .to_owned(),
+            fix: "permit it: ACL SETUSER … +cluster|info +cluster|nodes".to_owned(),
+        });
+    }
+    findings.extend(of_nodes.into_iter().map(Problem::finding));
+    Ok(findings)
+}
+
+async fn ask(link: &Arc<Link>, what: &str) -> Result<Option<String>> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg(what);
+    let Some(answer) = permitted(link.read(&question).await)? else { return Ok(None) };
+    text(answer).map(Some)
+}
+
+fn text(answer: Value) -> Result<String> {
+    String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
+}
+
+fn at_node(at: &Address, mut finding: Finding) -> Finding {
+    finding.what = format!("{at}: {}", finding.what);
+    finding
+}
+
+fn coverage(cluster: &Cluster) -> Option<Finding> {
+    let uncovered = cluster.map().uncovered();
+    (uncovered > 0).then(|| Finding {
+        severity: Severity::Error,
+        code: "slots-uncovered",
+        what: format!("no node serves {uncovered} of the slots"),
+        why: "what hashes to them can't be locked; with cluster-require-full-coverage, nothing can"
+            .to_owned(),
+        fix: "bring the missing nodes back, or redis-cli --cluster fix".to_owned(),
+    })
+}
+
+fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "node-unreachable",
+        what: format!("{at}: {problem}"),
+        why: "what hashes to its slots can't be locked or renewed from here".to_owned(),
+        fix: "see whether it runs, and whether the address that the Cluster gives for it leads \
+              there from this machine (cluster-announce-ip, cluster-announce-hostname)"
+            .to_owned(),
+    }
+}
+
+/// What `CLUSTER NODES` shows to be wrong.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Problem {
+    Failing(String),
+    WithoutReplica(String),
+    Moving(String),
+}
+
+impl Problem {
+    fn finding(self) -> Finding {
+        match self {
+            Self::Failing(node) => Finding {
+                severity: Severity::Warning,
+                code: "node-failing",
+                what: format!("{node}: other nodes of the Cluster can't reach it"),
+                why: "if it is a master, its locks are unavailable until a replica takes over, which \
+                      may lack the last ones; if it is a replica, it can't take over"
+                    .to_owned(),
+                fix: "see whether it runs; if it is gone for good, CLUSTER FORGET it".to_owned(),
+            },
+            Self::WithoutReplica(node) => Finding {
+                severity: Severity::Warning,
+                code: "no-replica",
+                what: format!("{node}: a master without a replica in good health"),
+                why: "if it fails, its locks are unavailable until it is back".to_owned(),
+                fix: "add a replica: redis-cli --cluster add-node … --cluster-slave".to_owned(),
+            },
+            Self::Moving(node) => Finding {
+                severity: Severity::Warning,
+                code: "slots-moving",
+                what: format!("{node}: it has slots that are being moved to another node"),
+                why: "until that is done no lock of theirs is granted; those that are held go on"
+                    .to_owned(),
+                fix: "wait; if nobody is moving them any more, redis-cli --cluster fix".to_owned(),
+            },
+        }
+    }
+}
+
+/// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
+struct Nodes<'a>(Vec<Vec<&'a str>>);
+
+impl<'a> Nodes<'a> {
+    fn read(answer: &'a str) -> Self {
+        let lines = answer.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        Self(lines.filter(|fields| fields.len() >= 8).collect())
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for fields in &self.0 {
+            let (node, slots) = (fields[1].split(['@', ',']).next().unwrap_or("?"), &fields[8..]);
+            if !is_well(fields) {
+                problems.push(Problem::Failing(node.to_owned()));
+                continue;
+            }
+            let has_replica = || self.0.iter().any(|other| other[3] == fields[0] && is_well(other));
+            if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
+                problems.push(Problem::WithoutReplica(node.to_owned()));
+            }
+            // Only the node itself lists them: `[7->-id]` for one that leaves.
+            if slots.iter().any(|slot| slot.contains("->-")) {
+                problems.push(Problem::Moving(node.to_owned()));
+            }
+        }
+        problems
+    }
+}
+
+fn has_flag(fields: &[&str], wanted: &str) -> bool {
+    fields[2].split(',').any(|flag| flag == wanted)
+}
+
+fn is_well(fields: &[&str]) -> bool {
+    !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
+}
+
+/// Whether a slot is on its way from or to another node, as a node says it of its own.
+pub(super) fn has_slots_on_the_move(nodes: &str) -> bool {
+    nodes.contains("->-") || nodes.contains("-<-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_read_from_the_nodes() {
+        let nodes = "\
+            a 10.0.0.1:1@2 myself,master - 0 0 1 connected 0-99 [7->-b]\n\
+            b 10.0.0.2:1@2,host master - 0 0 2 connected 100-199\n\
+            c 10.0.0.3:1@2 slave,fail b 0 0 2 disconnected\n\
+            d 10.0.0.4:1@2 slave a 0 0 1 connected\n\
+            e 10.0.0.5:1@2 master - 0 0 3 connected\n";
+        let of = |address: &str| address.to_owned();
+        assert_eq!(
+            Nodes::read(nodes).problems(),
+            [
+                Problem::Moving(of("10.0.0.1:1")),
+                Problem::WithoutReplica(of("10.0.0.2:1")),
+                Problem::Failing(of("10.0.0.3:1")),
+            ]
+        );
+        assert!(has_slots_on_the_move(nodes));
+        assert!(!has_slots_on_the_move("a 10.0.0.1:1@2 master - 0 0 1 connected 0-99\n"));
+    }
+}

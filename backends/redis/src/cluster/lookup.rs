@@ -1,0 +1,143 @@
+//! Looking up who serves what.
+//!
+//! Nodes learn of a change by gossip, so their views differ for a moment, and one that is cut off or
+//! has just been thawed goes on with its old one. So several are asked at once, and the view of more
+//! than half of them counts as soon as it is there; without one, the view of most of those that
+//! answer. A view may still be old: then a node redirects, and the next look finds it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lockwright_core::{Error, ErrorKind, Result};
+use redis::{AsyncConnectionConfig, Cmd, Value};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Address, Cluster, SlotMap};
+use crate::errors::{self, Effect, error};
+use crate::opening::Failure;
+
+/// How many nodes are asked at once. More would tell no more.
+const ASKED: usize = 9;
+
+impl Cluster {
+    /// Looks up who serves what, once for all who want to know at the same time.
+    pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
+        let looked = self.looked.load(Ordering::Acquire);
+        let _looking = self.looking.lock().await;
+        if self.looked.load(Ordering::Acquire) != looked {
+            return Ok(());
+        }
+        let map = self.ask_several().await?;
+        self.links().retain(|at, _| map.masters().contains(at));
+        self.current.change(|current| *current = map);
+        self.looked.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    async fn ask_several(self: &Arc<Self>) -> Result<SlotMap> {
+        let map = self.map();
+        let mut asked: Vec<Address> = Vec::with_capacity(ASKED);
+        for at in map.nodes().chain(&self.seeds) {
+            if asked.len() < ASKED && !asked.contains(at) {
+                asked.push(at.clone());
+            }
+        }
+        let (number, mut asking) = (asked.len(), JoinSet::new());
+        for at in asked {
+            let cluster = Arc::clone(self);
+            asking.spawn_on(async move { cluster.ask_one(&at).await }, &self.runtime);
+        }
+        let mut views: Vec<(SlotMap, usize)> = Vec::new();
+        let mut failure: Option<Error> = None;
+        while let Some(end) = asking.join_next().await {
+            match end {
+                Ok(Ok(view)) => {
+                    let known = views.iter().position(|(known, _)| *known == view);
+                    let at = known.unwrap_or_else(|| {
+                        views.push((view, 0));
+                        views.len() - 1
+                    });
+                    views[at].1 += 1;
+                    if views[at].1 * 2 > number {
+                        break;
+                    }
+                }
+                // What is wrong with the settings says more than that one of them is dead.
+                Ok(Err(error)) => {
+                    let says_less = error.kind() == ErrorKind::Unavailable && failure.is_some();
+                    failure = if says_less { failure } else { Some(error) };
+                }
+                Err(_) => {}
+            }
+        }
+        // Of equals the first.
+        views.reverse();
+        match views.into_iter().max_by_key(|(_, votes)| *votes) {
+            Some((view, _)) => Ok(view),
+            None => Err(failure.unwrap_or_else(|| {
+                error(ErrorKind::Unavailable, "no node of the Cluster could be asked")
+            })),
+        }
+    }
+
+    async fn ask_one(self: &Arc<Self>, at: &Address) -> Result<SlotMap> {
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("SLOTS");
+        let link = self.links().get(at).filter(|link| link.is_connected()).cloned();
+        let answer = match link {
+            Some(link) => {
+                let live = link.live().await?;
+                let answer = link.ask(&live, None, &slots, Effect::Reads).await?;
+                answer.map_err(|cause| refused(&cause, at))?
+            }
+            None => self.ask_stranger(at, &slots).await?,
+        };
+        SlotMap::read(answer, at).ok_or_else(|| {
+            error(ErrorKind::Unavailable, format!("the node {at} knows of no slots"))
+        })
+    }
+
+    /// Asks a node without keeping a connection to it: most are replicas.
+    async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value> {
+        let settings =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let asking = async {
+            let client = redis::Client::open(self.server_at(at))?;
+            let mut connection =
+                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            Ok(question.query_async(&mut connection).await)
+        };
+        let limit = self.config.connect_timeout;
+        let shown = format!("{at}, a node of {},", self.config.shown);
+        let failure = match timeout(limit, asking).await {
+            Ok(Ok(Ok(answer))) => return Ok(answer),
+            Ok(Ok(Err(cause))) => return Err(refused(&cause, at)),
+            Ok(Err(cause)) => Failure::of(&cause, &shown),
+            Err(_) => Failure::silence(&shown, limit),
+        };
+        Err(error(failure.kind, failure.message))
+    }
+}
+
+fn refused(cause: &redis::RedisError, at: &Address) -> Error {
+    if cause.to_string().contains("cluster support disabled") {
+        return error(
+            ErrorKind::InvalidConfig,
+            format!(
+                "{at} is no node of a Cluster but a single server; connect to it by redis: or \
+                 rediss:"
+            ),
+        );
+    }
+    if let Some((ErrorKind::Denied, _)) = errors::refusal(cause) {
+        return error(
+            ErrorKind::Denied,
+            format!(
+                "the user may not ask {at} who serves which slot; permit it: ACL SETUSER … \
+                 +cluster|slots +asking"
+            ),
+        );
+    }
+    errors::translate(cause.clone(), Effect::Reads)
+}

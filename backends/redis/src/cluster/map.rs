@@ -1,0 +1,229 @@
+//! Which node of a Cluster serves which slot, as the nodes say.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use redis::{ConnectionAddr, FromRedisValue, Value};
+
+use crate::keys::SLOTS;
+
+/// Where a node is reached.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Where a connection leads that goes by TCP.
+    pub(crate) fn of(address: &ConnectionAddr) -> Option<Self> {
+        match address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some(Self { host: host.clone(), port: *port })
+            }
+            _ => None,
+        }
+    }
+
+    /// What a redirection names: `host:port`, also of an IPv6 address, or `:port` for another port
+    /// of the one that was asked.
+    pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
+        let (host, port) = named.rsplit_once(':')?;
+        Some(asked.beside(host, port.parse().ok()?))
+    }
+
+    /// What a node calls another one. A node that doesn't know its own address says nothing, or
+    /// `?`: it is where it was asked.
+    fn beside(&self, host: &str, port: u16) -> Self {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = if matches!(host, "" | "?") { &self.host } else { host };
+        Self { host: host.to_owned(), port }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Nobody serves the slot.
+const NOBODY: u16 = u16::MAX;
+
+/// Which master serves which slot.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SlotMap {
+    /// In the order of their addresses, so that equal maps are equal.
+    masters: Vec<Address>,
+    /// For each slot the index of its master, or [`NOBODY`].
+    owners: Box<[u16]>,
+    /// Who else can be asked who serves what.
+    replicas: BTreeSet<Address>,
+}
+
+impl SlotMap {
+    pub(crate) fn empty() -> Self {
+        Self { masters: Vec::new(), owners: vec![NOBODY; SLOTS].into(), replicas: BTreeSet::new() }
+    }
+
+    /// Reads what the node at `asked` answers to `CLUSTER SLOTS`: for each range its first and last
+    /// slot, its master, its replicas. `None` for what is none, and for a node that knows of no
+    /// slots: it has just been made, or forgot everything.
+    pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
+        let Value::Array(entries) = answer else { return None };
+        let mut ranges = Vec::with_capacity(entries.len());
+        let mut replicas = BTreeSet::new();
+        for entry in entries {
+            let Value::Array(parts) = entry else { return None };
+            let mut parts = parts.into_iter();
+            let mut slot = || usize::from_redis_value(parts.next()?).ok().filter(|at| *at < SLOTS);
+            let (first, last) = (slot()?, slot()?);
+            let mut nodes = parts.map(|node| read_node(node, asked));
+            ranges.push((first, last, nodes.next()??));
+            replicas.extend(nodes.flatten());
+        }
+        let masters: BTreeSet<Address> = ranges.iter().map(|(.., master)| master.clone()).collect();
+        let mut map = Self { masters: masters.into_iter().collect(), replicas, ..Self::empty() };
+        for (first, last, master) in ranges {
+            let index = map.masters.binary_search(&master).ok()?;
+            map.owners.get_mut(first..=last)?.fill(u16::try_from(index).ok()?);
+        }
+        (!map.masters.is_empty()).then_some(map)
+    }
+
+    /// The master of a slot.
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
+        self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+
+    /// All masters that serve a slot.
+    pub(crate) fn masters(&self) -> &[Address] {
+        &self.masters
+    }
+
+    /// All nodes, masters first.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Address> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    /// How many slots nobody serves.
+    pub(crate) fn uncovered(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner == NOBODY).count()
+    }
+
+    /// Notes that a slot is served by another master than was thought. Until the whole map has been
+    /// looked up anew, the order of the masters is lost.
+    pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
+        let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
+            self.masters.push(to.clone());
+            self.masters.len() - 1
+        });
+        if let (Some(owner), Ok(index)) =
+            (self.owners.get_mut(usize::from(slot)), u16::try_from(index))
+        {
+            *owner = index;
+        }
+    }
+}
+
+/// A node: its host, its port, its id, what else there is to say.
+fn read_node(node: Value, asked: &Address) -> Option<Address> {
+    let Value::Array(parts) = node else { return None };
+    let mut parts = parts.into_iter();
+    let host: Option<String> = FromRedisValue::from_redis_value(parts.next()?).ok()?;
+    let port = u16::from_redis_value(parts.next()?).ok()?;
+    Some(asked.beside(host.as_deref().unwrap_or_default(), port))
+}
+
+impl fmt::Debug for SlotMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotMap")
+            .field("masters", &self.masters)
+            .field("uncovered", &self.uncovered())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        Address { host: host.to_owned(), port }
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
+    }
+
+    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
+        Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat())
+    }
+
+    fn host(host: &str) -> Value {
+        Value::BulkString(host.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_map_is_read_whatever_the_nodes_call_themselves() {
+        let answer = Value::Array(vec![
+            range(5_000, 16_383, vec![node(Value::Nil, 7_002), node(host("b"), 7_005)]),
+            range(0, 4_000, vec![node(host(""), 7_001), node(host("?"), 7_004)]),
+        ]);
+        let asked = address("a", 9);
+        let map = SlotMap::read(answer, &asked).unwrap();
+        assert_eq!(map.masters(), [address("a", 7_001), address("a", 7_002)]);
+        assert_eq!(map.owner(0), Some(&address("a", 7_001)));
+        assert_eq!(map.owner(4_000), Some(&address("a", 7_001)));
+        assert_eq!(map.owner(4_001), None);
+        assert_eq!(map.owner(16_383), Some(&address("a", 7_002)));
+        assert_eq!(map.uncovered(), 999);
+        assert_eq!(map.nodes().count(), 4);
+    }
+
+    #[test]
+    fn the_order_of_the_ranges_makes_no_difference() {
+        let ranges =
+            [range(0, 100, vec![node(host("b"), 1)]), range(101, 200, vec![node(host("a"), 1)])];
+        let asked = address("a", 1);
+        let map = SlotMap::read(Value::Array(ranges.to_vec()), &asked);
+        let reversed = ranges.into_iter().rev().collect();
+        assert_eq!(map, SlotMap::read(Value::Array(reversed), &asked));
+    }
+
+    #[test]
+    fn nonsense_is_no_map() {
+        let asked = address("a", 1);
+        for answer in [
+            Value::Array(Vec::new()),
+            Value::Nil,
+            Value::Array(vec![range(0, 16_384, vec![node(host("b"), 1)])]),
+            Value::Array(vec![range(10, 5, vec![node(host("b"), 1)])]),
+            Value::Array(vec![range(0, 5, vec![])]),
+            Value::Array(vec![range(-1, 5, vec![node(host("b"), 1)])]),
+        ] {
+            assert_eq!(SlotMap::read(answer.clone(), &asked), None, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_that_moved_is_noted() {
+        let mut map = SlotMap::empty();
+        map.moved(7, &address("a", 1));
+        map.moved(8, &address("b", 1));
+        map.moved(7, &address("b", 1));
+        assert_eq!(map.owner(7), Some(&address("b", 1)));
+        assert_eq!(map.owner(8), Some(&address("b", 1)));
+        assert_eq!(map.owner(9), None);
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let asked = address("a", 1);
+        let to = |named| Address::redirected(named, &asked);
+        assert_eq!(to("b:2"), Some(address("b", 2)));
+        assert_eq!(to(":2"), Some(address("a", 2)));
+        assert_eq!(to("::1:2"), Some(address("::1", 2)));
+        assert_eq!(to("b"), None);
+    }
+}

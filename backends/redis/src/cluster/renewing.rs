@@ -1,0 +1,138 @@
+//! Renewing and inspecting many at once: slot by slot, and all slots at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockwright_core::{Error, LockName, Renew, Renewal, RenewalOutcome, Result};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Cluster, moving};
+use crate::answer::{self, Found};
+use crate::errors::{Effect, error, odd_answer};
+use crate::keys::{Keys, slot_of};
+use crate::renewing::Batch;
+use crate::scripts;
+
+const INDETERMINATE: Renewal = Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false };
+
+impl Cluster {
+    /// Renews holds. A node that doesn't answer leaves its own indeterminate, and no others.
+    ///
+    /// Whoever asks waits a quarter of the shortest TTL for the whole answer. So it is given before
+    /// that, with what is known by then; each request goes on in a task of its own, whose time-out
+    /// finds a node that is frozen.
+    pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
+        let until = Instant::now() + shortest / 5;
+        let prefix = &self.config().key_prefix;
+        let mut asking = Vec::new();
+        for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {
+            let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
+            let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
+            let task = self.runtime().spawn(async move { cluster.renew_in_slot(&batch).await });
+            asking.push((places, task));
+        }
+        let mut renewals = vec![INDETERMINATE; holds.len()];
+        let (mut answered, mut failure) = (holds.is_empty(), None);
+        for (places, task) in asking {
+            match timeout_at(until, joined(task)).await {
+                Ok(Ok(some)) => {
+                    answered = true;
+                    for (at, renewal) in places.into_iter().zip(some) {
+                        renewals[at] = renewal;
+                    }
+                }
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => failure = failure.or_else(|| Some(late())),
+            }
+        }
+        match failure {
+            Some(failure) if !answered => Err(failure),
+            Some(failure) => {
+                tracing::debug!(%failure, "redis: some holds of a batch could not be renewed");
+                Ok(renewals)
+            }
+            None => Ok(renewals),
+        }
+    }
+
+    async fn renew_in_slot(self: &Arc<Self>, batch: &Batch) -> Result<Vec<Renewal>> {
+        let (keys, arguments) = (batch.keys(), batch.arguments());
+        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
+        if let Some(answer) = answer {
+            return batch.renewals(answer);
+        }
+        let mut renewals = Vec::new();
+        for (hold, ttl) in batch.holds() {
+            renewals.push(hold.renew(self, ttl).await.unwrap_or_else(|failure| {
+                tracing::debug!(%failure, "redis: a hold on the move could not be renewed");
+                INDETERMINATE
+            }));
+        }
+        Ok(renewals)
+    }
+
+    /// What is there for each name, in their order.
+    pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
+        let prefix = &self.config().key_prefix;
+        let mut asking = Vec::new();
+        for places in by_slot(prefix, names.iter()) {
+            let some: Vec<LockName> = places.iter().map(|at| names[*at].clone()).collect();
+            let cluster = Arc::clone(self);
+            let task = self.runtime().spawn(async move { cluster.inspect_in_slot(&some).await });
+            asking.push((places, task));
+        }
+        let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
+        for (places, task) in asking {
+            for (at, one) in places.into_iter().zip(joined(task).await?) {
+                found[at] = Some(one);
+            }
+        }
+        let odd = || odd_answer(Effect::Reads, "too little");
+        found.into_iter().map(|one| one.ok_or_else(odd)).collect()
+    }
+
+    async fn inspect_in_slot(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
+        let prefix = &self.config().key_prefix;
+        let keys: Vec<Keys> =
+            names.iter().map(|name| Keys::new(prefix, name)).collect::<Result<_>>()?;
+        let flat: Vec<&str> = keys.iter().flat_map(Keys::described).collect();
+        match self.try_run(&scripts::INSPECT, &flat, &[], Effect::Reads).await? {
+            Some(answer) => answer::all_found(names, answer),
+            None => {
+                let mut found = Vec::with_capacity(names.len());
+                for (name, keys) in names.iter().zip(&keys) {
+                    found.push(moving::inspect(self, name, keys).await?);
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// The places of the names of each slot.
+fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
+    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (at, name) in names.enumerate() {
+        slots.entry(slot_of(&format!("{prefix}{name}"))).or_default().push(at);
+    }
+    slots.into_values().collect()
+}
+
+async fn joined<T>(task: JoinHandle<Result<T>>) -> Result<T> {
+    match task.await {
+        Ok(end) => end,
+        Err(_) => Err(error(
+            lockwright_core::ErrorKind::Indeterminate,
+            "the runtime in which the client connected has ended",
+        )),
+    }
+}
+
+fn late() -> Error {
+    error(
+        lockwright_core::ErrorKind::Indeterminate,
+        "the server did not answer in time; the request may have been carried out",
+    )
+}

@@ -1,0 +1,14 @@
+-- Arms a lock again for its full TTL if its token still has it: the lock alone, as its slot is on
+-- the move and the other keys may be on another node.
+--
+-- KEYS  lock
+-- ARGV  token, TTL in ms
+--
+-- Answers 'renewed', 'broken' or 'gone'.
+
+local value = redis.pcall('GET', KEYS[1])
+if value == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 'renewed'
+end
+return value == ARGV[1] .. ':broken' and 'broken' or 'gone'

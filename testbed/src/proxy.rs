@@ -28,7 +28,7 @@ pub enum Traffic {
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
-    port: u16,
+    address: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -63,6 +63,22 @@ impl Proxy {
                 Err(error) => return Err(Error::new(format!("the proxy can't listen: {error}"))),
             }
         };
+        Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
+    }
+
+    /// A proxy at an address of one's own: with the port of `target` on another loopback address,
+    /// say, for servers that tell their port and not their host.
+    ///
+    /// # Errors
+    /// When somebody listens there already.
+    pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
+        match TcpListener::bind(address) {
+            Ok(listener) => Ok(Self::on(listener, address, target)),
+            Err(error) => Err(Error::new(format!("no proxy can listen at {address}: {error}"))),
+        }
+    }
+
+    fn on(listener: TcpListener, address: SocketAddr, target: SocketAddr) -> Self {
         let shared = Arc::new(Shared {
             target,
             state: Mutex::new(State {
@@ -77,18 +93,18 @@ impl Proxy {
             changed: Condvar::new(),
         });
         let keeper = Arc::clone(&shared);
-        thread::spawn(move || keeper.listen(listener, port));
-        Ok(Self { shared, port })
+        thread::spawn(move || keeper.listen(listener, address));
+        Self { shared, address }
     }
 
     /// Where it listens.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        self.address
     }
 
     /// Changes what happens to the bytes, of open connections too.
@@ -179,7 +195,7 @@ impl Shared {
         !timeout.timed_out()
     }
 
-    fn listen(self: Arc<Self>, listener: TcpListener, port: u16) {
+    fn listen(self: Arc<Self>, listener: TcpListener, address: SocketAddr) {
         let mut listener = Some(listener);
         loop {
             if let Some(listening) = listener.take() {
@@ -202,8 +218,7 @@ impl Shared {
                     return;
                 }
             }
-            listener =
-                wait::until(wait::LIMIT, || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+            listener = wait::until(wait::LIMIT, || TcpListener::bind(address).ok());
             self.state().listening = listener.is_some();
             self.changed.notify_all();
         }

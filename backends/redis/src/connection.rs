@@ -20,6 +20,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
@@ -29,6 +30,7 @@ use crate::scripts::Script;
 use crate::sentinel::{self, Sentinels};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
+use crate::watching;
 
 /// Requests that may stand between a caller and the socket. Beyond that callers wait, within
 /// their time-out.
@@ -49,6 +51,8 @@ pub(crate) struct Link {
     opened: AtomicU64,
     /// Tells the keeper that there is no connection.
     broken: UnboundedSender<()>,
+    /// Listening to Sentinels.
+    listening: Mutex<JoinSet<()>>,
     runtime: Handle,
 }
 
@@ -57,6 +61,8 @@ pub(crate) struct Link {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Where it leads.
+    server: Arc<str>,
     /// Another for each connection of its link.
     pub(crate) number: u64,
 }
@@ -70,6 +76,10 @@ impl Link {
     ) -> Result<Arc<Self>> {
         let (link, breaks) = Self::new(config, wakeups, to)?;
         link.live().await?;
+        if matches!(link.to, Whereabouts::Master) {
+            *link.listening.lock().unwrap_or_else(PoisonError::into_inner) =
+                watching::listen(&link);
+        }
         link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         Ok(link)
     }
@@ -107,6 +117,7 @@ impl Link {
             failures: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             broken,
+            listening: Mutex::default(),
             runtime,
         });
         Ok((link, breaks))
@@ -230,6 +241,14 @@ impl Link {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
+    /// Gives the connection up if it leads elsewhere.
+    pub(crate) fn leave_unless_at(&self, server: &str) {
+        if let Some(live) = self.usable().filter(|live| *live.server != *server) {
+            tracing::debug!(from = %live.server, to = server, "redis: another master");
+            self.tell_broken(&live.alive);
+        }
+    }
+
     fn tell_broken(&self, alive: &AtomicBool) {
         // Only the first to notice tells: by then there may be a new connection already.
         if alive.swap(false, Ordering::AcqRel) {
@@ -271,7 +290,7 @@ impl Link {
     async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
         // Closed also when nothing takes its place for long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
-        let (connection, alive) = match &self.to {
+        let live = match &self.to {
             Whereabouts::At(server) => {
                 let limit = self.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
@@ -284,8 +303,6 @@ impl Link {
                 None => return Err(Failure::unavailable("there are no Sentinels to ask")),
             },
         };
-        let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        let live = Live { connection, alive, number };
         *self.current() = Some(live.clone());
         // Messages of the time between were lost. In a task of its own, as the caller's lock is
         // held here, and events are never sent under one.
@@ -294,11 +311,8 @@ impl Link {
         Ok(live)
     }
 
-    async fn connect_to(
-        self: &Arc<Self>,
-        server: ConnectionInfo,
-    ) -> Result<(MultiplexedConnection, Arc<AtomicBool>), Failure> {
-        let shown = self.shown(&server);
+    async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live, Failure> {
+        let (shown, address) = (self.shown(&server), server.addr().to_string());
         let alive = Arc::new(AtomicBool::new(true));
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -316,7 +330,8 @@ impl Link {
         if matches!(self.to, Whereabouts::Master) {
             sentinel::must_be_master(&mut connection, &shown).await?;
         }
-        Ok((connection, alive))
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(Live { connection, alive, server: address.into(), number })
     }
 
     fn push_sender(

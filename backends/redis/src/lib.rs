@@ -84,6 +84,7 @@ mod tls;
 mod topology;
 mod url;
 mod wakeup;
+mod watching;
 
 use std::time::Duration;
 

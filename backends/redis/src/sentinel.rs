@@ -4,7 +4,7 @@
 //! among those of a majority: so a Sentinel that is dead, frozen or behind costs nothing. The client
 //! library asks one after the other, with a patience of its own for each, and believes the first.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::future::Future;
 use std::time::Duration;
 
@@ -35,11 +35,17 @@ pub(crate) struct Sentinels<'c> {
 
 /// What a Sentinel says about the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Master {
+pub(crate) struct Master {
     host: String,
     port: u16,
     /// Which election made it one.
     epoch: u64,
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 /// Why a Sentinel doesn't name it.
@@ -109,7 +115,7 @@ impl<'c> Sentinels<'c> {
     }
 
     /// Who is the master, by the majority of the Sentinels, or by as many of them as answer.
-    async fn master(self) -> Result<Master, Failure> {
+    pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = JoinSet::new();
         // So that there is time for another question.
         let limit = self.limit / 2;

@@ -1,1 +1,270 @@
-//! A master that Sentinels choose: finding it, and what becomes of holds when it changes.
+//! A master that Sentinels choose: finding it, and what becomes of holds when another takes over.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Reason, Renew, Renewal,
+    Settle, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed::{self as testbed, Sentinels};
+
+use crate::connecting::{SECRET, refused};
+use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
+
+/// Short enough to be waited for, long enough for a machine that is busy with other tests.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// One whose requests don't wait long for a master that is dead or frozen.
+async fn impatient(set: &Sentinels) -> Redis {
+    let config = Config::new(&set.url()).unwrap().response_timeout(QUICK);
+    config.connect().await.unwrap()
+}
+
+/// Waits until the server has a key with this value.
+async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
+    eventually(|| async {
+        let found: Option<String> = server.command(&["GET", key]).unwrap();
+        (found.as_deref() == Some(value)).then_some(())
+    })
+    .await;
+}
+
+async fn off_the_runtime<T: Send + 'static>(
+    set: Sentinels,
+    job: impl FnOnce(&mut Sentinels) -> T + Send + 'static,
+) -> (Sentinels, T) {
+    let job = move || {
+        let mut set = set;
+        let end = job(&mut set);
+        (set, end)
+    };
+    tokio::task::spawn_blocking(job).await.unwrap()
+}
+
+/// From here on nothing that the master is told reaches the replica. What was under way when it was
+/// frozen would still be in its socket, so the master closes that one.
+fn cut_replication(set: &Sentinels) {
+    set.servers[1].freeze();
+    set.servers[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+}
+
+/// The master dies, and the replica, which may have been frozen, takes over.
+async fn fail_over(set: Sentinels) -> Sentinels {
+    let (set, ()) = off_the_runtime(set, |set| {
+        set.servers[0].kill();
+        set.servers[1].thaw();
+        assert_eq!(set.wait_for_failover(0).unwrap(), 1);
+    })
+    .await;
+    set
+}
+
+#[tokio::test]
+async fn the_master_is_found_and_the_next_one_too() {
+    let set = Sentinels::start().unwrap();
+    let redis = connect(&set.url()).await;
+    assert_eq!(redis.profile().backend, "redis-sentinel");
+    for fault in [Fault::ServerRestart, Fault::Failover, Fault::ServerDataLoss] {
+        assert!(!redis.profile().survives.contains(fault), "{fault:?}");
+    }
+    let ours = claim("a");
+    let granted = grant(&redis, &ours).await;
+    wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
+
+    let set = fail_over(set).await;
+    // What was replicated is still there, and nobody needed to connect anew.
+    let renewals =
+        eventually(|| async { redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.ok() }).await;
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    busy(&redis, &claim("a"), Wait::No).await;
+    assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    let next = grant(&redis, &claim("a")).await;
+    assert!(next.fence > granted.fence, "{next:?} after {granted:?}");
+    assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn sentinels_that_are_frozen_or_dead_cost_little() {
+    let mut set = Sentinels::start().unwrap();
+    set.sentinels[0].freeze();
+    let started = Instant::now();
+    connect(&set.url()).await;
+    // It has half of 20 s, and the other two don't need it.
+    assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
+
+    set.sentinels[1].kill();
+    let config = Config::new(&set.url()).unwrap().connect_timeout(4 * QUICK);
+    config.connect().await.expect("the one that is left knows the master");
+}
+
+#[tokio::test]
+async fn wrong_settings_of_sentinels_are_told() {
+    let set = Sentinels::options().sentinel_password(SECRET).start().unwrap();
+    let url = set.url();
+    let error = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("sentinel_password"), "{error}");
+    assert!(error.to_string().starts_with("redis-sentinel: "), "{error}");
+    let error = refused(&format!("{url}?sentinel_password=not-{SECRET}")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("refuses"), "{error}");
+    let error = refused(&format!("{url}?sentinel_password={SECRET}&sentinel_user=nobody")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let url = format!("{url}?sentinel_password={SECRET}");
+    grant(&connect(&url).await, &claim("a")).await;
+
+    let error = refused(&url.replace("/lockwright", "/mymaster")).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("\"mymaster\""), "{error}");
+
+    let ports = [testbed::port::free(), testbed::port::free()];
+    let error = refused(&set.url_through(ports)).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for port in ports {
+        assert!(error.to_string().contains(&format!(":{port} refuses connections")), "{error}");
+    }
+    let error = refused(&set.url_through([set.servers[0].port()])).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("not a Sentinel"), "{error}");
+}
+
+#[tokio::test]
+async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
+    let options = testbed::Redis::options().password(SECRET);
+    let sentinels = Sentinels::options().servers(options).sentinel_password("another");
+    let set = sentinels.start().unwrap();
+    let redis = connect(&format!("{}?sentinel_password=another", set.url())).await;
+    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
+    grant(&redis, &claim("a")).await;
+    let error =
+        refused(&format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("the master of"), "{error}");
+}
+
+#[tokio::test]
+async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
+    let set = Sentinels::start().unwrap();
+    let (asking, idle) = (impatient(&set).await, impatient(&set).await);
+    // So short that the old master has forgotten it when it thaws.
+    let ttl = Duration::from_secs(8);
+    let ours = claim_for("a", ttl);
+    grant(&asking, &ours).await;
+    grant(&idle, &claim("idle")).await;
+    wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
+
+    set.servers[0].freeze();
+    let renewing = async {
+        // A renewal as the client does it: again and again, through the errors.
+        let mut renewed = 0;
+        loop {
+            match asking.renew(&[Renew { claim: &ours, fences: 0 }]).await {
+                Ok(renewals) => {
+                    assert_eq!(renewals, [Renewal::RENEWED], "after {renewed}");
+                    renewed += 1;
+                }
+                Err(error) => assert_ne!(error.kind(), ErrorKind::Denied, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let frozen = Instant::now();
+    let watching = async {
+        let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
+        assert_eq!(master, 1);
+        // The old one thaws only after it would have let the hold run out.
+        tokio::time::sleep((ttl + QUICK).saturating_sub(frozen.elapsed())).await;
+        set.servers[0].thaw();
+        let thawed = Instant::now();
+        let mut asked = 0;
+        while thawed.elapsed() < 2 * QUICK {
+            // A client that asked for nothing since before the freeze has a connection to it.
+            match idle.try_acquire(&claim("a")).await {
+                Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
+                Ok(Attempt::Busy(_)) => asked += 1,
+                Err(_) => {}
+            }
+        }
+        assert!(asked > 0, "somebody answered");
+        set
+    };
+    tokio::select! {
+        set = watching => drop(set),
+        () = renewing => {}
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline() {
+    let set = Sentinels::options().down_after(Duration::from_secs(60)).start().unwrap();
+    let ttl = Duration::from_secs(6);
+    let locks = Locks::new(impatient(&set).await).unwrap();
+    let guard = locks.mutex("a").ttl(ttl).acquire().await.unwrap();
+    let signal = guard.signal();
+
+    let (set, ()) = off_the_runtime(set, |set| set.servers[0].restart(false).unwrap()).await;
+    let deadline = signal.deadline();
+    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    assert!(matches!(ended, HoldState::Lost(Reason::Gone)), "{ended:?}");
+    assert!(lockwright_core::Clock::boot().now() < deadline, "told in time");
+    let next = locks.mutex("a").wait_for(ttl).acquire().await.unwrap();
+    assert!(next.fence() > guard.fence());
+    drop(set);
+}
+
+/// Replication is asynchronous: that is why the profile doesn't claim a failover.
+#[tokio::test]
+async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
+    let set = Sentinels::start().unwrap();
+    let ttl = Duration::from_secs(12);
+    let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
+    // The replica knows the name's fence, and an older one only.
+    let before = claim("a");
+    let earliest = grant(&redis, &before).await;
+    wait_for(&set.servers[1], "a", &before.token.to_string()).await;
+    redis.release(&before, Settle::Answered).await.unwrap();
+    eventually(|| async {
+        let left: i64 = set.servers[1].command(&["EXISTS", "a"]).unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+
+    cut_replication(&set);
+    let locks = Locks::new(Arc::clone(&redis)).unwrap();
+    let guard = locks.mutex("a").ttl(ttl).acquire().await.unwrap();
+    let signal = guard.signal();
+    let set = fail_over(set).await;
+
+    let theirs = claim("a");
+    let granted = eventually(|| async { rival.try_acquire(&theirs).await.ok() }).await;
+    let Attempt::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
+    let deadline = signal.deadline();
+    assert!(deadline > lockwright_core::Clock::boot().now(), "two believed at the same time");
+    // What protects the data then.
+    assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
+    assert!(guard.fence() > earliest.fence);
+
+    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    assert!(matches!(ended, HoldState::Lost(Reason::Gone)), "{ended:?}");
+    assert!(lockwright_core::Clock::boot().now() < deadline, "told by the next renewal");
+    assert_eq!(rival.inspect(&name("a")).await.unwrap().holders[0].token, Some(theirs.token));
+    drop(set);
+}
+
+#[tokio::test]
+async fn a_holder_goes_on_over_a_failover_that_kept_its_lock() {
+    let set = Sentinels::start().unwrap();
+    let ttl = Duration::from_secs(6);
+    let locks = Locks::new(impatient(&set).await).unwrap();
+    let guard = locks.mutex("a").ttl(ttl).acquire().await.unwrap();
+    wait_for(&set.servers[1], "a", &guard.token().to_string()).await;
+    let first_deadline = guard.deadline();
+    let set = fail_over(set).await;
+    eventually(|| async { (guard.deadline() > first_deadline).then_some(()) }).await;
+    eventually(|| async { guard.verify().await.ok() }).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+}

@@ -3,6 +3,7 @@
 
 mod backend;
 mod ballot;
+mod config;
 mod debts;
 mod doctor;
 mod ending;
@@ -13,9 +14,11 @@ pub mod node;
 mod operator;
 mod options;
 mod random;
+mod redis_node;
 mod renewal;
 mod round;
 mod seat;
+mod seating;
 mod tracks;
 mod wakeup;
 
@@ -24,8 +27,11 @@ use std::time::Duration;
 use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, WakeUp};
 
 pub use backend::Redlock;
+pub use config::Config;
 pub use errors::{NodeError, NodeErrors};
 pub use options::Options;
+pub use redis_node::RedisNode;
+pub use seating::Standing;
 
 const PROFILE_NAME: &str = "redlock";
 

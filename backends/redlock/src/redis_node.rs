@@ -1,0 +1,147 @@
+//! A Redis server as a node: `lockwright_redis` does the work.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, Ended, Events, Fence, Finding, Inspection, LockName, Page,
+    Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
+};
+use lockwright_redis::node as redis;
+
+use crate::node::{Certificate, No, Node, Vote, Yes};
+
+/// One Redis server of a quorum.
+#[derive(Debug)]
+pub struct RedisNode {
+    node: redis::Node,
+    address: String,
+}
+
+impl RedisNode {
+    /// The server that `config` leads to, of a fleet with this largest TTL. It is connected to in
+    /// the background: one that isn't there is no error.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings can't be right, or
+    /// there is no tokio runtime.
+    pub fn new(config: lockwright_redis::Config, largest_ttl: Duration) -> Result<Self> {
+        let node = redis::Node::new(config, largest_ttl)?;
+        let address = short(node.address());
+        Ok(Self { node, address })
+    }
+}
+
+/// Host and port of a URL, which is what tells the nodes of a fleet apart: a server with several
+/// databases has one vote only.
+fn short(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    if scheme.contains("unix") {
+        return rest.split('?').next().unwrap_or(rest).to_owned();
+    }
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].to_owned()
+}
+
+fn ours(certificate: redis::Certificate) -> Certificate {
+    let redis::Certificate { run, text, votes, largest_ttl } = certificate;
+    Certificate { run, text, votes, largest_ttl }
+}
+
+fn theirs(certificate: &Certificate) -> redis::Certificate {
+    let Certificate { run, text, votes, largest_ttl } = certificate.clone();
+    redis::Certificate { run, text, votes, largest_ttl }
+}
+
+#[async_trait]
+impl Node for RedisNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn attach(&self, events: Events) {
+        self.node.attach(events);
+    }
+
+    async fn look(&self) -> Result<Certificate> {
+        self.node.look().await.map(ours)
+    }
+
+    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+        self.node.admit(&theirs(seen)).await.map(ours)
+    }
+
+    async fn attempt(
+        &self,
+        certificate: &Certificate,
+        claim: &Claim,
+        candidate: Fence,
+        waits: bool,
+    ) -> Result<Vote> {
+        let vote = self.node.attempt(&theirs(certificate), claim, candidate, waits).await?;
+        Ok(match vote {
+            redis::Vote::Yes { granted, repeated } => {
+                Vote::Yes(Yes { fence: granted.fence, repeated, valid: granted.valid })
+            }
+            redis::Vote::No(busy) => Vote::No(No { left: busy.retry_after, holder: busy.holder }),
+            redis::Vote::Ended => Vote::Ended,
+            redis::Vote::Stranger => Vote::Stranger,
+        })
+    }
+
+    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
+        self.node.raise(&theirs(certificate), claim, fence).await
+    }
+
+    async fn renew(
+        &self,
+        certificate: &Certificate,
+        holds: &[Renew<'_>],
+    ) -> Result<Option<Vec<RenewalOutcome>>> {
+        self.node.renew(&theirs(certificate), holds).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        self.node.release(claim, settle).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.node.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.node.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.node.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.node.doctor().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn a_node_is_told_by_host_and_port() {
+        for (url, address) in [
+            ("redis://127.0.0.1:7001", "127.0.0.1:7001"),
+            ("redis://me:***@db:7001/3?prefix=p:", "db:7001"),
+            ("rediss://[::1]:7001/", "[::1]:7001"),
+            ("redis+unix:///run/redis.sock?db=1", "/run/redis.sock"),
+        ] {
+            assert_eq!(short(url), address);
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::cluster::moving::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::servers::Servers;
-use crate::{Redis, answer, doctor, listing, scripts};
+use crate::{Redis, answer, doctor, listing, replicas, scripts};
 
 /// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -33,7 +33,11 @@ impl DistributedLock for Redis {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        self.attempt(claim, wait).await.map_err(|error| self.named(error).with_name(&claim.name))
+        let attempt = match self.attempt(claim, wait).await {
+            Err(cause) if replicas::are_too_few(&cause) => Err(self.give_back(claim, cause).await),
+            attempt => attempt,
+        };
+        attempt.map_err(|error| self.named(error).with_name(&claim.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -108,6 +112,14 @@ impl Redis {
                  with a new token",
             )),
             Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+        }
+    }
+
+    /// Ends a hold that was granted and doesn't count.
+    async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
+        match self.end(claim, Settle::Answered).await {
+            Ok(_) => replicas::given_back(&cause),
+            Err(_) => cause,
         }
     }
 

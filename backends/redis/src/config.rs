@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::replicas::Replicas;
 use crate::topology::Topology;
 use crate::url::{self, Problem};
 use lockwright_core::{Error, Result, redact};
@@ -34,6 +35,7 @@ pub struct Config {
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) for_diagnosis: bool,
+    pub(crate) replicas: Option<Replicas>,
 }
 
 impl Config {
@@ -55,6 +57,7 @@ impl Config {
             response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(2),
             for_diagnosis: false,
+            replicas: contents.replicas,
         };
         config.checked_prefix(contents.key_prefix)
     }
@@ -91,6 +94,20 @@ impl Config {
         self
     }
 
+    /// Has a grant or a renewal count only once so many replicas of the server have it, and waits so
+    /// long for them.
+    ///
+    /// An acquire that too few acknowledge is given back and is an error; a renewal is
+    /// indeterminate. This narrows what a failover can lose. It does not make it safe: the replica
+    /// that takes over may be another one, and the profile goes on saying that a failover isn't
+    /// survived. Such requests have a connection of their own on which they wait one after the
+    /// other, so each costs a round trip to the replicas, and the whole limit while one is missing.
+    #[must_use]
+    pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
+        self.replicas = Some(Replicas { count, limit });
+        self
+    }
+
     fn checked_prefix(mut self, prefix: String) -> Result<Self> {
         if prefix.chars().any(char::is_control) || prefix.len() > 512 {
             return Err(Error::invalid_config(
@@ -109,6 +126,12 @@ impl Config {
         if this.response_timeout.is_zero() || this.connect_timeout.is_zero() {
             return Err(Error::invalid_config("a time-out of zero lets nothing through")
                 .with_backend(this.topology.backend()));
+        }
+        if this.replicas.is_some_and(|replicas| replicas.count == 0 || replicas.limit.is_zero()) {
+            return Err(Error::invalid_config(
+                "waiting for no replicas, or for no time, is waiting for nothing; leave it out",
+            )
+            .with_backend(this.topology.backend()));
         }
         Ok(this)
     }

@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::opening::Failure;
+use crate::replicas;
 use crate::scripts::Script;
 use crate::sentinel::{self, Sentinels};
 use crate::topology::{Topology, Whereabouts};
@@ -42,6 +43,11 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
+    /// Another connection to the same server, for requests that wait for replicas: it has none of
+    /// its own, and no subscription.
+    waiting: Option<Arc<Link>>,
+    /// Whether it is that other one.
+    is_waiting: bool,
     current: Mutex<Option<Live>>,
     /// Held by whoever connects; inside, how that failed last.
     connecting: tokio::sync::Mutex<Failure>,
@@ -67,6 +73,12 @@ pub(crate) struct Live {
     pub(crate) number: u64,
 }
 
+impl Live {
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+}
+
 impl Link {
     /// Connects, and keeps the connection until the link is dropped.
     pub(crate) async fn connect(
@@ -74,13 +86,15 @@ impl Link {
         wakeups: Arc<Wakeups>,
         to: Whereabouts,
     ) -> Result<Arc<Self>> {
-        let (link, breaks) = Self::new(config, wakeups, to)?;
+        let link = Self::new(config, wakeups, to)?;
         link.live().await?;
+        if let Some(waiting) = &link.waiting {
+            waiting.live().await?;
+        }
         if matches!(link.to, Whereabouts::Master) {
             *link.listening.lock().unwrap_or_else(PoisonError::into_inner) =
                 watching::listen(&link);
         }
-        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         Ok(link)
     }
 
@@ -90,25 +104,37 @@ impl Link {
         wakeups: Arc<Wakeups>,
         to: Whereabouts,
     ) -> Result<Arc<Self>> {
-        let (link, breaks) = Self::new(config, wakeups, to)?;
+        let link = Self::new(config, wakeups, to)?;
         let _ = link.broken.send(());
-        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         Ok(link)
     }
 
-    fn new(
-        config: Arc<Config>,
-        wakeups: Arc<Wakeups>,
-        to: Whereabouts,
-    ) -> Result<(Arc<Self>, UnboundedReceiver<()>)> {
+    fn new(config: Arc<Config>, wakeups: Arc<Wakeups>, to: Whereabouts) -> Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(|_| {
             error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
         })?;
+        let waiting = config.replicas.map(|_| {
+            let (config, wakeups) = (Arc::clone(&config), Arc::clone(&wakeups));
+            Self::start(config, wakeups, to.clone(), None, true, runtime.clone())
+        });
+        Ok(Self::start(config, wakeups, to, waiting, false, runtime))
+    }
+
+    fn start(
+        config: Arc<Config>,
+        wakeups: Arc<Wakeups>,
+        to: Whereabouts,
+        waiting: Option<Arc<Self>>,
+        is_waiting: bool,
+        runtime: Handle,
+    ) -> Arc<Self> {
         let (broken, breaks) = unbounded_channel();
         let link = Arc::new(Self {
             config,
             wakeups,
             to,
+            waiting,
+            is_waiting,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(Failure {
                 kind: ErrorKind::Unavailable,
@@ -120,7 +146,8 @@ impl Link {
             listening: Mutex::default(),
             runtime,
         });
-        Ok((link, breaks))
+        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
+        link
     }
 
     /// Whether there is a connection now.
@@ -182,6 +209,11 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
+        if let (Some(waiting), Some(replicas)) = (&self.waiting, self.config.replicas)
+            && replicas::are_waited_for(script)
+        {
+            return waiting.run_and_wait(replicas, before, script, keys, arguments).await;
+        }
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
             // It did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
@@ -212,14 +244,24 @@ impl Link {
         command: &Cmd,
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        let limit = self.config.response_timeout;
-        let mut connection = live.connection.clone();
+        let mut connection = live.connection();
         let asking = async {
             match before {
                 None => command.query_async(&mut connection).await,
                 Some(before) => both(&mut connection, before, command).await,
             }
         };
+        self.within(live, self.config.response_timeout, effect, asking).await
+    }
+
+    /// Waits for an answer, and gives up a connection that gives none.
+    pub(crate) async fn within<T>(
+        &self,
+        live: &Live,
+        limit: Duration,
+        effect: Effect,
+        asking: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<Result<T, RedisError>> {
         let Ok(answer) = timeout(limit, asking).await else {
             // Whatever else is on its way there goes on waiting, up to its own limit.
             self.tell_broken(&live.alive);
@@ -246,6 +288,9 @@ impl Link {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
             self.tell_broken(&live.alive);
+        }
+        if let Some(waiting) = &self.waiting {
+            waiting.leave_unless_at(server);
         }
     }
 
@@ -306,8 +351,10 @@ impl Link {
         *self.current() = Some(live.clone());
         // Messages of the time between were lost. In a task of its own, as the caller's lock is
         // held here, and events are never sent under one.
-        let link = Arc::clone(self);
-        self.runtime.spawn(async move { link.wakeups.wake_all() });
+        if !self.is_waiting {
+            let link = Arc::clone(self);
+            self.runtime.spawn(async move { link.wakeups.wake_all() });
+        }
         Ok(live)
     }
 
@@ -323,7 +370,12 @@ impl Link {
             let client = redis::Client::open(server)?;
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&settings).await?;
-            connection.subscribe(&self.wakeups.channels()).await?;
+            if self.is_waiting {
+                // Nothing: but who may not wait is told so now.
+                redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
+            } else {
+                connection.subscribe(&self.wakeups.channels()).await?;
+            }
             Ok(connection)
         };
         let mut connection = opening.await.map_err(|cause| Failure::of(&cause, &shown))?;

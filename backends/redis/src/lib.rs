@@ -77,6 +77,7 @@ mod listing;
 pub mod node;
 mod opening;
 mod renewing;
+mod replicas;
 mod scripts;
 mod sentinel;
 mod servers;

@@ -93,6 +93,12 @@ impl Node {
                 "a node of a quorum is one server, not one of Sentinel's or a Cluster",
             ));
         };
+        if config.replicas.is_some() {
+            return Err(error(
+                ErrorKind::InvalidConfig,
+                "a node of a quorum has no replicas to wait for; the other nodes are what it needs",
+            ));
+        }
         let to = Whereabouts::at(server.clone());
         let wakeups = Arc::new(Wakeups::new(&config));
         let link = Link::connect_later(Arc::new(config), wakeups, to)?;

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
+use lockwright_core::duration;
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
+use crate::replicas::Replicas;
 use crate::tls::{self, Files};
 use crate::topology::Topology;
 
@@ -21,6 +23,7 @@ const SENTINEL_PORT: u16 = 26_379;
 pub(crate) struct Contents {
     pub(crate) topology: Topology,
     pub(crate) key_prefix: String,
+    pub(crate) replicas: Option<Replicas>,
 }
 
 /// What is wrong with a URL, without its secrets.
@@ -96,9 +99,10 @@ fn socket(url: &str) -> Result<Contents, String> {
         parameters.take(known);
     }
     let key_prefix = parameters.take("prefix").unwrap_or_default();
+    let replicas = parameters.replicas()?;
     parameters.finish()?;
     let server = parsed.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
-    Ok(Contents { topology: Topology::One(with_our_settings(server)), key_prefix })
+    Ok(Contents { topology: Topology::One(with_our_settings(server)), key_prefix, replicas })
 }
 
 fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
@@ -107,6 +111,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     let mut login = |name| (kind == Kind::Sentinel).then(|| parameters.take(name)).flatten();
     let (sentinel_user, sentinel_password) = (login("sentinel_user"), login("sentinel_password"));
     let key_prefix = parameters.take("prefix").unwrap_or_default();
+    let replicas = parameters.replicas()?;
     parameters.finish()?;
 
     let path: Vec<&str> = parts.path.split('/').filter(|part| !part.is_empty()).collect();
@@ -162,7 +167,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
         Kind::Cluster => Topology::Cluster { seeds: found },
         Kind::One | Kind::Socket => Topology::One(found.swap_remove(0)),
     };
-    Ok(Contents { topology, key_prefix })
+    Ok(Contents { topology, key_prefix, replicas })
 }
 
 /// A URL behind its scheme, taken apart. Nothing is decoded.
@@ -280,6 +285,25 @@ impl Parameters {
 
     fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
+    }
+
+    fn replicas(&mut self) -> Result<Option<Replicas>, String> {
+        let (count, limit) = (self.take("replicas"), self.take("replica_timeout"));
+        let Some(count) = count else {
+            return match limit {
+                None => Ok(None),
+                Some(_) => Err("there is replica_timeout without replicas".to_owned()),
+            };
+        };
+        let count = count
+            .parse()
+            .map_err(|_| format!("replicas={count} is not a number of replicas to wait for"))?;
+        let limit = match limit {
+            None => Replicas::DEFAULT_LIMIT,
+            Some(limit) => duration::parse(&limit)
+                .map_err(|_| format!("replica_timeout={limit} is not a time, like 100ms"))?,
+        };
+        Ok(Some(Replicas { count, limit }))
     }
 
     fn finish(self) -> Result<(), String> {

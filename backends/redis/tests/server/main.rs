@@ -1,5 +1,6 @@
 //! The Redis backend against real servers: what is Redis's own, beside the conformance suite.
 
+mod cluster;
 mod connecting;
 mod doctor;
 mod faults;
@@ -7,6 +8,8 @@ mod kit;
 mod locking;
 mod node;
 mod operator;
+mod replicas;
+mod resharding;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

@@ -253,6 +253,30 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     drop(set);
 }
 
+/// The same failover with `replicas=1`.
+#[tokio::test]
+async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
+    let set = Sentinels::start().unwrap();
+    let url = format!("{}?replicas=1&replica_timeout=300ms", set.url());
+    let config = Config::new(&url).unwrap().response_timeout(QUICK);
+    let (redis, rival) = (config.connect().await.unwrap(), impatient(&set).await);
+    let ours = claim("a");
+    cut_replication(&set);
+    let refused = redis.try_acquire(&ours).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "it would be lost: {refused}");
+    set.servers[1].thaw();
+    let granted = eventually(|| async { redis.try_acquire(&ours).await.ok() }).await;
+    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+
+    let set = fail_over(set).await;
+    let theirs = eventually(|| async { rival.try_acquire(&claim("a")).await.ok() }).await;
+    assert!(matches!(theirs, Attempt::Busy(_)), "{theirs:?}");
+    // There is no replica left, so a renewal can't be sure; and the hold is still released.
+    let ended = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
+    assert_eq!(ended, Ended::Released);
+    drop(set);
+}
+
 #[tokio::test]
 async fn a_holder_goes_on_over_a_failover_that_kept_its_lock() {
     let set = Sentinels::start().unwrap();

@@ -1,0 +1,179 @@
+//! Waiting for replicas: a grant or a renewal counts only once so many have it.
+//!
+//! Replication is asynchronous, and a replica that takes over without the last writes has lost the
+//! locks in them. `WAIT` tells how many replicas acknowledged what a connection has written so far,
+//! so it goes right behind the script. It blocks its connection in the server; so these requests go
+//! over one of their own, and everything else keeps its pace.
+//!
+//! This narrows what a failover loses, and is not consensus: the replica that takes over need not be
+//! one that acknowledged, and one that did may lose it again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind, Result};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, FromRedisValue, RedisError, Value};
+
+use crate::asking::millis_rounded_up;
+use crate::connection::{Link, Live};
+use crate::errors::{self, Effect, error, odd_answer};
+use crate::scripts::{self, Script};
+
+/// How many replicas are waited for, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) count: u32,
+    pub(crate) limit: Duration,
+}
+
+impl Replicas {
+    pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_millis(100);
+
+    /// The command that waits.
+    pub(crate) fn wait(self) -> Cmd {
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(self.count).arg(millis_rounded_up(self.limit).to_string());
+        wait
+    }
+}
+
+/// Why a request that was carried out doesn't count.
+#[derive(Debug)]
+struct TooFew {
+    told: String,
+}
+
+impl fmt::Display for TooFew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told)
+    }
+}
+
+impl std::error::Error for TooFew {}
+
+/// Whether this is an acquire that was granted, and then had too few replicas.
+pub(crate) fn are_too_few(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
+}
+
+/// The error of such an acquire, once its lock was given back for certain.
+pub(crate) fn given_back(cause: &Error) -> Error {
+    let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
+    error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
+}
+
+/// Whether what this script does is worth nothing until the replicas have it.
+pub(crate) fn are_waited_for(script: &Script) -> bool {
+    [&*scripts::ACQUIRE, &*scripts::RENEW, &*scripts::MOVING_RENEW]
+        .into_iter()
+        .any(|waited_for| std::ptr::eq(script, waited_for))
+}
+
+impl Link {
+    /// Runs a script, and waits until the replicas have what it did.
+    pub(crate) async fn run_and_wait(
+        self: &Arc<Self>,
+        replicas: Replicas,
+        before: Option<&Cmd>,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<Result<Value, RedisError>> {
+        let live = self.live().await?;
+        let by_hash = script.by_hash(keys, arguments);
+        let mut answers = self.ask_and_wait(&live, replicas, before, &by_hash).await?;
+        if matches!(&answers, Ok((Err(cause), _)) if errors::lacks_script(cause)) {
+            let by_text = script.by_text(keys, arguments);
+            answers = self.ask_and_wait(&live, replicas, before, &by_text).await?;
+        }
+        let (answer, acknowledged) = match answers {
+            Ok((Ok(answer), acknowledged)) => (answer, acknowledged),
+            Ok((Err(cause), _)) | Err(cause) => return Ok(Err(cause)),
+        };
+        let told = match acknowledged {
+            _ if !did_something(&answer) => return Ok(Ok(answer)),
+            Ok(count) if count >= replicas.count => return Ok(Ok(answer)),
+            Ok(count) => format!(
+                "only {count} of {} replicas acknowledged within {:?}",
+                replicas.count, replicas.limit
+            ),
+            Err(cause) => format!("the server did not wait for its replicas ({cause})"),
+        };
+        let refused = error(ErrorKind::Indeterminate, &*told);
+        Err(refused.with_source(TooFew { told }))
+    }
+
+    async fn ask_and_wait(
+        &self,
+        live: &Live,
+        replicas: Replicas,
+        before: Option<&Cmd>,
+        command: &Cmd,
+    ) -> Result<Result<(Result<Value, RedisError>, Result<u32, RedisError>), RedisError>> {
+        let mut pipeline = redis::pipe();
+        for command in before.into_iter().chain([command]) {
+            pipeline.add_command(command.clone());
+        }
+        pipeline.add_command(replicas.wait());
+        let count = pipeline.len();
+        let mut connection = live.connection();
+        let asking = connection.req_packed_commands(&pipeline, 0, count);
+        let limit = self.config().response_timeout + replicas.limit;
+        let mut answers = match self.within(live, limit, Effect::Changes, asking).await? {
+            Ok(answers) => answers,
+            Err(cause) => return Ok(Err(cause)),
+        };
+        let (Some(acknowledged), Some(answer)) = (answers.pop(), answers.pop()) else {
+            return Err(odd_answer(Effect::Changes, "too little"));
+        };
+        let acknowledged = acknowledged
+            .extract_error()
+            .and_then(|count| u32::from_redis_value(count).map_err(RedisError::from));
+        Ok(Ok((answer.extract_error(), acknowledged)))
+    }
+}
+
+/// Whether there is something that replicas should have: a grant, or a renewal of any of the holds.
+fn did_something(answer: &Value) -> bool {
+    let is_done = |word: &Value| match word {
+        Value::BulkString(word) => matches!(&word[..], b"granted" | b"again" | b"renewed"),
+        Value::SimpleString(word) => word == "renewed",
+        _ => false,
+    };
+    match answer {
+        Value::Array(words) => words.iter().any(is_done),
+        word => is_done(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_nothing_needs_no_replica() {
+        let words = |words: &[&str]| {
+            Value::Array(
+                words.iter().map(|word| Value::BulkString(word.as_bytes().to_vec())).collect(),
+            )
+        };
+        assert!(did_something(&words(&["granted", "1", "1"])));
+        assert!(did_something(&words(&["gone", "renewed"])));
+        assert!(did_something(&Value::BulkString(b"renewed".to_vec())));
+        for nothing in [words(&["busy", "5", "token"]), words(&["gone", "broken"]), Value::Nil] {
+            assert!(!did_something(&nothing), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_millisecond_is_the_least() {
+        let replicas = Replicas { count: 2, limit: Duration::from_micros(1) };
+        let packed = replicas.wait().get_packed_command();
+        assert_eq!(
+            packed, b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n1\r\n",
+            "and 0 would be for ever"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Waiting for replicas.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, DistributedLock, Ended, ErrorKind, Renew, Renewal, RenewalOutcome, Settle, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
+
+use crate::connecting::{SECRET, refused};
+use crate::kit::{busy, claim, eventually, grant, name, patient};
+
+/// Longer than a busy machine takes to replicate.
+const LONG: Duration = Duration::from_secs(5);
+/// Short enough to be waited for in vain.
+const SHORT: Duration = Duration::from_millis(200);
+
+async fn pair() -> (testbed::Redis, testbed::Redis) {
+    let master = testbed::Redis::start().unwrap();
+    let replica = testbed::Redis::options().replica_of(&master).start().unwrap();
+    eventually(|| async {
+        let info: String = replica.command(&["INFO", "replication"]).unwrap();
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
+    (master, replica)
+}
+
+async fn waiting(master: &testbed::Redis, limit: Duration) -> Redis {
+    patient(Config::new(&master.url()).unwrap()).replicas(1, limit).connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn what_was_granted_and_renewed_is_on_the_replica_already() {
+    let (master, replica) = pair().await;
+    let redis = waiting(&master, LONG).await;
+    for i in 0..20 {
+        let claim = claim(&format!("lock {i}"));
+        grant(&redis, &claim).await;
+        let there: Option<String> = replica.command(&["GET", claim.name.as_str()]).unwrap();
+        assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
+        let mut longer = claim.clone();
+        longer.ttl *= 10;
+        let renewals = redis.renew(&[Renew { claim: &longer, fences: 0 }]).await.unwrap();
+        assert_eq!(renewals, [Renewal::RENEWED]);
+        let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
+        assert!(u128::from(left) > claim.ttl.as_millis(), "{left}");
+        assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    }
+}
+
+#[tokio::test]
+async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() {
+    let (master, replica) = pair().await;
+    let redis = waiting(&master, SHORT).await;
+    let held = claim("held");
+    grant(&redis, &held).await;
+
+    replica.freeze();
+    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    for says in ["0 of 1 replicas", "200ms", "given back"] {
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    assert_eq!(master.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it is free again");
+    let unsure = redis.renew(&[Renew { claim: &held, fences: 0 }]).await;
+    match unsure {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
+        Ok(renewals) => assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate),
+    }
+    // What needs no replica goes on as ever.
+    busy(&redis, &claim("held"), Wait::No).await;
+    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    let gone = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
+
+    replica.thaw();
+    let after = claim("a");
+    let granted = eventually(|| async { redis.try_acquire(&after).await.ok() }).await;
+    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+}
+
+#[tokio::test]
+async fn who_waits_for_replicas_holds_up_nobody_else() {
+    let (master, replica) = pair().await;
+    let redis = waiting(&master, LONG).await;
+    replica.freeze();
+    let claim = claim("a");
+    let started = Instant::now();
+    let asking = redis.try_acquire(&claim);
+    let looking = async {
+        // As soon as it is being waited for.
+        eventually(|| async {
+            let found = redis.inspect(&name("a")).await.unwrap();
+            (!found.holders.is_empty()).then_some(())
+        })
+        .await;
+        started.elapsed()
+    };
+    let (refused, looked) = tokio::join!(asking, looking);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(started.elapsed() >= LONG, "{:?}", started.elapsed());
+    assert!(looked < LONG / 2, "{looked:?}");
+}
+
+#[tokio::test]
+async fn what_can_not_be_waited_for_is_refused_when_connecting() {
+    for (parameters, says) in [
+        ("replicas=0", "waiting for nothing"),
+        ("replicas=1&replica_timeout=0", "waiting for nothing"),
+        ("replicas=some", "replicas=some"),
+        ("replicas=-1", "replicas=-1"),
+        ("replicas=1&replica_timeout=soon", "replica_timeout=soon"),
+        ("replica_timeout=1s", "without replicas"),
+    ] {
+        let error = refused(&format!("redis://u:{SECRET}@127.0.0.1/?{parameters}")).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{parameters}: {error}");
+        assert!(error.to_string().contains(says), "{parameters}: {error}");
+    }
+    let server = testbed::Redis::start().unwrap();
+    let password = format!(">{SECRET}");
+    let rules = ["ACL", "SETUSER", "hasty", "on", &password, "~*", "&*", "+@all", "-wait"];
+    server.command::<()>(&rules).unwrap();
+    let url = format!("redis://hasty:{SECRET}@127.0.0.1:{}/", server.port());
+    let error = refused(&format!("{url}?replicas=1")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("'wait'"), "{error}");
+    Redis::connect(&url).await.expect("who doesn't wait needs no permission");
+}

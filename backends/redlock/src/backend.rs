@@ -65,7 +65,7 @@ impl Redlock {
             options,
             runtime,
         };
-        let profile = profile(fleet.options.largest_ttl);
+        let profile = profile(&fleet.options);
         Ok(Self { fleet: Arc::new(fleet), wakeups, profile })
     }
 

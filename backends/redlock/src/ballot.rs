@@ -222,7 +222,7 @@ impl Ballot {
         // What is left by an earlier request may still come, too.
         let in_doubt = self.track.in_doubt().contains(self.at);
         let settle = if in_doubt { Settle::Unanswered } else { settle };
-        self.fleet.release_at(self.at, &self.claim, settle).await.is_ok()
+        self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await.is_ok()
     }
 
     async fn decided(&mut self) -> Verdict {

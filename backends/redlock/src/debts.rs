@@ -10,6 +10,7 @@ use lockwright_core::{BootInstant, Claim, Ended, Error, Result, Settle, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::{Fleet, silent};
+use crate::tracks::Track;
 
 /// Releases that are owed to one node at most. Beyond that the oldest holds end by themselves.
 const MOST: usize = 10_000;
@@ -32,6 +33,8 @@ struct Debt {
     claim: Arc<Claim>,
     settle: Settle,
     until: BootInstant,
+    /// Keeps the token's lane closed: a vote that the node gave it now would be taken away again.
+    track: Option<Arc<Track>>,
 }
 
 impl Debts {
@@ -56,6 +59,7 @@ impl Owed {
             if debt.settle == Settle::Unanswered {
                 old.settle = debt.settle;
             }
+            old.track = debt.track.or(old.track.take());
             return;
         }
         if self.releases.len() >= MOST
@@ -73,7 +77,7 @@ impl Owed {
 }
 
 impl Fleet {
-    /// Ends a claim at one node, by all means: if the node doesn't answer, it is owed the release.
+    /// Ends a hold at one node, by all means: if the node doesn't answer, it is owed the release.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -82,15 +86,42 @@ impl Fleet {
     ) -> Result<Ended> {
         let answer = self.send_release(at, claim, settle).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.owe(at, claim, settle);
+            self.owe(at, claim, settle, None);
         }
         answer
     }
 
-    pub(crate) fn owe(self: &Arc<Self>, at: usize, claim: &Arc<Claim>, settle: Settle) {
-        let until = self.now() + self.options.largest_ttl;
+    /// The same for a claim that may be asked for again. The release that wasn't answered may come
+    /// late, and so may end what the token holds by then; so what is owed is a tombstone.
+    pub(crate) async fn give_back_at(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        settle: Settle,
+        track: &Arc<Track>,
+    ) -> Result<Ended> {
+        let answer = self.send_release(at, claim, settle).await;
+        if answer.as_ref().is_err_and(Error::is_transient) {
+            self.owe(at, claim, Settle::Unanswered, Some(Arc::clone(track)));
+        }
+        answer
+    }
+
+    fn owe(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        settle: Settle,
+        track: Option<Arc<Track>>,
+    ) {
+        let longest = match settle {
+            Settle::Answered => claim.ttl,
+            // It may not have begun yet.
+            Settle::Unanswered => self.options.largest_ttl,
+        };
+        let until = self.now() + longest;
         let mut owed = self.debts.of(at);
-        owed.add(Debt { claim: Arc::clone(claim), settle, until });
+        owed.add(Debt { claim: Arc::clone(claim), settle, until, track });
         if !std::mem::replace(&mut owed.is_paid, true) {
             self.runtime.spawn(pay(Arc::clone(self), at));
         }

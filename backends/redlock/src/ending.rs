@@ -29,6 +29,7 @@ pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -
         let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
         fleet.runtime.clone().spawn(async move {
             let answer = fleet.release_at(at, &claim, settle).await;
+            let answer = answer.and_then(|ended| fleet.check_seat(at).map(|()| ended));
             let _ = tells.send((at, answer));
         });
     }

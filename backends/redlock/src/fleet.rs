@@ -131,6 +131,14 @@ impl Fleet {
         ))
     }
 
+    /// Whether a node's word counts at all.
+    pub(crate) fn check_seat(&self, at: usize) -> Result<()> {
+        match self.seats[at].refused() {
+            Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
+            None => Ok(()),
+        }
+    }
+
     /// Nothing that is done for `ttl` waits for longer than this, whoever waits for it.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))

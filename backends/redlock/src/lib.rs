@@ -41,8 +41,8 @@ const SHORTEST_TTL: Duration = Duration::from_millis(100);
 /// How often a waiter asks when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// What it promises with this largest TTL: what was shown by fault tests, and nothing else.
-pub fn profile(largest_ttl: Duration) -> Profile {
+/// What it promises with these options: what was shown by fault tests, and nothing else.
+pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;
@@ -57,7 +57,7 @@ pub fn profile(largest_ttl: Duration) -> Profile {
     ]);
     profile.tombstones = true;
     profile.breakable = true;
-    profile.ttl = SHORTEST_TTL..=largest_ttl.min(Profile::LONGEST_TTL);
+    profile.ttl = options.shortest_ttl()..=options.largest_ttl.min(Profile::LONGEST_TTL);
     profile.renew_batch = 100;
     profile.slow_poll = SLOW_POLL;
     profile

@@ -38,7 +38,8 @@ impl Options {
 
     /// How long a round waits for a node. By default a two-hundredth of the TTL, at least 5 ms and
     /// at most 50 ms: far below the TTL, so that a node that hangs costs little of it. Set it on
-    /// networks, or machines, where a round trip may take longer.
+    /// networks, or machines, where a round trip may take longer. No TTL can then be shorter than
+    /// twice as long.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
@@ -79,24 +80,24 @@ impl Options {
     pub(crate) fn check(&self) -> Result<()> {
         let refused =
             |problem: String| Err(Error::invalid_config(problem).with_backend(PROFILE_NAME));
-        if self.largest_ttl < SHORTEST_TTL {
+        if self.node_timeout.is_some_and(|limit| limit.is_zero()) {
+            return refused("a node time-out of zero lets no node vote".to_owned());
+        }
+        let shortest = self.shortest_ttl();
+        if self.largest_ttl < shortest {
             return refused(format!(
                 "the largest TTL is {:?}, which is below the shortest that can be asked for, \
-                 {SHORTEST_TTL:?}",
+                 {shortest:?}; the node time-out should be far below the TTLs that are asked for",
                 self.largest_ttl
             ));
         }
-        match self.node_timeout {
-            Some(limit) if limit.is_zero() => {
-                refused("a node time-out of zero lets no node vote".to_owned())
-            }
-            Some(limit) if limit >= self.largest_ttl => refused(format!(
-                "a node time-out of {limit:?} leaves nothing of the largest TTL of {:?}; it should \
-                 be far below the TTLs that are asked for",
-                self.largest_ttl
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// The shortest TTL that can be asked for: what is shorter could be over when its round is,
+    /// with the writing back of the fence.
+    pub(crate) fn shortest_ttl(&self) -> Duration {
+        self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit * 2))
     }
 
     /// How long a request for a hold of `ttl` waits for a node.

@@ -294,9 +294,18 @@ impl<'f> Round<'f> {
         granted
     }
 
+    /// The claim holds since an earlier round, and is believed: what it has stays.
+    fn is_a_repeat(&self) -> bool {
+        self.track.fence().is_some()
+    }
+
     /// Gives back what it got, and waits until the nodes have taken it, if they do in time. What
     /// hasn't been answered yet goes on in the nodes' tasks.
     async fn give_back(&mut self) {
+        if self.is_a_repeat() {
+            self.verdict.send_replace(Verdict::Abandoned);
+            return;
+        }
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
         // Most of those that the round didn't wait for are just about to answer.
@@ -332,7 +341,7 @@ impl<'f> Round<'f> {
         let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
-        let indeterminate = self.left_behind().count() >= quorum;
+        let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = self.answered().filter(|(_, a)| matches!(a, Answer::Failed(_))).count()
             + if self.timed_out { self.unanswered() } else { 0 };
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {

@@ -34,9 +34,10 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// Of releases and raises, if that is another.
+    /// Of these, if that is another.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
+    pub(crate) attempts: Fate,
     run: u64,
     text: u64,
     pub(crate) votes: bool,
@@ -65,6 +66,7 @@ impl TestNode {
                 fate: Fate::Answered,
                 releases: Fate::Answered,
                 raises: Fate::Answered,
+                attempts: Fate::Answered,
                 run: number as u64 + 1_000,
                 text: number as u64 + 1_000,
                 votes: true,
@@ -97,6 +99,17 @@ impl TestNode {
         state.holds.clear();
         state.counters.clear();
         state.tombstones.clear();
+    }
+
+    /// Restarts it, with everything kept.
+    pub(crate) fn carry_over(&self) {
+        let mut state = self.state();
+        state.run += 1_000;
+        state.text += 1_000;
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.state().run
     }
 
     pub(crate) fn be_run(&self, run: u64) {
@@ -136,6 +149,7 @@ impl TestNode {
             state.requests.push(what);
             match what {
                 "release" if state.releases != Fate::Answered => state.releases,
+                "attempt" if state.attempts != Fate::Answered => state.attempts,
                 "raise" if state.raises != Fate::Answered => state.raises,
                 _ => state.fate,
             }

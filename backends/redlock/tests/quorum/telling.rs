@@ -1,1 +1,165 @@
-//! x
+//! What clients hear unasked, and what operators see.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Broken, Cursor, DistributedLock, Event, Events, Reason, Seen, Wait,
+};
+use lockwright_redlock::Redlock;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::sleep;
+
+use crate::kit::{NODE_TIMEOUT, claim, five, take, wait_until};
+use crate::node::Fate;
+
+fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
+    let (sender, receiver) = unbounded_channel();
+    redlock.attach(Events::to(move |event| sender.send(event).is_ok()));
+    receiver
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_once() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let waiter = five.another();
+    let mut heard = events(&waiter);
+    let waiting = claim("x");
+    let _ = waiter.acquire(&waiting, Wait::Until(lockwright_core::BootInstant::FAR_FUTURE)).await;
+    wait_until("all know of it", || five.nodes.iter().all(|n| n.asked("attempt") >= 2)).await;
+    five.redlock.release(&held, lockwright_core::Settle::Answered).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard.try_recv().unwrap(), Event::Wake(held.name.clone()));
+    assert!(heard.try_recv().is_err(), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_wakes_at_once_and_a_single_node_a_little_later() {
+    let five = five();
+    let mut heard = events(&five.redlock);
+    let wake = Event::Wake(claim("x").name);
+    five.nodes[0].tell(&wake);
+    five.nodes[1].tell(&wake);
+    assert!(heard.try_recv().is_err(), "there is nothing to get yet");
+    five.nodes[2].tell(&wake);
+    assert_eq!(heard.try_recv().unwrap(), wake);
+    five.nodes[3].tell(&wake);
+    five.nodes[4].tell(&wake);
+    sleep(Duration::from_secs(1)).await;
+    assert!(heard.try_recv().is_err(), "the rest of the same");
+    five.nodes[0].tell(&wake);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(heard.recv().await.unwrap(), wake);
+    let took = begun.elapsed();
+    assert!(took >= NODE_TIMEOUT && took <= NODE_TIMEOUT * 4, "{took:?}");
+    assert!(heard.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_when_no_quorum_is_left() {
+    let five = five();
+    let mut heard = events(&five.redlock);
+    let token = claim("x").token;
+    let lost = Event::Lost(token, Reason::Broken);
+    five.nodes[0].tell(&lost);
+    assert_eq!(heard.try_recv().unwrap(), Event::AtRisk(token));
+    five.nodes[0].tell(&lost);
+    five.nodes[1].tell(&lost);
+    assert!(heard.try_recv().is_err(), "three still have it");
+    five.nodes[2].tell(&lost);
+    assert_eq!(heard.try_recv().unwrap(), lost);
+    five.nodes[3].tell(&lost);
+    assert!(heard.try_recv().is_err(), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_have_gone_are_forgotten() {
+    let five = five();
+    drop(events(&five.redlock));
+    let mut heard = events(&five.redlock);
+    for _ in 0..3 {
+        five.nodes[0].tell(&Event::AtRisk(claim("x").token));
+    }
+    assert!(heard.try_recv().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_a_quorum_has_is_shown() {
+    let five = five();
+    let held = claim("x");
+    let fence = take(&five.redlock, &held).await.fence;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    five.nodes[0].hold(&claim("x"));
+    five.nodes[1].hold(&claim("x"));
+    let shown = five.redlock.inspect(&held.name).await.unwrap();
+    assert_eq!(shown.holders.len(), 1);
+    assert_eq!((shown.holders[0].token, shown.holders[0].fence), (Some(held.token), Some(fence)));
+    for node in &five.nodes[3..] {
+        node.state().holds.clear();
+    }
+    let shown = five.redlock.inspect(&held.name).await.unwrap();
+    assert!(shown.holders.is_empty(), "nobody has a quorum: {shown:?}");
+    assert!(five.redlock.list("", None).await.unwrap().names.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
+    let five = five();
+    five.nodes[3].fate(Fate::Down);
+    five.nodes[4].fate(Fate::Down);
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    five.nodes[0].fate(Fate::Down);
+    five.nodes[3].fate(Fate::Answered);
+    assert_eq!(five.redlock.inspect(&held.name).await.unwrap().holders.len(), 1);
+    assert_eq!(five.redlock.list("", None).await.unwrap().names.len(), 1);
+    five.nodes[1].fate(Fate::Down);
+    let error = five.redlock.inspect(&held.name).await.unwrap_err();
+    assert!(error.to_string().contains("node:1: nobody answers"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_is_merged_page_by_page() {
+    let five = five();
+    let mut expected = Vec::new();
+    for number in 0..25 {
+        let held = claim(&format!("x{number:02}"));
+        take(&five.redlock, &held).await;
+        wait_until("all hold it", || five.holders(&held) == 5).await;
+        // Each lacks a few, so that their pages end at different names.
+        five.nodes[number % 5].state().holds.remove(&held.name);
+        expected.push(held.name);
+    }
+    five.nodes[1].hold(&claim("x07 of one node"));
+    five.nodes[0].fate(Fate::Down);
+    let (mut names, mut from, mut pages) = (Vec::new(), None::<Cursor>, 0);
+    loop {
+        let page = five.redlock.list("x", from).await.unwrap();
+        names.extend(page.names.into_iter().map(|inspection| inspection.name));
+        pages += 1;
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    // What one node has might be a quorum's only if three were away.
+    assert_eq!(names, expected);
+    assert!(pages > 5, "{pages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_is_broken_everywhere() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    // What only one node has is nobody's hold, and so isn't taken for it.
+    five.nodes[0].hold(&claim("x"));
+    let how = BreakHow::Now;
+    let broken = five.redlock.break_lock(&held.name, Seen::Any, how, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert_eq!(five.holders(&held), 0);
+    assert!(five.nodes[0].holder(&held.name).is_some());
+}

@@ -65,13 +65,11 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
         "memory" => memory(&known),
         "sqlite" => sqlite(&known).await,
         "postgres" | "postgresql" => postgres(&known, purpose).await,
-        "redis" | "redis+unix" => redis(&known, purpose).await,
-        "rediss" => Err(Error::invalid_config(
-            "rediss: is Redis over TLS, which isn't there yet; use redis: through a tunnel (stunnel, \
-             a service mesh), or inside a network that you trust",
-        )),
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
+        | "redis+cluster" | "rediss+cluster" => redis(&known, purpose).await,
+        "redlock" => redlock(&known, purpose).await,
         "mysql" | "mariadb" => mysql(&known, purpose).await,
-        "etcd" | "zookeeper" | "redlock" => Err(Error::invalid_config(format!(
+        "etcd" | "zookeeper" => Err(Error::invalid_config(format!(
             "there is no backend for {scheme}: yet; a URL begins with one of {}",
             schemes()
         ))),
@@ -91,7 +89,11 @@ fn schemes() -> String {
         ("postgres:", cfg!(feature = "postgres")),
         ("mysql:", cfg!(feature = "mysql")),
         ("redis:", cfg!(feature = "redis")),
+        ("rediss:", cfg!(all(feature = "redis", feature = "tls"))),
         ("redis+unix:", cfg!(feature = "redis")),
+        ("redis+sentinel:", cfg!(feature = "redis")),
+        ("redis+cluster:", cfg!(feature = "redis")),
+        ("redlock:", cfg!(feature = "redlock")),
     ];
     let here = all.iter().filter(|(_, is_here)| *is_here).map(|(scheme, _)| (*scheme).to_owned());
     let missing = all.iter().filter(|(_, is_here)| !is_here);
@@ -104,6 +106,7 @@ fn schemes() -> String {
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
+    feature = "redlock",
     feature = "sqlite"
 )))]
 fn not_compiled_in(feature: &str) -> Error {
@@ -188,6 +191,20 @@ async fn redis(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
     Err(not_compiled_in("redis"))
 }
 
+#[cfg(feature = "redlock")]
+async fn redlock(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    let mut config = lockwright_redlock::Config::new(url)?;
+    if purpose == Purpose::Diagnosis {
+        config = config.for_diagnosis();
+    }
+    Ok(Arc::new(config.connect().await?))
+}
+
+#[cfg(not(feature = "redlock"))]
+async fn redlock(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
+    Err(not_compiled_in("redlock"))
+}
+
 /// The profiles of the backends that are compiled in, as far as they are known without a server.
 pub(crate) fn profiles() -> Vec<Profile> {
     vec![
@@ -201,5 +218,7 @@ pub(crate) fn profiles() -> Vec<Profile> {
         lockwright_sql::postgres::profile(),
         #[cfg(feature = "redis")]
         lockwright_redis::profile(),
+        #[cfg(feature = "redlock")]
+        lockwright_redlock::profile(&lockwright_redlock::Options::new()),
     ]
 }

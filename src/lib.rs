@@ -28,13 +28,17 @@
 //! | `memory` | `memory:` | yes | locks inside one process |
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
-//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` | no | TLS to these servers (builds ring's C source) |
 //! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
 //! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
+//! | `redis` | `redis+sentinel://S1,S2,S3/MASTER` | no | the master that Sentinels name |
+//! | `redis` | `redis+cluster://HOST,HOST` | no | a Redis Cluster |
+//! | `redlock` | `redlock:redis://A,redis://B,redis://C` | no | a quorum over independent Redis servers |
+//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | no | TLS to these servers (builds ring's C source) |
 #![forbid(unsafe_code)]
 
 mod config;
 mod connect;
+mod nodes;
 mod schema;
 
 pub use config::{Config, Requirement};
@@ -44,6 +48,7 @@ pub use lockwright_core::*;
 /// the application's own.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use lockwright_sql as sql;
+pub use nodes::{Node, admit, nodes};
 pub use schema::schema;
 
 // The guide's examples are doc tests.

@@ -110,6 +110,17 @@ pub(crate) enum Command {
     /// ?schema=). Nothing is connected to.
     Schema,
 
+    /// Let new nodes of a Redlock vote
+    ///
+    /// A node that was never used, or that lost its data, doesn't vote for one largest TTL: it may
+    /// have forgotten a lock that is still held. Without --yes this only shows how the nodes stand.
+    /// Exit code 1 when less than all of them vote.
+    Admit {
+        /// No lock is held on these nodes: let the new ones vote now
+        #[arg(long)]
+        yes: bool,
+    },
+
     /// Look at the server for what makes its locks less safe than they seem
     ///
     /// Exit code 1 when an error was found.

@@ -6,6 +6,7 @@
 //! cargo run --example flash_sale -- --kill                # one process dies while it holds
 //! cargo run --example flash_sale --features redis -- --config sale.toml
 //! cargo run --example flash_sale --features postgres -- --on postgres   # a server of its own
+//! cargo run --example flash_sale --features redlock -- --on redlock     # five of its own
 //! ```
 //!
 //! Which backend it is stands in the configuration file alone:
@@ -60,6 +61,10 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (file, kill) = (&*setting.config, setting.kill);
     // Before anything begins: what the configuration requires is promised, or this fails.
     runtime.block_on(async {
+        if setting.is_new && config.url.starts_with("redlock:") {
+            // Nodes that were never used would wait before they vote.
+            lockwright::admit(&config.url).await?;
+        }
         let locks = config.connect().await?;
         let backend = locks.profile().backend;
         println!(

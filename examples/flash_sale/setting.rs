@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Error, Result, redact};
-use lockwright_testbed::{MariaDb, Postgres, Redis};
+use lockwright_testbed::{Cluster, Fleet, MariaDb, Postgres, Redis, Sentinels};
 
 /// What the command line asked for.
 pub(crate) struct Setting {
@@ -11,6 +11,8 @@ pub(crate) struct Setting {
     pub(crate) config: PathBuf,
     /// Whether one process dies while it holds.
     pub(crate) kill: bool,
+    /// Whether the servers are our own, so that nobody can hold a lock on them.
+    pub(crate) is_new: bool,
     /// A server of our own, which ends with this value.
     _server: Option<Box<dyn Send>>,
 }
@@ -20,7 +22,8 @@ const USAGE: &str = "there are --config FILE, --url URL, --on SERVER, --require 
 impl Setting {
     /// Reads the command line. Without anything it is a SQLite file in `folder`.
     pub(crate) fn from_arguments(folder: &Path) -> Result<Self> {
-        let mut setting = Self { config: folder.join("sale.toml"), kill: false, _server: None };
+        let mut setting =
+            Self { config: folder.join("sale.toml"), kill: false, is_new: false, _server: None };
         let mut url = format!("sqlite:{}", folder.join("locks.db").display());
         let mut require = Vec::new();
         let mut written = true;
@@ -36,6 +39,7 @@ impl Setting {
                 "--on" => {
                     let (server, its_url) = start(&value()?)?;
                     (setting._server, url) = (Some(server), its_url);
+                    setting.is_new = true;
                 }
                 "--require" => require.push(value()?),
                 other => {
@@ -63,6 +67,22 @@ fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
             let url = redis.url();
             (Box::new(redis), url)
         }
+        "sentinel" => {
+            let sentinels = Sentinels::start().map_err(failed)?;
+            let url = sentinels.url();
+            (Box::new(sentinels), url)
+        }
+        "cluster" => {
+            let cluster = Cluster::start().map_err(failed)?;
+            let url = cluster.url();
+            (Box::new(cluster), url)
+        }
+        "redlock" => {
+            let fleet = Fleet::start(5).map_err(failed)?;
+            // All of it runs on one machine, so that a round trip takes longer than it should.
+            let url = format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","));
+            (Box::new(fleet), url)
+        }
         "postgres" => {
             let postgres = Postgres::start().map_err(failed)?;
             let url = format!("{}?mode={mode}", postgres.url());
@@ -75,8 +95,8 @@ fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
         }
         _ => {
             return Err(Error::invalid_input(
-                "--on takes redis, postgres or mariadb, and for the last two also a mode, as in \
-                 postgres/session",
+                "--on takes redis, sentinel, cluster, redlock, postgres or mariadb, and for the last \
+                 two also a mode, as in postgres/session",
             ));
         }
     })

@@ -5,6 +5,11 @@
 async fn a_missing_feature_is_named() {
     for (url, feature) in [
         ("redis://me:hush@db/", "redis"),
+        ("rediss://me:hush@db/", "redis"),
+        ("redis+sentinel://me:hush@a,b/main", "redis"),
+        ("redis+cluster://me:hush@a,b", "redis"),
+        #[cfg(not(feature = "redlock"))]
+        ("redlock:redis://me:hush@a,redis://b,redis://c", "redlock"),
         #[cfg(not(feature = "sqlite"))]
         ("sqlite:x.db", "sqlite"),
         #[cfg(not(feature = "memory"))]

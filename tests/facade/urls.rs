@@ -27,17 +27,29 @@ async fn what_names_no_backend_is_told_what_does() {
 
 #[tokio::test]
 async fn what_is_not_there_yet_is_told_so() {
-    for url in ["Etcd://me:hush@db/x", "etcd://db", "zookeeper:", "redlock:a"] {
+    for url in ["Etcd://me:hush@db/x", "etcd://db", "zookeeper:"] {
         let error = refused(url).await.to_string();
         assert!(error.contains("yet"), "{url}: {error}");
-        let all = cfg!(all(feature = "redis", feature = "postgres", feature = "mysql"));
+        let all = cfg!(all(
+            feature = "redis",
+            feature = "redlock",
+            feature = "postgres",
+            feature = "mysql",
+            feature = "tls"
+        ));
         assert_eq!(error.contains("not in this build"), !all, "{error}");
     }
-    // The same with and without the redis backend.
-    for url in ["rediss://me:hush@db/", "REDISS://db"] {
-        let error = refused(url).await;
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
-        assert!(error.to_string().contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn only_a_quorum_has_nodes() {
+    for url in ["sqlite:locks.db", "cassandra://me:hush@db/x", ""] {
+        for error in [lockwright::nodes(url).await, lockwright::admit(url).await] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+            assert!(error.to_string().contains("redlock:"), "{error}");
+            assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        }
     }
 }
 

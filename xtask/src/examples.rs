@@ -14,13 +14,17 @@ pub(crate) struct Example {
 }
 
 /// One set of features for all that need a server, so that each example is built once more.
-const SERVERS: &str = "mysql,postgres,redis";
+const SERVERS: &str = "mysql,postgres,redis,redlock";
 
 pub(crate) const ALL: &[Example] = &[
     flash_sale(&[]),
     flash_sale(&["--kill"]),
     flash_sale_on(&["--on", "redis"]),
     flash_sale_on(&["--on", "redis", "--kill"]),
+    flash_sale_on(&["--on", "sentinel"]),
+    flash_sale_on(&["--on", "cluster"]),
+    flash_sale_on(&["--on", "redlock"]),
+    flash_sale_on(&["--on", "redlock", "--kill"]),
     flash_sale_on(&["--on", "postgres"]),
     flash_sale_on(&["--on", "postgres", "--kill"]),
     flash_sale_on(&["--on", "postgres/session"]),

@@ -1,6 +1,7 @@
-//! What an operator asks for: `list`, `show`, `break`, `sweep`, `schema`, `doctor`,
+//! What an operator asks for: `list`, `show`, `break`, `sweep`, `schema`, `admit`, `doctor`,
 //! `conformance`.
 
+mod admit;
 mod break_lock;
 mod conformance;
 mod doctor;
@@ -53,6 +54,7 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
             print(&lockwright::schema(&config(place)?.url)?)?;
             Ok(0)
         }
+        Command::Admit { yes } => admit::admit(&config(place)?.url, *yes, place.json).await,
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these have runtimes of their own")
         }

@@ -1,5 +1,6 @@
 //! `list`, `show`, `break`, `doctor`.
 
+use lockwright_testbed::Fleet;
 use lockwright_testbed::redis::Redis;
 
 use crate::harness::{Running, Sandbox};
@@ -225,4 +226,35 @@ fn the_conformance_suite_runs_against_what_the_url_names() {
     assert_eq!(report["rows"][0]["case"], "processes_never_overlap");
     assert_eq!(sandbox.output(["conformance", "--list", "misdelete::"]).code(), 0);
     assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
+}
+
+/// Nodes that were never used may have forgotten a lock, for all that anybody knows.
+#[test]
+fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
+    let mut fleet = Fleet::start(3).unwrap();
+    let url = format!("redlock:{}?node_timeout=5s", fleet.urls().join(","));
+    let sandbox = Sandbox::at(&url);
+    let run = || sandbox.output(["run", "a", "--nonblock", "--", "true"]);
+
+    let refused = run();
+    assert!(refused.stderr().contains("new here"), "{}", refused.stderr());
+    assert!(refused.stderr().contains("lockwright admit"), "{}", refused.stderr());
+    let looked = sandbox.output(["admit"]);
+    assert_eq!(looked.code(), 1, "{}", looked.stderr());
+    assert!(looked.stdout().contains("nothing was done"), "{}", looked.stdout());
+    assert_ne!(run().code(), 0, "looking changes nothing");
+
+    fleet.servers[2].stop();
+    let partly = sandbox.output(["admit", "--yes"]);
+    assert_eq!(partly.code(), 1, "one is down: {}", partly.stdout());
+    assert_eq!(run().code(), 0, "two of three are enough");
+    fleet.servers[2].restart(true).unwrap();
+    let admitted = sandbox.output(["admit", "--yes", "--json"]);
+    assert_eq!(admitted.code(), 0, "{}", admitted.stderr());
+    let nodes = admitted.json();
+    assert_eq!(nodes.as_array().map(Vec::len), Some(3), "{nodes}");
+    assert_eq!(nodes[2]["votes"], true, "{nodes}");
+
+    let elsewhere = sandbox.output(["admit", "--yes", "--url", "sqlite:x.db"]);
+    assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
 }

@@ -271,7 +271,8 @@ impl Cluster {
                     redirected = Some((to, false));
                 }
                 _ => {
-                    if cause.is_io_error() || errors::wants_another_server(&cause) {
+                    let is_down = cause.code() == Some("CLUSTERDOWN");
+                    if is_down || cause.is_io_error() || errors::wants_another_server(&cause) {
                         self.look_up_soon();
                     }
                     return Err(errors::translate(cause, request.effect));

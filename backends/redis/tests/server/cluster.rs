@@ -1,0 +1,431 @@
+//! A Redis Cluster: names of all slots, masters that die, freeze and forget, and what a failover
+//! loses.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Attempt, Clock, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Renew, Renewal,
+    RenewalOutcome, Seen, Settle, Severity, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed::{self as testbed, Cluster};
+use tokio::task::block_in_place;
+
+use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
+
+/// Short enough to be waited for, long enough for a machine that is busy with other tests.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// One whose requests don't wait long for a node that is dead or frozen.
+pub(crate) async fn impatient(url: &str) -> Redis {
+    let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
+    config.connect().await.unwrap()
+}
+
+/// A name for each of the first three nodes, in their order.
+pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
+    [0, 1, 2].map(|master| {
+        let mut names = (0..).map(|i| format!("lock {i}"));
+        names.find(|name| cluster.master_of(name).unwrap() == master).unwrap()
+    })
+}
+
+/// Waits until the replica of a master has what the master has of a lock.
+async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
+    let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
+    eventually(|| async {
+        let mut connection = replica.connection().unwrap();
+        redis::cmd("READONLY").exec(&mut connection).unwrap();
+        let value: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+        (value.as_deref() == Some(token)).then_some(())
+    })
+    .await;
+}
+
+fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
+    Renew { claim, fences: 0 }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_try_to_escape_their_slot_stay_in_it() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = connect(&cluster.url()).await;
+    let mut names = vec![
+        "a",
+        "{a}",
+        "a{b}c",
+        "a{b}c{d}e",
+        "{}",
+        "{}a",
+        "a{}b{c}",
+        "}",
+        "a}b",
+        "}{",
+        "}a{b",
+        "}a{b}c",
+        "{",
+        "a{b",
+        "{{a}}",
+        "{a",
+        "{a}}",
+        "Zürich {x} 🔒",
+    ];
+    names.sort_unstable();
+    let claims: Vec<_> = names.iter().map(|name| claim(name)).collect();
+    for claim in &claims {
+        grant(&redis, claim).await;
+        busy(&redis, &self::claim(claim.name.as_str()), Wait::No).await;
+    }
+    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    assert_eq!(redis.renew(&batch).await.unwrap(), vec![Renewal::RENEWED; names.len()]);
+    let page = redis.list("", None).await.unwrap();
+    let listed: Vec<_> = page.names.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!(listed, names);
+    for (at, claim) in claims.iter().enumerate() {
+        let seen = redis.inspect(&claim.name).await.unwrap();
+        assert_eq!(seen.holders[0].token, Some(claim.token), "{}", claim.name);
+        if at % 2 == 0 {
+            let how = lockwright_core::BreakHow::Now;
+            redis.break_lock(&claim.name, Seen::Any, how, "anna", "x").await.unwrap();
+            let ended = redis.release(claim, Settle::Unanswered).await.unwrap();
+            assert_eq!(ended, Ended::NotHeld, "{}", claim.name);
+        } else {
+            let ended = redis.release(claim, Settle::Unanswered).await.unwrap();
+            assert_eq!(ended, Ended::Released, "{}", claim.name);
+        }
+        let late = redis.try_acquire(claim).await.unwrap_err();
+        assert!(late.lost_reason().is_some(), "{late}");
+        grant(&redis, &self::claim(claim.name.as_str())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
+    let single = testbed::Redis::start().unwrap();
+    let url = single.url().replace("redis://", "redis+cluster://");
+    let error = Redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("connect to it by redis:"), "{error}");
+    assert_eq!(error.backend(), Some("redis-cluster"));
+
+    // In Cluster mode, and in no Cluster.
+    let lonely = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
+    let url = lonely.url().replace("redis://", "redis+cluster://");
+    let error = Redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("no slots"), "{error}");
+    let error = Redis::connect(&lonely.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("redis+cluster:"), "{error}");
+
+    let port = testbed::port::free();
+    let error = Redis::connect(&format!("redis+cluster://127.0.0.1:{port}")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("refuses connections"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let names = names_of_all_masters(&cluster);
+    // A replica, even.
+    let replica = &cluster.nodes[cluster.replica_of(0).unwrap()];
+    let redis = connect(&replica.url().replace("redis://", "redis+cluster://")).await;
+    assert_eq!(redis.profile().backend, "redis-cluster");
+    for fault in [Fault::ServerRestart, Fault::Failover, Fault::ServerDataLoss] {
+        assert!(!redis.profile().survives.contains(fault), "{fault:?}");
+    }
+    for name in &names {
+        grant(&redis, &claim(name)).await;
+    }
+    let spare = cluster.replica_of(1).unwrap();
+    cluster.nodes[spare].kill();
+    let frozen = cluster.replica_of(2).unwrap();
+    cluster.nodes[frozen].freeze();
+    let begun = Instant::now();
+    let redis = impatient(&cluster.url()).await;
+    for name in &names {
+        busy(&redis, &claim(name), Wait::No).await;
+    }
+    assert!(begun.elapsed() < QUICK, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let names = names_of_all_masters(&cluster);
+    let redis = impatient(&cluster.url()).await;
+    let ttl = Duration::from_secs(60);
+    let claims = names.each_ref().map(|name| claim_for(name, ttl));
+    let mut fences = Vec::new();
+    for claim in &claims {
+        fences.push(grant(&redis, claim).await.fence);
+    }
+    replicated(&cluster, 0, &names[0], &claims[0].token.to_string()).await;
+    cluster.nodes[0].kill();
+    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let renewals = redis.renew(&batch).await.unwrap();
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
+    assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
+    let error = redis.try_acquire(&claim(&names[0])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    redis.release(&claims[1], Settle::Answered).await.unwrap();
+    assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
+
+    block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
+    // What was replicated is still held, and nobody needed to connect anew.
+    let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    busy(&redis, &claim(&names[0]), Wait::No).await;
+    assert_eq!(redis.release(&claims[0], Settle::Answered).await.unwrap(), Ended::Released);
+    assert!(grant(&redis, &claim(&names[0])).await.fence > fences[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_keeps_its_holds_through_a_failover() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let [name, elsewhere, _] = names_of_all_masters(&cluster);
+    let locks = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let ttl = Duration::from_secs(12);
+    let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
+    let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
+    replicated(&cluster, 0, &name, &guard.token().to_string()).await;
+    cluster.nodes[0].kill();
+    let first = guard.deadline();
+    // Nobody asks for it: the keeper's own renewals find the new master.
+    eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
+    guard.check().unwrap();
+    other.check().unwrap();
+    assert_ne!(cluster.master_of(&name).unwrap(), 0);
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    let next = locks.mutex(&name).acquire().await.unwrap();
+    assert!(next.fence() > fence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_in_time_when_nobody_takes_over() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let [name, elsewhere, _] = names_of_all_masters(&cluster);
+    let replica = cluster.replica_of(0).unwrap();
+    let locks = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let ttl = Duration::from_secs(3);
+    let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
+    let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
+    let signal = guard.signal();
+    cluster.nodes[replica].kill();
+    cluster.nodes[0].freeze();
+    // That some slots aren't served stops all others after a while, as it's set by default.
+    other.renew().await.unwrap();
+    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+    assert!(Clock::boot().now() < signal.deadline(), "ahead of its deadline");
+    cluster.nodes[0].thaw();
+    drop(guard);
+    drop(eventually(|| async { locks.mutex(&name).try_acquire().await.ok().flatten() }).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let [name, elsewhere, _] = names_of_all_masters(&cluster);
+    let redis = impatient(&cluster.url()).await;
+    // Goes to sleep with a map and a connection that will be out of date.
+    let sleeper = impatient(&cluster.url()).await;
+    let held = claim_for(&name, Duration::from_secs(120));
+    let granted = grant(&redis, &held).await;
+    let other = claim(&elsewhere);
+    grant(&redis, &other).await;
+    busy(&sleeper, &claim(&name), Wait::No).await;
+    replicated(&cluster, 0, &name, &held.token.to_string()).await;
+
+    cluster.nodes[0].freeze();
+    let begun = Instant::now();
+    let error = redis.renew(&[renew_of(&held)]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    assert!(begun.elapsed() < 3 * QUICK, "{:?}", begun.elapsed());
+    assert_eq!(redis.renew(&[renew_of(&other)]).await.unwrap(), [Renewal::RENEWED]);
+    block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
+    let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    redis.release(&held, Settle::Answered).await.unwrap();
+    let next = claim_for(&name, Duration::from_secs(120));
+    let after = grant(&redis, &next).await;
+    assert!(after.fence > granted.fence);
+
+    // The old master still has the old hold, and takes itself for the master for a moment.
+    cluster.nodes[0].thaw();
+    let mut asked = 0;
+    eventually(|| async {
+        match sleeper.try_acquire(&claim(&name)).await {
+            Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
+            Ok(Attempt::Busy(busy)) => {
+                let holder = busy.holder.and_then(|holder| holder.token);
+                (holder == Some(next.token)).then_some(())
+            }
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                None
+            }
+        }
+    })
+    .await;
+    block_in_place(|| cluster.wait_until_whole()).unwrap();
+    while asked < 20 {
+        busy(&sleeper, &claim(&name), Wait::No).await;
+        asked += 1;
+    }
+    assert_eq!(redis.renew(&[renew_of(&next)]).await.unwrap(), [Renewal::RENEWED]);
+    let role: String = cluster.nodes[0].command(&["INFO", "replication"]).unwrap();
+    assert!(role.contains("role:slave"), "{role}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let [name, elsewhere, _] = names_of_all_masters(&cluster);
+    let locks = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let ttl = Duration::from_secs(6);
+    let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
+    let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
+    let (signal, deadline) = (guard.signal(), guard.deadline());
+    // Its replica is gone too, or might take over with the data.
+    let replica = cluster.replica_of(0).unwrap();
+    cluster.nodes[replica].kill();
+    block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
+    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+    assert_eq!(guard.deadline(), deadline, "nothing confirmed it any more");
+    let fence = guard.fence();
+    drop(guard);
+    let next = eventually(|| async { locks.mutex(&name).try_acquire().await.ok().flatten() }).await;
+    assert!(next.fence() > fence, "the clock went on");
+    other.check().unwrap();
+}
+
+/// Replication is asynchronous: a replica that takes over without the last grant gives the same lock
+/// to somebody else. That is why the profile claims no failover.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let [name, ..] = names_of_all_masters(&cluster);
+    let replica = cluster.replica_of(0).unwrap();
+    let first = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let second = Locks::new(impatient(&cluster.url()).await).unwrap();
+    cluster.nodes[replica].freeze();
+    // What was under way when it froze would still be in its socket.
+    cluster.nodes[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+    let ttl = Duration::from_secs(120);
+    let guard = first.mutex(&name).ttl(ttl).acquire().await.unwrap();
+    cluster.nodes[0].kill();
+    cluster.nodes[replica].thaw();
+    eventually(|| async {
+        cluster.nodes[replica].command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).ok()
+    })
+    .await;
+    block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
+
+    let stolen =
+        eventually(|| async { second.mutex(&name).ttl(ttl).try_acquire().await.ok().flatten() })
+            .await;
+    guard.check().expect("two believe at the same time: what is not promised");
+    assert!(stolen.fence() > guard.fence(), "{} after {}", stolen.fence(), guard.fence());
+    // The first one hears of it by its next renewal.
+    guard.renew().await.unwrap_err();
+    assert!(guard.check().is_err());
+    assert!(stolen.verify().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
+    let servers = testbed::Redis::options().append_only("always");
+    let mut cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
+    let config = crate::kit::patient(Config::new(&cluster.url()).unwrap());
+    let redis = config.for_diagnosis().connect().await.unwrap();
+    let findings = redis.doctor().await.unwrap();
+    let mut places = Vec::new();
+    for finding in &findings {
+        // Each has a replica, which is nothing unusual here.
+        assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
+        places.push(finding.what.split(": ").next().unwrap().to_owned());
+    }
+    places.sort();
+    let mut masters: Vec<_> =
+        cluster.nodes[..3].iter().map(|node| node.address().to_string()).collect();
+    masters.sort();
+    assert_eq!(places, masters);
+
+    let has = async |code: &'static str, at: &testbed::Redis| {
+        let place = at.address().to_string();
+        eventually(|| async {
+            let findings = redis.doctor().await.unwrap();
+            let found = findings.iter().find(|finding| finding.code == code)?;
+            (found.what.contains(&place)).then(|| found.clone())
+        })
+        .await
+    };
+    let moving = cluster.begin_move("s", (cluster.master_of("s").unwrap() + 1) % 3).unwrap();
+    has("slots-moving", &cluster.nodes[moving.from]).await;
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+
+    cluster.nodes[1].command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    has("eviction-policy", &cluster.nodes[1]).await;
+
+    let replica = cluster.replica_of(0).unwrap();
+    cluster.nodes[replica].kill();
+    has("node-failing", &cluster.nodes[replica]).await;
+    has("no-replica", &cluster.nodes[0]).await;
+    cluster.nodes[0].kill();
+    has("node-unreachable", &cluster.nodes[0]).await;
+    eventually(|| async {
+        let findings = redis.doctor().await.unwrap();
+        findings.iter().any(|finding| finding.code == "cluster-down").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_nobody_serves_are_told() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    let [name, ..] = names_of_all_masters(&cluster);
+    let slot = cluster.slot_of(&name).unwrap().to_string();
+    let error = eventually(|| async {
+        // Until none of them has heard the last of the others' gossip.
+        for node in &cluster.nodes {
+            let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
+        }
+        let error = redis.try_acquire(&claim(&name)).await.unwrap_err();
+        error.to_string().contains("serves").then_some(error)
+    })
+    .await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let findings = redis.doctor().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.code == "slots-uncovered"), "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_documentation_permits_is_enough() {
+    let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
+                 +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
+                 +pexpire +hget +hset +hmget +client|tracking +client|caching +asking \
+                 +cluster|slots +cluster|info +cluster|nodes";
+    let servers = testbed::Redis::options().user("locks", "secret", rules);
+    let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    let held = claim("orders/{s}");
+    grant(&redis, &held).await;
+    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
+    let codes: Vec<_> = redis.doctor().await.unwrap().iter().map(|f| f.code).collect();
+    assert!(codes.iter().all(|code| !code.contains("denied")), "{codes:?}");
+    // On the move too.
+    let from = cluster.master_of("s").unwrap();
+    let moving = cluster.begin_move("s", (from + 1) % 3).unwrap();
+    cluster.move_keys(&moving).unwrap();
+    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    assert_eq!(redis.inspect(&held.name).await.unwrap().holders.len(), 1);
+    assert_eq!(redis.release(&held, Settle::Unanswered).await.unwrap(), Ended::Released);
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    assert_eq!(redis.inspect(&name("orders/{s}")).await.unwrap().holders, []);
+}

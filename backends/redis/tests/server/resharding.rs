@@ -1,0 +1,234 @@
+//! Slots that are moved while their locks are held, or waited for.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Event, Locks, Reason, Renew, Renewal,
+    Seen, Settle, Wait,
+};
+use lockwright_redis::Redis;
+use lockwright_testbed::Cluster;
+use lockwright_testbed::redis::SlotMove;
+use tokio::task::block_in_place;
+
+use crate::cluster::{impatient, names_of_all_masters};
+use crate::kit::{busy, claim, connect, events, eventually, grant, name, next};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// The slot of `key` is on the move; its keys are still where they were.
+fn begin(cluster: &Cluster, key: &str) -> SlotMove {
+    let from = cluster.master_of(key).unwrap();
+    let to = (0..3).find(|master| *master != from).unwrap();
+    cluster.begin_move(key, to).unwrap()
+}
+
+/// Moves some keys of a slot, and leaves the others.
+fn move_some(cluster: &Cluster, moving: &SlotMove, keys: &[&str]) {
+    let port = cluster.nodes[moving.to].port().to_string();
+    let command = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"], keys].concat();
+    let answer: String = cluster.nodes[moving.from].command(&command).unwrap();
+    assert_eq!(answer, "OK");
+}
+
+async fn listed(redis: &Redis) -> Vec<String> {
+    let page = redis.list("", None).await.unwrap();
+    assert!(page.next.is_none());
+    page.names.into_iter().map(|found| String::from(found.name)).collect()
+}
+
+/// How often a node has sent somebody elsewhere.
+fn redirections(cluster: &Cluster, node: usize) -> u64 {
+    let stats: String = cluster.nodes[node].command(&["INFO", "errorstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
+    line.map_or(0, |count| count.trim().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    // One slot, and a hold for each step.
+    let claims: Vec<_> = (0..5).map(|i| claim(&format!("{{s}}{i}"))).collect();
+    let mut fences = Vec::new();
+    for claim in &claims {
+        fences.push(grant(&redis, claim).await.fence);
+    }
+    let hold = |i: usize| format!("lockwright:{{s}}:hold:{{s}}{i}");
+    let lock_of = |i: usize| claims[i].name.as_str();
+    let mut moving = None;
+    for step in 0..5 {
+        match step {
+            0 => {}
+            1 => moving = Some(begin(&cluster, "s")),
+            // The lock has left and its companions haven't, and the other way round.
+            2 => {
+                let keys = [lock_of(2), &hold(3)];
+                move_some(&cluster, moving.as_ref().unwrap(), &keys);
+            }
+            3 => drop(cluster.move_keys(moving.as_ref().unwrap()).unwrap()),
+            _ => block_in_place(|| cluster.finish_move(moving.take().unwrap())).unwrap(),
+        }
+        let live = &claims[step..];
+        for claim in live {
+            for key in [claim.name.as_str().to_owned(), hold(fences.len() - 1)] {
+                // Otherwise nobody sees that it's renewed. It is on one of the two.
+                for node in &cluster.nodes[..3] {
+                    let mut connection = node.connection().unwrap();
+                    redis::cmd("ASKING").exec(&mut connection).unwrap();
+                    let _ = redis::cmd("PEXPIRE").arg(&key).arg(9_000).exec(&mut connection);
+                }
+            }
+            let renewals = redis.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+            assert_eq!(renewals, [Renewal::RENEWED], "step {step}: {}", claim.name);
+            let seen = redis.inspect(&claim.name).await.unwrap();
+            assert_eq!(seen.holders[0].token, Some(claim.token), "step {step}: {}", claim.name);
+            let left = seen.holders[0].remaining.unwrap();
+            assert!(left > Duration::from_secs(25), "step {step}: armed again: {left:?}");
+            let stranger = self::claim(claim.name.as_str());
+            let renewal = redis.renew(&[Renew { claim: &stranger, fences: 0 }]).await.unwrap();
+            assert_eq!(renewal, [Renewal::not_held(Reason::Gone)], "step {step}");
+            let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
+            assert_eq!(ended, Ended::NotHeld, "step {step}");
+        }
+        // All of them at once, as the keeper does it.
+        let batch: Vec<_> = live.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+        let renewals = redis.renew(&batch).await.unwrap();
+        assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
+        let names: Vec<_> = live.iter().map(|claim| claim.name.as_str().to_owned()).collect();
+        assert_eq!(listed(&redis).await, names, "step {step}");
+
+        let ended = redis.release(&claims[step], Settle::Answered).await.unwrap();
+        assert_eq!(ended, Ended::Released, "step {step}");
+        let again = redis.release(&claims[step], Settle::Answered).await.unwrap();
+        assert_eq!(again, Ended::NotHeld, "step {step}");
+    }
+    for (claim, fence) in claims.iter().zip(fences) {
+        let next = self::claim(claim.name.as_str());
+        assert!(grant(&redis, &next).await.fence > fence, "{}", claim.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_granted_or_broken_by_halves() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    let held = claim("s");
+    let granted = grant(&redis, &held).await;
+    let moving = begin(&cluster, "s");
+    for half in [&[][..], &["s"], &["lockwright:{s}:fence", "lockwright:{s}:hold"]] {
+        if !half.is_empty() {
+            move_some(&cluster, &moving, half);
+        }
+        for asked in ["s", "{s}new"] {
+            let refused = redis.try_acquire(&claim(asked)).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+            assert!(refused.to_string().contains("moving"), "{refused}");
+        }
+        let broken = redis.break_lock(&held.name, Seen::Any, BreakHow::Now, "anna", "x").await;
+        assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    // What is settled meanwhile stays settled: a late duplicate finds the tombstone.
+    let settled = claim("s");
+    assert_eq!(redis.release(&settled, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    let refused = redis.try_acquire(&claim("s")).await.unwrap_err();
+    assert_eq!(refused.backend(), Some("redis-cluster"));
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    busy(&redis, &claim("s"), Wait::No).await;
+    let late = redis.try_acquire(&settled).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
+    redis.release(&held, Settle::Answered).await.unwrap();
+    assert!(grant(&redis, &claim("s")).await.fence > granted.fence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_while_the_slot_is_moved_gets_in_when_it_is_done() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let holder = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let waiter = Locks::new(impatient(&cluster.url()).await).unwrap();
+    let guard = holder.mutex("s").acquire().await.unwrap();
+    let fence = guard.fence();
+    let waiting = tokio::spawn(async move { waiter.mutex("s").acquire().await });
+    eventually(|| async {
+        let node = &cluster.nodes[cluster.master_of("s").unwrap()];
+        node.command::<bool>(&["HEXISTS", "lockwright:{s}:hold", "waited"]).unwrap().then_some(())
+    })
+    .await;
+    let moving = begin(&cluster, "s");
+    move_some(&cluster, &moving, &["s"]);
+    guard.renew().await.unwrap();
+    guard.release().await.unwrap();
+    // The counter of fences is on one node and the lock belongs on the other.
+    assert!(!waiting.is_finished());
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    let granted = waiting.await.unwrap().unwrap();
+    assert!(granted.fence() > fence, "{} after {fence}", granted.fence());
+    granted.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_was_moved_is_found_once_and_remembered() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = connect(&cluster.url()).await;
+    let held = claim("s");
+    grant(&redis, &held).await;
+    let old = cluster.master_of("s").unwrap();
+    let before = redirections(&cluster, old);
+    block_in_place(|| cluster.move_slot("s")).unwrap();
+    for _ in 0..20 {
+        let renewals = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+        assert_eq!(renewals, [Renewal::RENEWED]);
+    }
+    assert_eq!(redirections(&cluster, old), before + 1);
+    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_wakes_once_also_on_another_node() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let held = claim("s");
+    grant(&holder, &held).await;
+    // Connected to all masters, each of which passes each message on.
+    for name in names_of_all_masters(&cluster) {
+        grant(&waiter, &claim(&name)).await;
+    }
+    busy(&waiter, &claim("s"), WAIT).await;
+    let mut woken = events(&waiter);
+    block_in_place(|| cluster.move_slot("s")).unwrap();
+    holder.release(&held, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut woken).await, Event::Wake(name("s")));
+
+    let last = claim("s");
+    grant(&holder, &last).await;
+    busy(&waiter, &claim("s"), WAIT).await;
+    holder.release(&last, Settle::Answered).await.unwrap();
+    assert_eq!(next(&mut woken).await, Event::Wake(name("s")));
+    // By now the others of the first release have come too.
+    assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_has_every_name_while_slots_are_moved() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = connect(&cluster.url()).await;
+    let mut names: Vec<String> = (0..40).map(|i| format!("lock {i}")).collect();
+    names.sort();
+    for name in &names {
+        grant(&redis, &claim(name)).await;
+    }
+    let moved = names.clone();
+    let moving = tokio::task::spawn_blocking(move || {
+        for name in moved.iter().step_by(4) {
+            cluster.move_slot(name).unwrap();
+        }
+        cluster
+    });
+    let mut rounds = 0;
+    while !moving.is_finished() {
+        assert_eq!(listed(&redis).await, names, "round {rounds}");
+        rounds += 1;
+    }
+    assert!(rounds > 0);
+    drop(moving.await.unwrap());
+}

@@ -300,6 +300,7 @@ async fn go_on(
         counted: sent != begun,
         spot: None,
         troubled_since: None,
+        trouble: None,
         pause: TRY_AGAIN.0,
     };
     match asking.until_granted(&mut turn, answer).await {
@@ -323,6 +324,8 @@ struct Asking<'a> {
     spot: Option<Spot<'a>>,
     /// Since when the server hasn't given an answer.
     troubled_since: Option<BootInstant>,
+    /// What it gave instead, the last time.
+    trouble: Option<Error>,
     pause: Duration,
 }
 
@@ -365,7 +368,11 @@ impl Asking<'_> {
             if self.sent >= self.limit.instant() {
                 let troubled = self.troubled_since.is_some();
                 let step = if troubled { Step::Answer } else { Step::Holder };
-                return Err(Error::timed_out(step, turn.name()));
+                let timed_out = Error::timed_out(step, turn.name());
+                return Err(match self.trouble.take() {
+                    Some(trouble) => timed_out.with_source(trouble),
+                    None => timed_out,
+                });
             }
             let wait = match &self.spot {
                 None => Wait::No,
@@ -377,6 +384,7 @@ impl Asking<'_> {
 
     fn after_busy(&mut self, turn: &Turn, busy: &Busy) -> Next {
         self.troubled_since = None;
+        self.trouble = None;
         self.pause = TRY_AGAIN.0;
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
@@ -409,6 +417,7 @@ impl Asking<'_> {
         }
         self.pause = (self.pause * 2).min(TRY_AGAIN.1);
         if !ended {
+            self.trouble = Some(error);
             return Ok(Next::In(shared.spread(self.pause)));
         }
         // An operator broke it before its answer came, say. Nobody is ever granted this token

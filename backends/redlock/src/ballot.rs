@@ -30,6 +30,8 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) enum Report {
     Answered(Vote),
+    /// The round was over before it was asked.
+    Unasked,
     /// There is no answer. An indeterminate error says that there may be a vote all the same.
     Failed(Error),
     /// It has noted the fence, or the token doesn't hold there any more.
@@ -56,6 +58,8 @@ pub(crate) struct Ballot {
 /// What came of asking.
 enum Asked {
     Answered(Certificate, Vote),
+    /// The round was over before.
+    Unasked,
     /// It certainly had no effect.
     Nothing(Error),
     /// It may have, or may yet have.
@@ -86,6 +90,7 @@ impl Ballot {
                     lane.is_closed = released == Some(false);
                 }
             }
+            Asked::Unasked => self.report(Report::Unasked),
             Asked::Nothing(error) => self.report(Report::Failed(error)),
             Asked::Silent(error) => {
                 self.report(Report::Failed(error));
@@ -114,9 +119,7 @@ impl Ballot {
                 Ok(certificate) => certificate,
                 Err(error) => return Asked::Nothing(error),
             };
-            let Some(before) = self.begin() else {
-                return Asked::Nothing(Error::unavailable("it could not be asked in time"));
-            };
+            let Some(before) = self.begin() else { return Asked::Unasked };
             match self.send(&certificate).await {
                 Asked::Answered(sent, Vote::Stranger) => {
                     self.track.answered(self.at, before);

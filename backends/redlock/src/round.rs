@@ -90,6 +90,7 @@ enum Answer {
     Yes { yes: Yes, noted: Fence, given_back: bool },
     No(No),
     Ended,
+    Unasked,
     Failed(Error),
 }
 
@@ -192,6 +193,7 @@ impl<'f> Round<'f> {
                 };
                 self.answers[at] = Some(answer);
             }
+            Report::Unasked => self.answers[at] = Some(Answer::Unasked),
             Report::Failed(error) => self.answers[at] = Some(Answer::Failed(error)),
             Report::Noted(result) => {
                 let Some(Answer::Yes { noted, .. }) = &mut self.answers[at] else { return };
@@ -342,8 +344,12 @@ impl<'f> Round<'f> {
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
-        let errors = self.answered().filter(|(_, a)| matches!(a, Answer::Failed(_))).count()
-            + if self.timed_out { self.unanswered() } else { 0 };
+        let in_vain = |answer: &Option<Answer>| match answer {
+            Some(Answer::Failed(_)) => true,
+            None | Some(Answer::Unasked) => self.timed_out,
+            Some(_) => false,
+        };
+        let errors = self.answers.iter().filter(|answer| in_vain(answer)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
             // Where a fresh token could get a quorum and this one can't.
             if ended > 0 && no + errors <= spare {
@@ -375,7 +381,9 @@ impl<'f> Round<'f> {
             let address = self.fleet.address(at);
             match answer {
                 Some(Answer::Failed(error)) => errors.push(address, error),
-                None if self.timed_out => errors.push(address, silent(self.limit)),
+                None | Some(Answer::Unasked) if self.timed_out => {
+                    errors.push(address, silent(self.limit))
+                }
                 _ => {}
             }
         }

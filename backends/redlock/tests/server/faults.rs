@@ -1,0 +1,113 @@
+//! Nodes that are killed or frozen.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{DistributedLock, ErrorKind, Locks, Renew, RenewalOutcome, Settle};
+use lockwright_redlock::NodeErrors;
+
+use crate::kit::{Five, NODE_TIMEOUT, claim, eventually, fails, take};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_two_of_five_killed_it_goes_on() {
+    let mut five = Five::start().await;
+    let redlock = five.connect().await;
+    let before = claim("x");
+    take(&redlock, &before).await;
+    for at in [1, 3] {
+        five.server(at).kill();
+    }
+    let hold = Renew { claim: &before, fences: 0 };
+    let renewed = redlock.renew(&[hold]).await.unwrap();
+    assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
+    redlock.release(&before, Settle::Answered).await.unwrap();
+    // Also who connects only now.
+    for redlock in [redlock, five.connect().await] {
+        let held = claim("x");
+        take(&redlock, &held).await;
+        assert_eq!(five.holders(&held, [0, 2, 4]), 3);
+        redlock.release(&held, Settle::Answered).await.unwrap();
+    }
+    five.nothing_is_left([0, 2, 4]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
+    let mut five = Five::start().await;
+    let redlock = five.connect().await;
+    let addresses: Vec<_> = (0..3).map(|at| five.server(at).address().to_string()).collect();
+    for at in 0..3 {
+        five.server(at).kill();
+    }
+    // The first requests may meet connections of which nobody knows yet that they are broken.
+    let begun = Instant::now();
+    let error = eventually(async || {
+        let error = fails(&redlock, &claim("x")).await;
+        (error.kind() == ErrorKind::Unavailable).then_some(error)
+    })
+    .await;
+    let text = error.to_string();
+    assert!(addresses.iter().all(|address| text.contains(address)), "{text}");
+    let source = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<NodeErrors>());
+    assert_eq!(source.unwrap().iter().count(), 3, "{text}");
+    assert!(begun.elapsed() < NODE_TIMEOUT * 6, "{:?}", begun.elapsed());
+    five.nothing_is_left(3..5).await;
+
+    // With a limit it is refused by then, and the cause is told.
+    let locks = Locks::builder(redlock).build().unwrap();
+    let (begun, limit) = (Instant::now(), Duration::from_secs(2));
+    let error = locks.mutex("x").wait_for(limit).acquire().await.unwrap_err();
+    assert!(error.is_timed_out(), "{error:?}");
+    assert!(begun.elapsed() < limit + NODE_TIMEOUT * 3, "{:?}", begun.elapsed());
+    let shown = format!("{error:?}");
+    assert!(addresses.iter().all(|address| shown.contains(address)), "{shown}");
+    locks.close().await;
+    five.nothing_is_left(3..5).await;
+
+    let error = five.config().connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(addresses.iter().all(|address| text.contains(address)), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
+    let five = Five::start().await;
+    let redlock = five.connect().await;
+    five.fleet.servers[0].freeze();
+    five.fleet.servers[4].freeze();
+    for round in 0..10 {
+        let held = claim(&format!("x{round}"));
+        let begun = Instant::now();
+        take(&redlock, &held).await;
+        redlock.release(&held, Settle::Answered).await.unwrap();
+        // They aren't waited for: three answers decide.
+        assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
+    }
+    five.fleet.servers[2].freeze();
+    let begun = Instant::now();
+    let error = fails(&redlock, &claim("y")).await;
+    let took = begun.elapsed();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "three may vote when they go on: {error}");
+    // One time-out for the votes, and one for what is given back.
+    assert!(took >= NODE_TIMEOUT && took < NODE_TIMEOUT * 4, "{took:?}");
+    for at in [0, 2, 4] {
+        five.fleet.servers[at].thaw();
+    }
+    five.nothing_is_left(0..5).await;
+    eventually(async || {
+        let next = claim("y");
+        redlock.try_acquire(&next).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_connects_does_not_wait_for_a_node_that_hangs() {
+    let five = Five::start().await;
+    five.fleet.servers[2].freeze();
+    let begun = Instant::now();
+    let redlock = five.connect().await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    take(&redlock, &claim("x")).await;
+    five.fleet.servers[2].thaw();
+}

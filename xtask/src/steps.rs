@@ -61,10 +61,15 @@ pub(crate) const ALL: &[Step] = &[
 /// Crates whose tests need a server, all of them.
 const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed", interop::CRATE];
 
-/// A crate of which some test binaries start a server before they look which tests are wanted, and
+/// Crates of which some test binaries start a server before they look which tests are wanted, and
 /// those that don't.
-const SOME_BINARIES: (&str, &[&str]) =
-    ("lockwright-sql", &["--lib", "--test", "it", "--test", "conformance"]);
+const SOME_BINARIES: [(&str, &[&str]); 2] = [
+    ("lockwright-sql", &["--lib", "--test", "it", "--test", "conformance"]),
+    (
+        "lockwright-redlock",
+        &["--lib", "--test", "quorum", "--test", "model", "--test", "simulation"],
+    ),
+];
 
 /// How the tests of other crates that need a server are told: by these in their paths. They stand
 /// in a module that is named after the server, or have `on_` and its name in their own.
@@ -176,24 +181,27 @@ fn test(options: &Options) -> Report {
         args.push(interop::CRATE);
         return run_tests("test", &args, &[]);
     }
-    let (crate_with_both, binaries) = SOME_BINARIES;
-    let mut args = words("--workspace --all-features --tests --exclude");
-    args.push(crate_with_both);
-    let mut left_out = vec![format!("test: the binaries of {crate_with_both} that need a server")];
+    let mut args = words("--workspace --all-features --tests");
+    let mut left_out = Vec::new();
+    for (name, _) in SOME_BINARIES {
+        args.extend(["--exclude", name]);
+        left_out.push(format!("test: the binaries of {name} that need a server"));
+    }
     for name in SERVER_CRATES {
         args.extend(["--exclude", name]);
         left_out.push(format!("test: all of {name}, which needs a server"));
     }
-    let mut some = vec!["--package", crate_with_both, "--all-features"];
-    some.extend(binaries);
-    for args in [&mut args, &mut some] {
-        args.push("--");
-        for name in SERVER_TESTS {
-            args.extend(["--skip", name]);
-        }
-    }
+    let skips = SERVER_TESTS.iter().flat_map(|name| ["--skip", name]);
+    args.push("--");
+    args.extend(skips.clone());
     let mut report = run_tests("test", &args, &left_out);
-    report.add(run_tests("test-sql", &some, &[]));
+    for (name, binaries) in SOME_BINARIES {
+        let mut some = vec!["--package", name, "--all-features"];
+        some.extend(binaries);
+        some.push("--");
+        some.extend(skips.clone());
+        report.add(run_tests(&name.replace("lockwright", "test"), &some, &[]));
+    }
     if report.tests.filtered > 0 {
         let number = report.tests.filtered;
         report.left_out.push(format!("test: {number} tests of other crates, which need a server"));

@@ -1,6 +1,6 @@
 //! Outcomes are honest, and what nobody knows is settled by token.
 
-use lockwright_core::{ErrorKind, Settle, Step};
+use lockwright_core::{Error, ErrorKind, Settle, Step};
 
 use crate::support::{Act, TTL, millis, secs, settle_down, troubled};
 
@@ -134,6 +134,8 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let start = clock.now();
     let error = locks.mutex("x").wait_for(secs(30)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer));
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
+    assert_eq!(cause.map(Error::kind), Some(ErrorKind::Unavailable), "what it said is told");
     assert_eq!(clock.now().saturating_since(start).as_secs(), 30);
     // Without a limit, for one TTL.
     let start = clock.now();

@@ -1,0 +1,126 @@
+//! What must hold of a history, beside what the conformance crate's checker knows.
+
+use std::sync::{Mutex, PoisonError};
+
+use lockwright_conformance::history::{Belief, History};
+use lockwright_core::{BootInstant, Fence, Token};
+
+use crate::network::tag;
+
+/// What a lock protects: it refuses a fence below the highest that it has seen, and knows better
+/// than its writers who was granted when.
+#[derive(Debug, Default)]
+pub(crate) struct Register(Mutex<Writes>);
+
+#[derive(Debug, Default)]
+struct Writes {
+    highest: Option<Fence>,
+    /// Of all whose writes were accepted, the one that was granted last.
+    latest: Option<(BootInstant, Token)>,
+    accepted: u64,
+    refused: u64,
+    stale: Vec<String>,
+}
+
+impl Register {
+    /// Writes; whether it was accepted.
+    pub(crate) fn write(&self, fence: Fence, granted: BootInstant, token: Token) -> bool {
+        let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if writes.highest.is_some_and(|highest| fence < highest) {
+            writes.refused += 1;
+            return false;
+        }
+        writes.highest = Some(fence);
+        writes.accepted += 1;
+        match writes.latest {
+            Some((latest, by)) if latest > granted && by != token => {
+                let (stale, later) = (tag(token), tag(by));
+                writes.stale.push(format!("{stale} wrote with fence {fence} after {later} had"));
+            }
+            _ => writes.latest = Some((granted, token)),
+        }
+        true
+    }
+
+    /// How many writes were refused, and which of the accepted were stale.
+    pub(crate) fn outcome(&self) -> (u64, Vec<String>) {
+        let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (writes.refused, writes.stale.clone())
+    }
+}
+
+/// What the history breaks.
+pub(crate) fn violations(history: &History) -> Vec<String> {
+    let mut found: Vec<String> =
+        history.check(true).iter().map(|violation| violation.to_string()).collect();
+    if found.is_empty() {
+        // Where nobody was a false holder, the order of the fences is that of the holds.
+        found.extend(out_of_order(&history.beliefs()));
+    }
+    // The checker goes through the names in no order.
+    found.sort();
+    found
+}
+
+/// Of beliefs in the order of their grants.
+fn out_of_order(beliefs: &[Belief]) -> Option<String> {
+    beliefs.iter().enumerate().find_map(|(at, later)| {
+        let before = &beliefs[..at];
+        let same = |before: &&Belief| before.name == later.name && before.granted < later.granted;
+        let highest = before.iter().filter(same).max_by_key(|before| before.fence)?;
+        (highest.fence > later.fence).then(|| {
+            format!(
+                "out of order: {} had fence {}, and {} later {}",
+                highest.who, highest.fence, later.who, later.fence
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn belief(number: u8, fence: u64, invoked: u64, granted: u64, ended: u64) -> Belief {
+        Belief {
+            who: number.to_string(),
+            name: "x".to_owned(),
+            token: Token::from_bytes([number; 16]),
+            fence: Fence::new(fence),
+            invoked: BootInstant::from_nanos(invoked),
+            granted: BootInstant::from_nanos(granted),
+            ended: BootInstant::from_nanos(ended),
+        }
+    }
+
+    fn found(beliefs: &[Belief]) -> Vec<String> {
+        let history = History::default();
+        beliefs.iter().for_each(|belief| history.add(belief.clone()));
+        violations(&history)
+    }
+
+    #[test]
+    fn fences_are_in_the_order_of_the_holds_whenever_they_were_asked_for() {
+        assert!(found(&[belief(1, 7, 0, 10, 20), belief(2, 8, 5, 20, 30)]).is_empty());
+        let fell = found(&[belief(1, 7, 0, 10, 20), belief(2, 6, 5, 20, 30)]);
+        assert!(matches!(&fell[..], [text] if text.starts_with("out of order")), "{fell:?}");
+    }
+
+    #[test]
+    fn two_at_once_are_seen() {
+        assert!(!found(&[belief(1, 7, 0, 10, 21), belief(2, 8, 5, 20, 30)]).is_empty());
+    }
+
+    #[test]
+    fn a_register_refuses_smaller_fences_and_notices_what_they_cannot_tell() {
+        let register = Register::default();
+        let (at, token) = (BootInstant::from_nanos, |number| Token::from_bytes([number; 16]));
+        assert!(register.write(Fence::new(5), at(10), token(1)));
+        assert!(register.write(Fence::new(6), at(20), token(2)));
+        assert!(!register.write(Fence::new(5), at(10), token(1)));
+        assert_eq!(register.outcome(), (1, Vec::new()));
+        // An earlier hold with the larger fence.
+        assert!(register.write(Fence::new(9), at(15), token(3)));
+        assert_eq!(register.outcome().1.len(), 1);
+    }
+}

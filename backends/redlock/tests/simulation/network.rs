@@ -1,0 +1,742 @@
+//! Nodes, links and messages on tokio's paused clock. One task delivers everything, in the order of
+//! time and of sending, so that a seed always gives the same schedule.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{Error, Event, Events, LockName, Result, Token};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::plan::{Fault, Plan, Weather};
+use crate::server::{Answer, Micros, Request, Restart, Server};
+use crate::trace::Trace;
+
+/// What has happened, for the statistics: a schedule in which nothing did shows nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) messages: u64,
+    pub(crate) lost: u64,
+    pub(crate) late: u64,
+    pub(crate) doubled: u64,
+    pub(crate) broken: u64,
+    /// Messages that came to a frozen node.
+    pub(crate) frozen: u64,
+    /// Messages that a restart swallowed, or that found their node down.
+    pub(crate) down: u64,
+    /// Messages that came to another incarnation than was meant.
+    pub(crate) strangers: u64,
+    pub(crate) losses_of_data: u64,
+    pub(crate) crashes: u64,
+    pub(crate) pauses: u64,
+}
+
+impl Seen {
+    /// Whether any fault had an effect on somebody.
+    pub(crate) fn trouble(&self) -> bool {
+        let effects = self.lost + self.late + self.broken + self.frozen + self.down;
+        effects + self.strangers + self.crashes + self.pauses > 0
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Net {
+    start: Instant,
+    world: Mutex<World>,
+    changed: Notify,
+}
+
+/// How often the network moves: as often as tokio's timers may fire.
+const TICK: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+struct World {
+    chance: Chance,
+    weather: Weather,
+    node_timeout: Duration,
+    largest_ttl: Duration,
+    doubles_releases: bool,
+    queue: BinaryHeap<Reverse<Due>>,
+    /// What was sent since the last tick.
+    outbox: Vec<Outgoing>,
+    number: u64,
+    /// Those who wait for answers, by the number of their call.
+    calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
+    nodes: Vec<Member>,
+    links: Vec<Vec<Link>>,
+    clients: Vec<Process>,
+    seen: Seen,
+    trace: Trace,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    at: Micros,
+    client: usize,
+    node: usize,
+    request: Request,
+    answer: oneshot::Sender<Result<Answer>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    server: Server,
+    down: bool,
+    frozen: bool,
+    /// What came while it was frozen.
+    backlog: Vec<Letter>,
+}
+
+/// What is between a client and a node.
+#[derive(Debug, Default)]
+struct Link {
+    /// Which of the connections that there have been.
+    connection: u64,
+    /// The server's run at its other end.
+    run: Option<u64>,
+    /// When the last message on it arrives: none overtakes another.
+    last_arrival: Micros,
+    cut_until: Micros,
+    /// The client has given the connection up, and can't make a new one.
+    given_up: bool,
+    /// On which connection the client looked at the node, and which run it found.
+    looked: Option<(u64, String)>,
+}
+
+#[derive(Debug)]
+struct Process {
+    alive: bool,
+    paused_until: Micros,
+    events: Option<Events>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// A request on its way.
+#[derive(Debug, Clone)]
+struct Letter {
+    /// None for a second delivery, which nobody waits for.
+    call: Option<u64>,
+    client: usize,
+    node: usize,
+    connection: u64,
+    run: u64,
+    request: Arc<Request>,
+}
+
+#[derive(Debug)]
+struct Due {
+    at: Micros,
+    number: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Send {
+        call: u64,
+        client: usize,
+        node: usize,
+        request: Arc<Request>,
+    },
+    Arrive(Letter),
+    Reply(Letter, Result<Answer>),
+    Fail {
+        call: u64,
+        client: usize,
+        error: Error,
+    },
+    /// The client notices that a connection has gone.
+    Reset {
+        client: usize,
+        node: usize,
+        connection: u64,
+    },
+    Wake {
+        client: usize,
+        name: LockName,
+    },
+    Fault(Fault),
+    Thaw {
+        node: usize,
+    },
+    Up {
+        node: usize,
+    },
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    duration.as_micros() as u64
+}
+
+impl Net {
+    pub(crate) fn new(plan: &Plan, chance: Chance, trace: Trace) -> Arc<Self> {
+        let nodes = plan.nodes.iter().enumerate().map(|(number, node)| {
+            let (keeps, ttl, flaws) = (node.keeps_every_write, plan.largest_ttl, plan.flaws);
+            let server = Server::new(number, keeps, ttl, node.rate, flaws);
+            let server = if plan.fresh { server } else { server.seasoned() };
+            Member { server, down: false, frozen: false, backlog: Vec::new() }
+        });
+        let mut world = World {
+            chance,
+            weather: plan.weather,
+            node_timeout: plan.node_timeout,
+            largest_ttl: plan.largest_ttl,
+            doubles_releases: plan.doubles_releases,
+            queue: BinaryHeap::new(),
+            outbox: Vec::new(),
+            number: 0,
+            calls: BTreeMap::new(),
+            nodes: nodes.collect(),
+            links: Vec::new(),
+            clients: Vec::new(),
+            seen: Seen::default(),
+            trace,
+        };
+        for (at, fault) in &plan.faults {
+            world.push(*at, What::Fault(*fault));
+        }
+        Arc::new(Self { start: Instant::now(), world: Mutex::new(world), changed: Notify::new() })
+    }
+
+    /// One more client of these nodes.
+    pub(crate) fn add_client(&self) -> usize {
+        let mut world = self.world();
+        let links = world.nodes.iter().map(|_| Link::default()).collect();
+        world.links.push(links);
+        world.clients.push(Process {
+            alive: true,
+            paused_until: 0,
+            events: None,
+            tasks: Vec::new(),
+        });
+        world.clients.len() - 1
+    }
+
+    /// What ends with the client's process.
+    pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
+        self.world().clients[client].tasks.push(task);
+    }
+
+    pub(crate) fn is_alive(&self, client: usize) -> bool {
+        self.world().clients[client].alive
+    }
+
+    pub(crate) fn attach(&self, client: usize, events: Events) {
+        self.world().clients[client].events = Some(events);
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        micros(self.start.elapsed())
+    }
+
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        let now = self.now();
+        self.world().trace.note(now, text);
+    }
+
+    /// Stands still for as long as the client does.
+    pub(crate) async fn resumed(&self, client: usize) {
+        loop {
+            let until = self.world().clients[client].paused_until;
+            let now = self.now();
+            if until <= now {
+                return;
+            }
+            tokio::time::sleep(Duration::from_micros(until - now)).await;
+        }
+    }
+
+    /// Whether what the client asks of the node now goes to the incarnation that it saw.
+    pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
+        let world = self.world();
+        let link = &world.links[client][node];
+        link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
+    }
+
+    /// Sends a request and waits for its answer, which may never come. When dropped after its first
+    /// poll, the request goes on.
+    pub(crate) async fn call(
+        &self,
+        client: usize,
+        node: usize,
+        request: Request,
+    ) -> Result<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let at = self.now();
+        self.world().outbox.push(Outgoing { at, client, node, request, answer });
+        self.changed.notify_one();
+        match answered.await {
+            Ok(answer) => answer,
+            // It was lost, and nobody noticed.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Delivers for ever.
+    ///
+    /// Only ever after a sleep, as the clock goes on only when everybody has done what there was to
+    /// do: in which order the tasks of a client are woken then makes no difference. (tokio's watch
+    /// channel wakes in a random one.)
+    pub(crate) async fn deliver(self: Arc<Self>) {
+        loop {
+            let now = self.now();
+            let (wake_ups, ended, next) = {
+                let mut world = self.world();
+                let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
+                world.post();
+                while let Some(due) = world.pop(now) {
+                    // At the time that it was meant for, as timers may be up to 1 ms late.
+                    world.happen(due.at, due.what, &mut wake_ups, &mut ended);
+                }
+                (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
+            };
+            ended.iter().for_each(AbortHandle::abort);
+            for (events, name) in wake_ups {
+                events.send(Event::Wake(name));
+            }
+            let changed = self.changed.notified();
+            match next {
+                None => changed.await,
+                Some(next) => {
+                    let left = Duration::from_micros(next.saturating_sub(now)).max(TICK);
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = tokio::time::sleep(left) => continue,
+                    }
+                }
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Ends all trouble: what is frozen, down, cut off or paused comes back, and what is on its way
+    /// arrives.
+    pub(crate) fn mend(&self) {
+        let now = self.now();
+        let mut world = self.world();
+        world.trace.note(now, || "trouble is over".to_owned());
+        world.weather = Weather::CALM;
+        let queue = std::mem::take(&mut world.queue).into_sorted_vec();
+        // The latest comes first.
+        for Reverse(due) in queue.into_iter().rev() {
+            if !matches!(due.what, What::Fault(_)) {
+                world.push(now, due.what);
+            }
+        }
+        for node in 0..world.nodes.len() {
+            world.nodes[node].down = false;
+            world.thaw(now, node);
+        }
+        for links in &mut world.links {
+            for link in links {
+                (link.cut_until, link.given_up) = (0, false);
+                link.last_arrival = link.last_arrival.min(now);
+            }
+        }
+        for client in &mut world.clients {
+            client.paused_until = 0;
+        }
+        drop(world);
+        self.changed.notify_one();
+    }
+
+    /// What is locked on each node now.
+    pub(crate) fn locked(&self) -> Vec<(usize, LockName, Token)> {
+        let now = self.now();
+        let mut world = self.world();
+        let nodes = world.nodes.iter_mut().enumerate();
+        let locked = nodes.flat_map(|(number, node)| {
+            let locked = node.server.locked(now).into_iter();
+            locked.map(move |(name, token)| (number, name, token))
+        });
+        locked.collect()
+    }
+
+    pub(crate) fn finish(&self) -> (Seen, Trace) {
+        let mut world = self.world();
+        let strangers = world.nodes.iter().map(|node| node.server.strangers).sum();
+        (Seen { strangers, ..world.seen }, std::mem::take(&mut world.trace))
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn push(&mut self, at: Micros, what: What) {
+        let number = self.next();
+        self.queue.push(Reverse(Due { at, number, what }));
+    }
+
+    fn pop(&mut self, now: Micros) -> Option<Due> {
+        self.queue.peek().filter(|Reverse(due)| due.at <= now)?;
+        self.queue.pop().map(|Reverse(due)| due)
+    }
+
+    /// Takes what was sent since the last tick, in an order that doesn't depend on who was woken
+    /// first.
+    fn post(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
+        for Outgoing { at, client, node, request, answer } in outbox {
+            let (call, request) = (self.next(), Arc::new(request));
+            self.calls.insert(call, answer);
+            let paused_until = self.clients[client].paused_until;
+            if paused_until > at {
+                self.push(paused_until, What::Send { call, client, node, request });
+            } else {
+                self.send(at, call, client, node, request);
+            }
+        }
+    }
+
+    /// How long a message takes.
+    fn travel(&mut self) -> Duration {
+        let Weather { slow, very_slow, usual, .. } = self.weather;
+        if self.chance.permille(very_slow) {
+            self.seen.late += 1;
+            self.chance.time(self.largest_ttl * 2)
+        } else if self.chance.permille(slow) {
+            self.seen.late += 1;
+            self.chance.time(self.node_timeout * 4)
+        } else {
+            self.chance.time(usual)
+        }
+    }
+
+    fn fail(&mut self, now: Micros, call: u64, client: usize, error: Error) {
+        let at = now + micros(self.chance.time(self.weather.usual));
+        self.push(at, What::Fail { call, client, error });
+    }
+
+    fn send(&mut self, now: Micros, call: u64, client: usize, node: usize, request: Arc<Request>) {
+        if !self.clients[client].alive {
+            self.calls.remove(&call);
+            return;
+        }
+        self.seen.messages += 1;
+        let is_cut = self.links[client][node].cut_until > now;
+        let connected = self.links[client][node].run.is_some();
+        let refused = !connected && self.nodes[node].down;
+        if refused || (is_cut && self.links[client][node].given_up) {
+            self.seen.down += 1;
+            self.trace.note(now, || format!("c{client}>n{node} #{call} can't be sent"));
+            return self.fail(now, call, client, Error::unavailable("no connection"));
+        }
+        let present = self.nodes[node].server.run;
+        let link = &mut self.links[client][node];
+        link.given_up = false;
+        let run = *link.run.get_or_insert(present);
+        let connection = link.connection;
+        let letter = Letter { call: Some(call), client, node, connection, run, request };
+        if is_cut || self.chance.permille(self.weather.request_lost) {
+            self.seen.lost += 1;
+            self.trace
+                .note(now, || format!("c{client}>n{node} #{call} {} is lost", letter.shown()));
+            return self.lose(now, &letter);
+        }
+        let breaks = self.chance.permille(self.weather.connection_breaks);
+        let takes = self.travel();
+        let link = &mut self.links[client][node];
+        // None overtakes another on its connection.
+        let at = link.last_arrival.max(now + micros(takes));
+        link.last_arrival = at;
+        self.trace.note(now, || {
+            let late = if breaks { ", the connection breaks" } else { "" };
+            format!(
+                "c{client}>n{node} #{call} {}, on its way for {}{late}",
+                letter.shown(),
+                at - now
+            )
+        });
+        if breaks {
+            self.seen.broken += 1;
+            self.fail(now, call, client, broken());
+            self.reset(client, node, connection);
+        } else if takes > self.node_timeout * 4 && self.chance.one_in(2) {
+            // Somebody loses patience with the connection.
+            let at = now + micros(self.chance.time(self.largest_ttl / 2));
+            self.push(at, What::Reset { client, node, connection });
+        }
+        let doubled = match *letter.request {
+            Request::Attempt { .. } | Request::Raise { .. } | Request::Renew { .. } => true,
+            Request::Release { .. } => self.doubles_releases,
+            _ => false,
+        };
+        if doubled && self.chance.permille(self.weather.doubled) {
+            self.seen.doubled += 1;
+            let later = at + micros(self.chance.time(self.largest_ttl * 2));
+            self.trace.note(now, || format!("   and again in {}", later - now));
+            self.push(later, What::Arrive(Letter { call: None, ..letter.clone() }));
+        }
+        self.push(at, What::Arrive(letter));
+    }
+
+    /// Nobody answers. Some time later the client gives the connection up, or never does.
+    fn lose(&mut self, now: Micros, letter: &Letter) {
+        let Letter { client, node, connection, .. } = *letter;
+        if self.chance.one_in(2) {
+            let at = now + micros(self.node_timeout * 3 + self.chance.time(self.largest_ttl / 2));
+            self.push(at, What::Reset { client, node, connection });
+            if let Some(call) = letter.call {
+                self.push(at, What::Fail { call, client, error: broken() });
+            }
+        } else if let Some(call) = letter.call {
+            self.calls.remove(&call);
+        }
+    }
+
+    fn reset(&mut self, client: usize, node: usize, connection: u64) {
+        let link = &mut self.links[client][node];
+        if link.connection == connection {
+            link.connection += 1;
+            link.run = None;
+            link.last_arrival = 0;
+            link.given_up = true;
+        }
+    }
+
+    fn happen(
+        &mut self,
+        now: Micros,
+        what: What,
+        wake_ups: &mut Vec<(Events, LockName)>,
+        ended: &mut Vec<AbortHandle>,
+    ) {
+        match what {
+            What::Send { call, client, node, request } => {
+                self.send(now, call, client, node, request)
+            }
+            What::Arrive(letter) => self.arrive(now, letter),
+            What::Reply(letter, answer) => self.reply(now, letter, answer),
+            What::Fail { call, client, error } => {
+                let Process { alive, paused_until, .. } = self.clients[client];
+                if paused_until > now {
+                    self.push(paused_until, What::Fail { call, client, error });
+                } else if let Some(sender) = self.calls.remove(&call).filter(|_| alive) {
+                    self.trace.note(now, || format!("c{client} #{call} fails: {error}"));
+                    let _ = sender.send(Err(error));
+                }
+            }
+            What::Reset { client, node, connection } => self.reset(client, node, connection),
+            What::Wake { client, name } => {
+                let process = &self.clients[client];
+                if process.paused_until > now {
+                    self.push(process.paused_until, What::Wake { client, name });
+                } else if let Some(events) = process.events.clone().filter(|_| process.alive) {
+                    wake_ups.push((events, name));
+                }
+            }
+            What::Fault(fault) => self.befall(now, fault, ended),
+            What::Thaw { node } => self.thaw(now, node),
+            What::Up { node } => {
+                self.trace.note(now, || format!("n{node} is up again"));
+                self.nodes[node].down = false;
+            }
+        }
+    }
+
+    fn arrive(&mut self, now: Micros, letter: Letter) {
+        let member = &mut self.nodes[letter.node];
+        if member.down || member.server.run != letter.run {
+            self.seen.down += 1;
+            return self.refuse(now, &letter);
+        }
+        if member.frozen {
+            self.seen.frozen += 1;
+            member.backlog.push(letter);
+            return;
+        }
+        let (answer, woken) = member.server.execute(&letter.request, now);
+        self.trace.note(now, || {
+            let Letter { client, node, .. } = letter;
+            let call = letter.call.map_or("again".to_owned(), |call| format!("#{call}"));
+            format!("n{node} from c{client} {call} {}: {}", letter.shown(), shown(&answer))
+        });
+        if let Some(name) = woken {
+            for client in 0..self.clients.len() {
+                let lost = self.chance.permille(self.weather.reply_lost);
+                if self.links[client][letter.node].cut_until <= now && !lost {
+                    let at = now + micros(self.travel());
+                    self.push(at, What::Wake { client, name: name.clone() });
+                }
+            }
+        }
+        if letter.call.is_some() {
+            let is_cut = self.links[letter.client][letter.node].cut_until > now;
+            if is_cut || self.chance.permille(self.weather.reply_lost) {
+                self.seen.lost += 1;
+                self.trace.note(now, || "   the answer is lost".to_owned());
+                return self.lose(now, &letter);
+            }
+            let at = now + micros(self.travel());
+            self.push(at, What::Reply(letter, Ok(answer)));
+        }
+    }
+
+    /// The connection on which it came isn't there any more.
+    fn refuse(&mut self, now: Micros, letter: &Letter) {
+        let Letter { client, node, connection, .. } = *letter;
+        self.push(now, What::Reset { client, node, connection });
+        if let Some(call) = letter.call {
+            self.fail(now, call, client, broken());
+        }
+    }
+
+    fn reply(&mut self, now: Micros, letter: Letter, answer: Result<Answer>) {
+        let Letter { call, client, node, connection, .. } = letter;
+        let Process { alive, paused_until, .. } = self.clients[client];
+        if paused_until > now {
+            return self.push(paused_until, What::Reply(letter, answer));
+        }
+        let link = &mut self.links[client][node];
+        let answer = if link.connection == connection { answer } else { Err(broken()) };
+        if let Ok(Answer::Certificate(certificate)) = &answer {
+            link.looked = Some((connection, certificate.run.clone()));
+        }
+        let call = call.unwrap_or_default();
+        if let Some(sender) = self.calls.remove(&call).filter(|_| alive) {
+            self.trace.note(now, || {
+                let told = if sender.is_closed() { "comes too late" } else { "is answered" };
+                format!("c{client}<n{node} #{call} {told}")
+            });
+            let _ = sender.send(answer);
+        }
+    }
+
+    fn befall(&mut self, now: Micros, fault: Fault, ended: &mut Vec<AbortHandle>) {
+        self.trace.note(now, || format!("{fault:?}"));
+        match fault {
+            Fault::Freeze { node, lasts } => {
+                self.nodes[node].frozen = true;
+                self.push(now + micros(lasts), What::Thaw { node });
+            }
+            Fault::Cut { client, node, lasts } => {
+                self.links[client][node].cut_until = now + micros(lasts);
+            }
+            Fault::Snapshot { node } => self.nodes[node].server.take_snapshot(),
+            Fault::Restart { node, how, down } => {
+                let member = &mut self.nodes[node];
+                member.server.restart(how);
+                (member.down, member.frozen) = (true, false);
+                self.seen.losses_of_data += u64::from(how != Restart::Kept);
+                for letter in std::mem::take(&mut member.backlog) {
+                    self.refuse(now, &letter);
+                }
+                for client in 0..self.links.len() {
+                    let connection = self.links[client][node].connection;
+                    let at = now + micros(self.chance.time(self.weather.usual));
+                    self.push(at, What::Reset { client, node, connection });
+                }
+                self.push(now + micros(down), What::Up { node });
+            }
+            Fault::Flush { node } => {
+                self.seen.losses_of_data += 1;
+                self.nodes[node].server.lose_data();
+            }
+            Fault::ClockStep { node, by } => self.nodes[node].server.step_clock(by),
+            Fault::Crash { client } => {
+                self.seen.crashes += 1;
+                self.clients[client].alive = false;
+                ended.append(&mut self.clients[client].tasks);
+            }
+            Fault::Pause { client, lasts } => {
+                self.seen.pauses += 1;
+                self.clients[client].paused_until = now + micros(lasts);
+            }
+        }
+    }
+
+    fn thaw(&mut self, now: Micros, node: usize) {
+        let member = &mut self.nodes[node];
+        if std::mem::take(&mut member.frozen) {
+            let backlog = std::mem::take(&mut member.backlog);
+            self.trace.note(now, || format!("n{node} thaws, with {} to do", backlog.len()));
+            for letter in backlog {
+                self.arrive(now, letter);
+            }
+        }
+    }
+}
+
+impl Letter {
+    fn shown(&self) -> String {
+        match &*self.request {
+            Request::Look { .. } => "look".to_owned(),
+            Request::Admit { seen, .. } => format!("admit [{seen}]"),
+            Request::Attempt { claim, candidate, certificate, .. } => {
+                format!("attempt {} {} C={candidate} [{certificate}]", claim.name, tag(claim.token))
+            }
+            Request::Raise { claim, fence, .. } => {
+                format!("raise {} {} F={fence}", claim.name, tag(claim.token))
+            }
+            Request::Renew { holds, .. } => {
+                let tags: Vec<_> = holds.iter().map(|claim| tag(claim.token)).collect();
+                format!("renew {}", tags.join(" "))
+            }
+            Request::Release { claim, settle } => {
+                format!("release {} {} {settle:?}", claim.name, tag(claim.token))
+            }
+            Request::Inspect { name } => format!("inspect {name}"),
+        }
+    }
+}
+
+/// A token, as short as it can be told apart: who made it, and their how manieth it is.
+pub(crate) fn tag(token: Token) -> String {
+    let bytes = token.as_bytes();
+    format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))
+}
+
+fn shown(answer: &Answer) -> String {
+    use lockwright_redlock::node::Vote;
+    match answer {
+        Answer::Certificate(certificate) => format!("[{}]", certificate.text),
+        Answer::Vote(Vote::Yes(yes)) if yes.repeated => format!("yes again F={}", yes.fence),
+        Answer::Vote(Vote::Yes(yes)) => format!("yes F={}", yes.fence),
+        Answer::Vote(Vote::No(no)) => {
+            let holder = no.holder.as_ref().and_then(|holder| holder.token).map(tag);
+            format!("no, {} holds", holder.unwrap_or_default())
+        }
+        Answer::Vote(vote) => format!("{vote:?}"),
+        Answer::Raised(raised) => format!("{raised}"),
+        Answer::Renewed(renewed) => format!("{renewed:?}"),
+        Answer::Ended(ended) => format!("{ended:?}"),
+        Answer::Inspection(_) => String::new(),
+    }
+}
+
+fn broken() -> Error {
+    Error::indeterminate("the connection broke")
+}

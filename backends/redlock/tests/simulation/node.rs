@@ -1,0 +1,144 @@
+//! The trait that Redlock asks nodes by, over the simulated network.
+
+use std::sync::Arc;
+
+use lockwright_core::{
+    BreakHow, Broken, Claim, Cursor, Ended, Error, ErrorKind, Events, Fence, Finding, Inspection,
+    LockName, Page, Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
+};
+use lockwright_redlock::node::{Certificate, Node, Vote};
+
+use crate::network::Net;
+use crate::server::{Answer, Asked, Request};
+
+/// One node, as one client sees it.
+#[derive(Debug)]
+pub(crate) struct SimulatedNode {
+    net: Arc<Net>,
+    client: usize,
+    node: usize,
+    address: String,
+}
+
+impl SimulatedNode {
+    /// The node as this client sees it.
+    pub(crate) fn seen_by(net: &Arc<Net>, client: usize, node: usize) -> Self {
+        Self { net: Arc::clone(net), client, node, address: format!("sim:{node}") }
+    }
+
+    async fn ask(&self, request: Request) -> Result<Answer> {
+        self.net.call(self.client, self.node, request).await
+    }
+
+    /// As the real node does: what counts goes only to a connection on which the run is known.
+    fn counts(&self, certificate: &Certificate) -> bool {
+        certificate.votes && self.net.is_known(self.client, self.node, &certificate.run)
+    }
+
+    /// What a new certificate would be told by.
+    fn number(&self) -> u64 {
+        self.net.now() << 8 | self.client as u64
+    }
+}
+
+fn asked(claim: &Claim) -> Asked {
+    Asked { name: claim.name.clone(), token: claim.token, ttl: claim.ttl }
+}
+
+fn not_simulated(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("simulated nodes don't {what}"))
+}
+
+macro_rules! answer {
+    ($self:ident, $request:expr, $kind:ident) => {
+        match $self.ask($request).await? {
+            Answer::$kind(answer) => Ok(answer),
+            other => unreachable!("the answer to another request: {other:?}"),
+        }
+    };
+}
+
+#[async_trait]
+impl Node for SimulatedNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn attach(&self, events: Events) {
+        self.net.attach(self.client, events);
+    }
+
+    async fn look(&self) -> Result<Certificate> {
+        answer!(self, Request::Look { number: self.number() }, Certificate)
+    }
+
+    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+        let number = self.number();
+        if !self.net.is_known(self.client, self.node, &seen.run) {
+            return answer!(self, Request::Look { number }, Certificate);
+        }
+        answer!(self, Request::Admit { seen: seen.text.clone(), number }, Certificate)
+    }
+
+    async fn attempt(
+        &self,
+        certificate: &Certificate,
+        claim: &Claim,
+        candidate: Fence,
+        waits: bool,
+    ) -> Result<Vote> {
+        if !self.counts(certificate) {
+            return Ok(Vote::Stranger);
+        }
+        let (certificate, claim) = (certificate.text.clone(), asked(claim));
+        answer!(self, Request::Attempt { certificate, claim, candidate, waits }, Vote)
+    }
+
+    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
+        if !self.counts(certificate) {
+            return Ok(false);
+        }
+        let (certificate, claim) = (certificate.text.clone(), asked(claim));
+        answer!(self, Request::Raise { certificate, claim, fence }, Raised)
+    }
+
+    async fn renew(
+        &self,
+        certificate: &Certificate,
+        holds: &[Renew<'_>],
+    ) -> Result<Option<Vec<RenewalOutcome>>> {
+        if !self.counts(certificate) {
+            return Ok(None);
+        }
+        let certificate = certificate.text.clone();
+        let holds = holds.iter().map(|hold| asked(hold.claim)).collect();
+        answer!(self, Request::Renew { certificate, holds }, Renewed)
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        answer!(self, Request::Release { claim: asked(claim), settle }, Ended)
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        answer!(self, Request::Inspect { name: name.clone() }, Inspection)
+    }
+
+    async fn list(&self, _: &str, _: Option<Cursor>) -> Result<Page> {
+        Err(not_simulated("list"))
+    }
+
+    async fn break_lock(
+        &self,
+        _: &LockName,
+        _: Seen,
+        _: BreakHow,
+        _: &str,
+        _: &str,
+    ) -> Result<Broken> {
+        Err(not_simulated("break"))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Err(not_simulated("diagnose"))
+    }
+}

@@ -1,0 +1,311 @@
+//! What a seed decides beforehand: the fleet, the clients, the weather, and the faults with their
+//! times.
+
+use std::time::Duration;
+
+use crate::chance::Chance;
+use crate::server::{Flaws, Micros, Restart};
+
+/// What the world is like in which a schedule runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum World {
+    /// What the profile claims to survive, and what must go well there.
+    Claimed,
+    /// As `Claimed`, on nodes that break a rule.
+    Flawed(Flaws),
+    /// The clocks of nodes step ahead, one at a time.
+    ClocksStep,
+    /// The clocks of nodes run up to a fifth too fast.
+    ClocksRace,
+    /// Releases are delivered twice, the second time late.
+    ReleasesTwice,
+    /// All data are lost, and the clocks that candidates are taken from are far apart.
+    ForgetsWithWildClocks,
+}
+
+/// Everything that is decided beforehand.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) nodes: Vec<NodePlan>,
+    pub(crate) clients: Vec<ClientPlan>,
+    pub(crate) names: u64,
+    /// The largest of the fleet, and those that are asked for.
+    pub(crate) largest_ttl: Duration,
+    pub(crate) ttls: Vec<Duration>,
+    pub(crate) node_timeout: Duration,
+    pub(crate) weather: Weather,
+    pub(crate) faults: Vec<(Micros, Fault)>,
+    /// Whether the fleet has just been set up, so that it doesn't vote yet.
+    pub(crate) fresh: bool,
+    pub(crate) flaws: Flaws,
+    pub(crate) doubles_releases: bool,
+    /// When trouble is over, and nobody asks for anything new.
+    pub(crate) horizon: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodePlan {
+    pub(crate) keeps_every_write: bool,
+    /// How fast its clock runs, in millionths.
+    pub(crate) rate: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientPlan {
+    pub(crate) tasks: u64,
+    /// What its wall clock shows, less what the schedule's does, at first and after a step.
+    pub(crate) skews: [i64; 2],
+    pub(crate) steps_at: Micros,
+}
+
+/// What the network does to messages, in thousandths of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weather {
+    pub(crate) request_lost: u64,
+    pub(crate) reply_lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) connection_breaks: u64,
+    /// Beyond the node time-out.
+    pub(crate) slow: u64,
+    /// Beyond a TTL.
+    pub(crate) very_slow: u64,
+    /// How long a message takes at most that isn't slow.
+    pub(crate) usual: Duration,
+}
+
+impl Weather {
+    pub(crate) const CALM: Self = Self {
+        request_lost: 0,
+        reply_lost: 0,
+        doubled: 0,
+        connection_breaks: 0,
+        slow: 0,
+        very_slow: 0,
+        usual: Duration::from_millis(1),
+    };
+
+    const MILD: Self = Self {
+        request_lost: 3,
+        reply_lost: 3,
+        doubled: 5,
+        connection_breaks: 3,
+        slow: 15,
+        very_slow: 3,
+        usual: Duration::from_millis(2),
+    };
+
+    const ROUGH: Self = Self {
+        request_lost: 15,
+        reply_lost: 15,
+        doubled: 20,
+        connection_breaks: 15,
+        slow: 60,
+        very_slow: 15,
+        usual: Duration::from_millis(5),
+    };
+}
+
+/// What happens beside messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The node answers nothing for so long, and then everything.
+    Freeze {
+        node: usize,
+        lasts: Duration,
+    },
+    /// Nothing passes between the two for so long.
+    Cut {
+        client: usize,
+        node: usize,
+        lasts: Duration,
+    },
+    /// What stands on the node now is what comes back after a stale restart.
+    Snapshot {
+        node: usize,
+    },
+    Restart {
+        node: usize,
+        how: Restart,
+        down: Duration,
+    },
+    /// FLUSHALL.
+    Flush {
+        node: usize,
+    },
+    ClockStep {
+        node: usize,
+        by: Duration,
+    },
+    /// The client ends, with everything that it was at.
+    Crash {
+        client: usize,
+    },
+    /// The client stands still for so long.
+    Pause {
+        client: usize,
+        lasts: Duration,
+    },
+}
+
+impl Plan {
+    pub(crate) fn new(world: World, chance: &mut Chance) -> Self {
+        let number = chance.pick(&[3, 3, 5]);
+        let largest_ttl = Duration::from_millis(chance.pick(&[600, 800]));
+        let mut ttls = vec![largest_ttl];
+        ttls.extend([Duration::from_millis(300), Duration::from_millis(200)]);
+        let weather = match chance.below(6) {
+            0 => Weather::CALM,
+            1..=3 => Weather::MILD,
+            _ => Weather::ROUGH,
+        };
+        let fresh = chance.one_in(8);
+        let horizon = largest_ttl * if fresh { 9 } else { 7 } / 2;
+        let mut plan = Self {
+            nodes: Vec::new(),
+            clients: Vec::new(),
+            names: if chance.one_in(4) { 2 } else { 1 },
+            largest_ttl,
+            ttls,
+            node_timeout: Duration::from_millis(chance.pick(&[10, 20, 30])),
+            weather,
+            faults: Vec::new(),
+            fresh,
+            flaws: if let World::Flawed(flaws) = world { flaws } else { Flaws::default() },
+            doubles_releases: world == World::ReleasesTwice,
+            horizon,
+        };
+        plan.nodes.extend((0..number).map(|_| NodePlan {
+            keeps_every_write: !chance.one_in(3),
+            rate: match world {
+                World::ClocksRace => 1_000_000 + chance.below(200_000),
+                // Half a per cent, either way; the deadlines reckon with one.
+                _ => 995_000 + chance.below(10_001),
+            },
+        }));
+        if world == World::ReleasesTwice {
+            plan.weather.doubled = 300;
+        }
+        plan.add_clients(chance);
+        plan.add_faults(world, chance);
+        plan.faults.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    fn forgets(world: World, chance: &mut Chance) -> bool {
+        match world {
+            World::Flawed(flaws) if flaws.no_quarantine || flaws.any_certificate => true,
+            World::Claimed | World::Flawed(_) => chance.one_in(2),
+            _ => false,
+        }
+    }
+
+    fn add_clients(&mut self, chance: &mut Chance) {
+        let number = chance.between(2, 4);
+        for _ in 0..number {
+            let tasks = if chance.one_in(3) { 2 } else { 1 };
+            let wild = |chance: &mut Chance| match chance.below(3) {
+                0 => chance.below(2_000_000) as i64 - 1_000_000,
+                _ => chance.below(120_000_000) as i64 - 60_000_000,
+            };
+            let skews = [wild(chance), wild(chance)];
+            let steps_at = chance.below(self.horizon.as_micros() as u64);
+            self.clients.push(ClientPlan { tasks, skews, steps_at });
+        }
+    }
+
+    fn add_faults(&mut self, world: World, chance: &mut Chance) {
+        let end = self.horizon.as_micros() as u64;
+        let at = |chance: &mut Chance| chance.between(end / 20, end * 9 / 10);
+        let (nodes, clients) = (self.nodes.len() as u64, self.clients.len() as u64);
+        let largest = self.largest_ttl;
+        let node = |chance: &mut Chance| chance.below(nodes) as usize;
+        let client = |chance: &mut Chance| chance.below(clients) as usize;
+
+        for _ in 0..chance.below(3) {
+            let (node, lasts) = (node(chance), chance.time(largest * 3 / 2));
+            self.faults.push((at(chance), Fault::Freeze { node, lasts }));
+        }
+        for _ in 0..chance.below(4) {
+            let (client, node) = (client(chance), node(chance));
+            let lasts = chance.time(largest * 3 / 2);
+            self.faults.push((at(chance), Fault::Cut { client, node, lasts }));
+        }
+        for _ in 0..chance.below(2) {
+            let (client, lasts) = (client(chance), chance.time(largest * 3 / 2));
+            self.faults.push((at(chance), Fault::Pause { client, lasts }));
+        }
+        if chance.one_in(4) {
+            self.faults.push((at(chance), Fault::Crash { client: client(chance) }));
+        }
+        // Restarts that lose nothing: any node may have one.
+        let durable: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].keeps_every_write).collect();
+        for _ in 0..chance.below(3) {
+            if !durable.is_empty() {
+                let (node, down) = (chance.pick(&durable), chance.time(largest / 4));
+                let restart = Fault::Restart { node, how: Restart::Kept, down };
+                self.faults.push((at(chance), restart));
+            }
+        }
+        if world == World::ForgetsWithWildClocks {
+            // All of them, once.
+            let at = at(chance);
+            self.faults.extend((0..self.nodes.len()).map(|node| (at, Fault::Flush { node })));
+        } else if Self::forgets(world, chance) {
+            self.add_losses(chance);
+            self.tame_clocks(chance);
+        }
+        if world == World::ClocksStep {
+            let mut time = chance.below(end / 4);
+            while time < end {
+                let step = Fault::ClockStep { node: node(chance), by: largest };
+                self.faults.push((time, step));
+                // A minority at a time: as long as any hold may last.
+                time += largest.as_micros() as u64 + chance.below(end / 4);
+            }
+        }
+    }
+
+    /// Losses of data, of a minority of the nodes within one largest TTL and the time that a node
+    /// needs to vote again.
+    fn add_losses(&mut self, chance: &mut Chance) {
+        let largest = self.largest_ttl.as_micros() as u64;
+        let end = self.horizon.as_micros() as u64;
+        let minority = (self.nodes.len() - 1) / 2;
+        let mut time = chance.between(largest / 2, largest * 2);
+        while time < end * 9 / 10 {
+            let mut nodes: Vec<usize> = (0..self.nodes.len()).collect();
+            for _ in 0..chance.between(1, minority as u64) {
+                let node = nodes.remove(chance.below(nodes.len() as u64) as usize);
+                let time = time + chance.below(largest / 10);
+                let down = chance.time(self.largest_ttl / 4);
+                let how = match chance.below(3) {
+                    0 => None,
+                    1 if !self.nodes[node].keeps_every_write => Some(Restart::Stale),
+                    2 if !self.nodes[node].keeps_every_write => Some(Restart::Kept),
+                    _ => Some(Restart::Empty),
+                };
+                if how == Some(Restart::Stale) {
+                    let before = chance.below(largest);
+                    self.faults.push((time.saturating_sub(before), Fault::Snapshot { node }));
+                }
+                let fault = match how {
+                    Some(how) => Fault::Restart { node, how, down },
+                    None => Fault::Flush { node },
+                };
+                self.faults.push((time, fault));
+            }
+            // It is looked at anew each second only, and waits for a largest TTL from then.
+            time += largest * 5 / 2 + chance.below(largest * 2);
+        }
+    }
+
+    /// Where data get lost, a fence is as good as the clocks are: they must not be apart by as much
+    /// as a node that lost its data doesn't vote.
+    fn tame_clocks(&mut self, chance: &mut Chance) {
+        let apart = self.largest_ttl.as_micros() as u64 / 2;
+        for client in &mut self.clients {
+            client.skews = [(); 2].map(|()| chance.below(apart) as i64);
+        }
+    }
+}

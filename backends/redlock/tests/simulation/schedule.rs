@@ -1,0 +1,176 @@
+//! One schedule, from its seed to its verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_conformance::history::History;
+use lockwright_core::{Clock, Locks};
+use tokio::time::{sleep, timeout};
+
+use crate::chance::Chance;
+use crate::checks::{Register, violations};
+use crate::client::{Stage, Task, connect};
+use crate::network::{Net, Seen, tag};
+use crate::plan::{ClientPlan, Plan, World};
+use crate::trace::Trace;
+
+/// What came of a schedule.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What must not be.
+    pub(crate) problems: Vec<String>,
+    pub(crate) holds: usize,
+    pub(crate) contended: usize,
+    pub(crate) lost: u64,
+    pub(crate) writes_refused: u64,
+    pub(crate) seen: Seen,
+    pub(crate) trace: Trace,
+}
+
+impl Outcome {
+    /// Whether it shows anything: several wanted a lock at once, got it, and not all went well.
+    pub(crate) fn shows_something(&self) -> bool {
+        self.contended > 0 && self.holds > 1 && self.seen.trouble()
+    }
+}
+
+/// How much longer than its largest TTL a fleet without trouble may need to grant a lock, as the
+/// client asks again after up to 1 s.
+const BOUND: Duration = Duration::from_millis(1_300);
+
+/// Runs the schedule of a seed to its end.
+pub(crate) fn run(world: World, seed: u64, trace: Trace) -> Outcome {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(schedule(world, seed, trace))
+}
+
+async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
+    let mut chance = Chance::from(seed);
+    let plan = Plan::new(world, &mut chance);
+    let net = Net::new(&plan, chance.branch(), trace);
+    net.note(|| format!("{plan:#?}"));
+    let clock = Clock::tokio();
+    let stage = Arc::new(Stage {
+        net: Arc::clone(&net),
+        history: History::default(),
+        registers: (0..plan.names).map(|_| Register::default()).collect(),
+        ttls: plan.ttls.clone(),
+        horizon: clock.now() + plan.horizon,
+        clock,
+    });
+    tokio::spawn(Arc::clone(&net).deliver());
+    let mut clients = Vec::new();
+    let mut tasks = Vec::new();
+    for client in &plan.clients {
+        let number = net.add_client();
+        let locks = connect(&stage, &plan, number, *client, &mut chance).expect("a client");
+        for _ in 0..client.tasks {
+            let (stage, locks, chance) = (Arc::clone(&stage), locks.clone(), chance.branch());
+            let task = tokio::spawn(Task { stage, client: number, locks, chance }.run());
+            net.add_task(number, task.abort_handle());
+            tasks.push(task);
+        }
+        clients.push(locks);
+    }
+    let mut problems = Vec::new();
+    stage.clock.sleep_until(stage.horizon).await;
+    net.mend();
+    for task in tasks {
+        match timeout(plan.largest_ttl * 5, task).await {
+            Ok(Err(error)) if error.is_panic() => {
+                problems.push(format!("a task panicked: {error}"))
+            }
+            Ok(_) => {}
+            Err(_) => problems.push("a task waits for ever".to_owned()),
+        }
+    }
+    problems.extend(violations(&stage.history));
+    let mut writes_refused = 0;
+    for register in &stage.registers {
+        let (refused, stale) = register.outcome();
+        writes_refused += refused;
+        problems.extend(stale);
+    }
+    problems.extend(aftermath(&stage, &plan, &clients, &mut chance).await);
+    let lost = clients.iter().map(|locks| locks.metrics().lost).sum();
+    let (seen, trace) = net.finish();
+    Outcome {
+        problems,
+        holds: stage.history.beliefs().len(),
+        contended: stage.history.contended(),
+        lost,
+        writes_refused,
+        seen,
+        trace,
+    }
+}
+
+/// What must be in the end, when all faults are mended.
+async fn aftermath(
+    stage: &Stage,
+    plan: &Plan,
+    clients: &[Locks],
+    chance: &mut Chance,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let net = &stage.net;
+    // It may be the first to see a node that isn't what it was.
+    let bound = BOUND + plan.largest_ttl * 101 / 100;
+    for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
+        if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {
+            problems.push(format!("client {number} doesn't come to its end"));
+        }
+        let counted = locks.metrics();
+        if counted.held + counted.releasing > 0 {
+            problems.push(format!("client {number} still holds something: {counted:?}"));
+        }
+    }
+    sleep(plan.largest_ttl).await;
+    net.note(|| "a fresh client comes".to_owned());
+    let sane = ClientPlan { tasks: 1, skews: [0, 0], steps_at: 0 };
+    let fresh: Vec<Locks> = (0..2)
+        .map(|_| connect(stage, plan, net.add_client(), sane, chance).expect("a client"))
+        .collect();
+    for number in 0..plan.names {
+        let name = format!("name{number}");
+        match fresh[0].mutex(&name).wait_for(bound).acquire().await {
+            Ok(guard) => {
+                if let Err(error) = guard.release().await {
+                    problems.push(format!("{name} can't be released: {error}"));
+                }
+            }
+            Err(error) => problems.push(format!("{name} is stuck: {error}")),
+        }
+    }
+    // What is asked for in vain, or not to its end, leaves nothing behind.
+    let (held, other) = (fresh[0].mutex("name0").acquire().await, fresh[1].mutex("name0"));
+    if let Ok(Some(_)) = other.try_acquire().await {
+        problems.push("two hold at once in the end".to_owned());
+    }
+    let other = fresh[1].mutex("name0").acquire();
+    let _ = timeout(chance.time(Duration::from_millis(10)), other).await;
+    match held {
+        Ok(guard) => drop(guard.release().await),
+        Err(error) => problems.push(format!("name0 is stuck: {error}")),
+    }
+    for _ in 0..3 {
+        let asked = [fresh[0].mutex("name0").acquire(), fresh[1].mutex("name0").acquire()];
+        let patience = chance.time(Duration::from_millis(6));
+        let asked = asked.map(|asked| timeout(patience, asked));
+        let [first, second] = asked;
+        let (first, second) = tokio::join!(first, second);
+        drop((first, second));
+    }
+    for locks in &fresh {
+        if timeout(plan.largest_ttl, locks.close()).await.is_err() {
+            problems.push("a fresh client doesn't come to its end".to_owned());
+        }
+    }
+    // Sooner than anything runs out by itself.
+    sleep(plan.largest_ttl / 10).await;
+    for (node, name, token) in net.locked() {
+        problems.push(format!("{name} is left on node {node}, by {}", tag(token)));
+    }
+    problems
+}

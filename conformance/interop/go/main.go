@@ -70,7 +70,8 @@ type locks struct {
 func (l *locks) answer(command []string) string {
 	switch {
 	case is(command, "try", 3):
-		mutex := l.nodes.NewMutex(command[1], expiry(command[2]))
+		// With the tries left at more than one, TryLock doesn't say that it couldn't ask.
+		mutex := l.nodes.NewMutex(command[1], expiry(command[2]), redsync.WithTries(1))
 		return l.took(mutex, mutex.TryLock())
 	case is(command, "wait", 4):
 		ctx, cancel := context.WithTimeout(context.Background(), seconds(command[3]))

@@ -4,10 +4,12 @@
 
 use std::error::Error;
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::Locks;
+use lockwright_core::{DistributedLock, Locks};
 use lockwright_redis::Redis;
+use lockwright_redlock::Redlock;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,7 +18,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     // It goes on by itself while this thread reads.
     let runtime = tokio::runtime::Runtime::new()?;
     let guard = runtime.block_on(async {
-        let locks = Locks::builder(Redis::connect(url).await?).ttl(ttl).build()?;
+        let backend: Arc<dyn DistributedLock> = if url.starts_with("redlock:") {
+            Arc::new(Redlock::connect(url).await?)
+        } else {
+            Arc::new(Redis::connect(url).await?)
+        };
+        let locks = Locks::builder(backend).ttl(ttl).build()?;
         locks.mutex(name).acquire().await
     })?;
     println!("held");

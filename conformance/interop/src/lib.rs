@@ -3,7 +3,7 @@
 //! | test | the other program | what both lock |
 //! |---|---|---|
 //! | `keys` | the lock of redis-py, the Python client | a key |
-//! | `keys` | redsync, in Go | a key |
+//! | `keys` | redsync, in Go | a key, on one Redis or on most of five |
 //! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
 //! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
 //!

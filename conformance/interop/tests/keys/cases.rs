@@ -1,5 +1,6 @@
 //! What must hold beside each other library, and on whatever servers.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Attempt, BootInstant, Ended, Reason, Renew, Renewal, Settle, Wait};
@@ -88,7 +89,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
 
     // Ours runs out and they get it: we must not release theirs.
-    let ours = claim_for("b", Duration::from_secs(1));
+    let ours = claim_for("b", Duration::from_secs(2));
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");
     let before = scene.values("b");
@@ -129,4 +130,65 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
     assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
     let took = looked.elapsed();
     assert!(took + ROUNDING >= left, "it was free after {took:?} of {left:?}");
+}
+
+pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let turns = Arc::new(Mutex::new(Turns::default()));
+    let mut theirs = scene.theirs();
+    let their_turns = std::thread::spawn({
+        let turns = Arc::clone(&turns);
+        move || {
+            while turns.lock().unwrap().changes < Turns::ENOUGH {
+                assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
+                turns.lock().unwrap().enter(Side::Theirs);
+                std::thread::sleep(PAUSE);
+                turns.lock().unwrap().leave();
+                assert_eq!(theirs.ask("release orders/42"), "released");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    });
+    let locks = scene.locks();
+    while turns.lock().unwrap().changes < Turns::ENOUGH {
+        let guard = locks.mutex("orders/42").wait_for(LIMIT).acquire().await.unwrap();
+        turns.lock().unwrap().enter(Side::Ours);
+        tokio::time::sleep(PAUSE).await;
+        turns.lock().unwrap().leave();
+        guard.release().await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+    }
+    their_turns.join().unwrap();
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Theirs,
+}
+
+/// Who is inside what the lock protects.
+#[derive(Default)]
+struct Turns {
+    inside: Option<Side>,
+    last: Option<Side>,
+    /// How often it went from one side to the other.
+    changes: usize,
+}
+
+impl Turns {
+    /// A side that waits for the other has contended with it.
+    const ENOUGH: usize = 10;
+
+    fn enter(&mut self, side: Side) {
+        assert_eq!(self.inside, None, "when {side:?} comes in");
+        self.inside = Some(side);
+        if self.last.replace(side).is_some_and(|last| last != side) {
+            self.changes += 1;
+        }
+    }
+
+    fn leave(&mut self) {
+        self.inside = None;
+    }
 }

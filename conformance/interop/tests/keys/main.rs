@@ -3,11 +3,15 @@
 //! | file | subject |
 //! |---|---|
 //! | `cases.rs` | what must hold beside each of them, and on whatever servers |
+//! | `quorum.rs` | what must hold beside redsync when not all of five nodes are there |
 //! | `scene.rs` | the servers, ours and theirs |
+//! | `five.rs` | five servers, of which some go down and come back |
 //! | `redis_py.rs`, `redsync.rs` | how each of them is fetched and started |
 #![forbid(unsafe_code)]
 
 mod cases;
+mod five;
+mod quorum;
 mod redis_py;
 mod redsync;
 mod scene;
@@ -35,6 +39,7 @@ macro_rules! beside {
                 neither_ends_what_the_other_took_over_after_an_expiry
                 a_crash_of_theirs_frees_the_lock_when_it_has_run_out_and_not_before
                 a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_before
+                both_take_turns_and_are_never_inside_at_once
             }
         )*
     };
@@ -43,4 +48,5 @@ macro_rules! beside {
 beside! {
     beside_redis_py on Scene::one_redis(crate::redis_py::start);
     beside_redsync on Scene::one_redis(crate::redsync::start);
+    beside_redsync_on_five_nodes on Scene::redlock(crate::redsync::start);
 }

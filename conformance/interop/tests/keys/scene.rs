@@ -12,15 +12,17 @@ use lockwright_interop::{LIMIT, Peer};
 use lockwright_redis::Config;
 use lockwright_testbed as testbed;
 
+use crate::five::Five;
+
 /// How another library is started, on the servers at these ports.
-type Start = fn(&[u16]) -> Peer;
+pub(crate) type Start = fn(&[u16]) -> Peer;
 
 /// Servers, and who locks on them.
 pub(crate) struct Scene {
-    servers: Vec<testbed::Redis>,
+    pub(crate) servers: Vec<testbed::Redis>,
     /// For another process of ours.
-    url: String,
-    start: Start,
+    pub(crate) url: String,
+    pub(crate) start: Start,
     pub(crate) ours: Arc<dyn DistributedLock>,
 }
 
@@ -32,6 +34,11 @@ impl Scene {
         let config = Config::new(&url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT);
         let ours = Arc::new(config.connect().await.unwrap());
         Self { servers: vec![server], url, start, ours }
+    }
+
+    /// A Redlock of five, all of which are there.
+    pub(crate) async fn redlock(start: Start) -> Self {
+        Five::start(start).await.scene
     }
 
     /// The other library, in a process of its own.

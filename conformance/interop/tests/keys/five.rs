@@ -1,0 +1,76 @@
+//! Five servers, of which some go down and come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_interop::LIMIT;
+use lockwright_redlock::{Redlock, Standing};
+use lockwright_testbed as testbed;
+
+use crate::scene::{Scene, Start};
+
+const NODES: usize = 5;
+
+/// The servers of a Redlock, which lose nothing when they are killed: so they vote as soon as they
+/// are back.
+pub(crate) struct Five {
+    pub(crate) scene: Scene,
+    redlock: Arc<Redlock>,
+}
+
+impl Five {
+    pub(crate) async fn start(start: Start) -> Self {
+        let options = testbed::Redis::options().append_only("always");
+        let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
+        let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
+        // As long as the shortest of the tests' TTLs allow: the machine may be busy.
+        let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
+        let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
+        // Nobody can have held a lock on a fleet that was just started.
+        let standings = redlock.admit().await;
+        assert!(all_vote(&standings), "{standings:?}");
+        let ours = Arc::<Redlock>::clone(&redlock);
+        Self { scene: Scene { servers, url, start, ours }, redlock }
+    }
+
+    pub(crate) fn kill(&mut self, nodes: [usize; 2]) {
+        nodes.into_iter().for_each(|node| self.scene.servers[node].kill());
+    }
+
+    /// Has them back, with all that they had, and voting.
+    pub(crate) async fn bring_back(&mut self, nodes: [usize; 2]) {
+        nodes.into_iter().for_each(|node| self.scene.servers[node].restart(true).unwrap());
+        let voting = async {
+            while !all_vote(&self.redlock.standings().await) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, voting).await.expect("all nodes vote");
+    }
+
+    /// The nodes that are there and have the name locked, or anything else that a hold leaves.
+    pub(crate) fn having(&self, name: &str) -> Vec<usize> {
+        let hold = format!("lockwright:{{{name}}}:hold");
+        let has = |node: &usize| {
+            self.scene.servers[*node]
+                .command::<usize>(&["EXISTS", name, &hold])
+                .is_ok_and(|n| n > 0)
+        };
+        (0..NODES).filter(has).collect()
+    }
+
+    /// Waits until just these nodes have it.
+    pub(crate) async fn is_had_by(&self, name: &str, nodes: &[usize]) {
+        let had = async {
+            while self.having(name) != nodes {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let had = tokio::time::timeout(LIMIT, had).await;
+        assert!(had.is_ok(), "{name} is on the nodes {:?}, not on {nodes:?}", self.having(name));
+    }
+}
+
+fn all_vote(standings: &[(String, Standing)]) -> bool {
+    standings.iter().all(|(_, standing)| matches!(standing, Standing::Votes))
+}

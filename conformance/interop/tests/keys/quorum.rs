@@ -1,0 +1,118 @@
+//! What must hold beside redsync when not all of five nodes are there.
+
+use lockwright_core::{Busy, Claim, Ended, Renew, Renewal, Settle, Wait};
+use lockwright_interop::LIMIT;
+
+use crate::five::Five;
+use crate::scene::claim;
+
+async fn five() -> Five {
+    Five::start(crate::redsync::start).await
+}
+
+async fn busy(five: &Five, claim: &Claim) -> Busy {
+    five.scene.busy(claim, Wait::No).await
+}
+
+#[tokio::test]
+async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
+    let mut five = five().await;
+    let mut theirs = five.scene.theirs();
+    let (a, b) = (claim("a"), claim("b"));
+    assert_eq!(theirs.ask("try a 30"), "yes");
+    five.scene.grant(&b).await;
+    five.kill([1, 3]);
+
+    // What was locked before.
+    assert_eq!(busy(&five, &claim("a")).await.holder.unwrap().token, None);
+    assert_eq!(theirs.ask("try b 30"), "no");
+    assert_eq!(theirs.ask("extend a 30"), "extended");
+    let renewal = five.scene.ours.renew(&[Renew { claim: &b, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::RENEWED]);
+
+    // And each gets what the other releases.
+    assert_eq!(theirs.ask("release a"), "released");
+    five.scene.grant(&a).await;
+    assert_eq!(theirs.ask("try a 30"), "no");
+    assert_eq!(five.scene.ours.release(&b, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(theirs.ask("try b 30"), "yes");
+    busy(&five, &claim("b")).await;
+    let seen = five.scene.locks().inspect("b").await.unwrap();
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
+    assert_eq!((seen.holders[0].token, &seen.holders[0].identity), (None, &None));
+}
+
+#[tokio::test]
+async fn a_bare_majority_of_theirs_keeps_us_out() {
+    let mut five = five().await;
+    let mut theirs = five.scene.theirs();
+    five.kill([3, 4]);
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+    five.bring_back([3, 4]).await;
+    assert_eq!(five.having("orders/42"), [0, 1, 2]);
+    assert_eq!(busy(&five, &claim("orders/42")).await.holder.unwrap().token, None);
+    // It got the votes of the others, and gave them back.
+    five.is_had_by("orders/42", &[0, 1, 2]).await;
+    let seen = five.scene.locks().inspect("orders/42").await.unwrap();
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
+
+    // With two of its nodes down, one that says no must do.
+    five.kill([0, 1]);
+    busy(&five, &claim("orders/42")).await;
+    five.is_had_by("orders/42", &[2]).await;
+    let seen = five.scene.locks().inspect("orders/42").await.unwrap();
+    assert_eq!(seen.holders.len(), 1, "a majority may have it: {seen:?}");
+    let waiter = tokio::spawn(five.scene.locks().mutex("orders/42").wait_for(LIMIT).acquire());
+    let extended = theirs.ask("extend orders/42 30");
+    assert!(extended.starts_with("failed: "), "{extended}");
+
+    five.bring_back([0, 1]).await;
+    busy(&five, &claim("orders/42")).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(theirs.ask("release orders/42"), "released");
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+    guard.release().await.unwrap();
+    five.is_had_by("orders/42", &[]).await;
+}
+
+#[tokio::test]
+async fn a_bare_majority_of_ours_keeps_them_out() {
+    let mut five = five().await;
+    let ours = claim("orders/42");
+    five.kill([3, 4]);
+    five.scene.grant(&ours).await;
+    five.bring_back([3, 4]).await;
+    let mut theirs = five.scene.theirs();
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+    five.is_had_by("orders/42", &[0, 1, 2]).await;
+
+    five.kill([0, 1]);
+    let tried = theirs.ask("try orders/42 30");
+    assert!(tried.starts_with("failed: "), "{tried}");
+    five.is_had_by("orders/42", &[2]).await;
+
+    five.bring_back([0, 1]).await;
+    let renewal = five.scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewal, [Renewal::RENEWED]);
+    five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
+    assert_eq!(theirs.ask("try orders/42 30"), "no");
+    assert_eq!(five.scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    five.is_had_by("orders/42", &[]).await;
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+}
+
+#[tokio::test]
+async fn what_we_release_is_released_on_nodes_too_that_were_down() {
+    let mut five = five().await;
+    let ours = claim("orders/42");
+    five.scene.grant(&ours).await;
+    five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
+    five.kill([3, 4]);
+    assert_eq!(five.scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    five.bring_back([3, 4]).await;
+    five.is_had_by("orders/42", &[]).await;
+    // They need just those.
+    five.kill([0, 1]);
+    assert_eq!(five.scene.theirs().ask("try orders/42 30"), "yes");
+}

@@ -1,74 +1,12 @@
 //! The conformance suite on real Redis servers.
 #![forbid(unsafe_code)]
 
-use std::process::{Command, ExitCode};
-use std::sync::{Arc, Mutex, PoisonError};
+mod suite;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
-use lockwright_core::{Clock, Error, Result, async_trait};
-use lockwright_redis::Redis;
-use lockwright_testbed::{self as testbed, Proxy};
+use std::process::ExitCode;
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
-struct Server(testbed::Redis);
-
-fn to(url: String) -> Connect {
-    connector(move || {
-        let url = url.clone();
-        async move { Redis::connect(&url).await }
-    })
-}
-
-fn problem(error: testbed::Error) -> Error {
-    Error::unavailable(error.to_string())
-}
-
-#[async_trait]
-impl Factory for Server {
-    async fn open(&self, _clock: &Clock) -> Result<Connect> {
-        Ok(to(self.0.url()))
-    }
-
-    fn child(&self) -> Option<Command> {
-        child::this_program(&self.0.url())
-    }
-
-    fn harms(&self) -> &[Harm] {
-        &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
-    }
-
-    async fn fragile(&self) -> Result<Fragile> {
-        // Keeps every write, so that a restart is promised to end no hold.
-        let server = testbed::Redis::options().append_only("always").start().map_err(problem)?;
-        let proxy = Proxy::start(server.address()).map_err(problem)?;
-        let (connect, cut_off) = (to(server.url()), to(server.url_through(proxy.port())));
-        let server = Mutex::new(server);
-        let harm = move |step| {
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
-            match step {
-                Step::Begin(Harm::Freeze) => server.freeze(),
-                Step::End(Harm::Freeze) => server.thaw(),
-                Step::Begin(Harm::Restart) => server.restart(true).map_err(problem)?,
-                Step::Begin(Harm::Forget) => server.restart(false).map_err(problem)?,
-                Step::Begin(Harm::Cut) => proxy.cut(),
-                Step::End(Harm::Cut) => proxy.mend(),
-                Step::Begin(_) | Step::End(_) => {}
-            }
-            Ok(())
-        };
-        Ok(Fragile { connect, cut_off, harm: Arc::new(harm) })
-    }
-}
+use lockwright_testbed::Redis;
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
-        return code;
-    }
-    match testbed::Redis::start() {
-        Ok(server) => harness::main(Server(server)),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    suite::main(Redis::options(), None)
 }

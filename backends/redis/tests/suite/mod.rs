@@ -1,0 +1,93 @@
+//! The suite on one server, however that is set up.
+
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_core::{Clock, Error, Result, async_trait};
+use lockwright_redis::Redis;
+use lockwright_testbed::redis::Options;
+use lockwright_testbed::{self as testbed, Proxy};
+
+/// All cases beside each other on one server, and a server of its own for each that harms it.
+struct Server {
+    server: testbed::Redis,
+    options: Options,
+    label: Option<&'static str>,
+}
+
+/// The `main` of a suite. The label is for tables, where the backend's name doesn't say what it is.
+pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
+    if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
+        return code;
+    }
+    match options.clone().start() {
+        Ok(server) => harness::main(Server { server, options, label }),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How to connect, through a proxy if there is one.
+fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
+    let url = server.url_through(proxy.map_or(server.port(), Proxy::port));
+    if url.starts_with("rediss:") {
+        format!("{url}?ca={}", server.authority().display())
+    } else {
+        url
+    }
+}
+
+fn to(url: String) -> Connect {
+    connector(move || {
+        let url = url.clone();
+        async move { Redis::connect(&url).await }
+    })
+}
+
+fn problem(error: testbed::Error) -> Error {
+    Error::unavailable(error.to_string())
+}
+
+#[async_trait]
+impl Factory for Server {
+    async fn open(&self, _clock: &Clock) -> Result<Connect> {
+        Ok(to(url(&self.server, None)))
+    }
+
+    fn label(&self) -> Option<String> {
+        self.label.map(str::to_owned)
+    }
+
+    fn child(&self) -> Option<Command> {
+        child::this_program(&url(&self.server, None))
+    }
+
+    fn harms(&self) -> &[Harm] {
+        &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
+    }
+
+    async fn fragile(&self) -> Result<Fragile> {
+        // Keeps every write, so that a restart is promised to end no hold.
+        let server = self.options.clone().append_only("always").start().map_err(problem)?;
+        let proxy = Proxy::start(server.address()).map_err(problem)?;
+        let (connect, cut_off) = (to(url(&server, None)), to(url(&server, Some(&proxy))));
+        let server = Mutex::new(server);
+        let harm = move |step| {
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            match step {
+                Step::Begin(Harm::Freeze) => server.freeze(),
+                Step::End(Harm::Freeze) => server.thaw(),
+                Step::Begin(Harm::Restart) => server.restart(true).map_err(problem)?,
+                Step::Begin(Harm::Forget) => server.restart(false).map_err(problem)?,
+                Step::Begin(Harm::Cut) => proxy.cut(),
+                Step::End(Harm::Cut) => proxy.mend(),
+                Step::Begin(_) | Step::End(_) => {}
+            }
+            Ok(())
+        };
+        Ok(Fragile { connect, cut_off, harm: Arc::new(harm) })
+    }
+}

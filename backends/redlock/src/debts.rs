@@ -45,11 +45,6 @@ impl Debts {
     fn of(&self, at: usize) -> MutexGuard<'_, Owed> {
         self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    #[cfg(test)]
-    pub(crate) fn owed(&self, at: usize) -> usize {
-        self.of(at).releases.len()
-    }
 }
 
 impl Owed {

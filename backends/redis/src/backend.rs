@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
-    Settle, Token, Wait, async_trait,
+    Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind,
+    Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result,
+    Seen, Settle, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -14,7 +14,7 @@ use crate::cluster::moving::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::servers::Servers;
-use crate::{Redis, answer, doctor, listing, replicas, scripts};
+use crate::{Redis, answer, doctor, listing, replicas, scripts, tracking};
 
 /// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -100,9 +100,10 @@ impl Redis {
             .await?;
         match asking::outcome(answer, &keys)? {
             Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
-            Outcome::Busy(busy) => {
+            Outcome::Busy(mut busy) => {
                 if waits {
                     self.servers.wakeups().waits(&claim.name);
+                    self.listen_for(&keys, &mut busy).await;
                 }
                 Ok(Attempt::Busy(busy))
             }
@@ -112,6 +113,20 @@ impl Redis {
                  with a new token",
             )),
             Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+        }
+    }
+
+    /// A stranger tells nobody when it lets go. If the server does that for it, there is no need to
+    /// ask often.
+    async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
+        let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
+            return;
+        };
+        match tracking::listen_for(&self.servers, &keys.lock).await {
+            Some(true) => busy.retry_after = holder.remaining,
+            // It went while nobody listened.
+            Some(false) => busy.retry_after = Some(Duration::ZERO),
+            None => {}
         }
     }
 
@@ -129,6 +144,7 @@ impl Redis {
             Settle::Answered => 0,
             Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
         };
+        self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
         let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
         let (buried, released) = (tombstone.to_string(), self.servers.wakeups().released());

@@ -30,6 +30,7 @@ use crate::replicas;
 use crate::scripts::Script;
 use crate::sentinel::{self, Sentinels};
 use crate::topology::{Topology, Whereabouts};
+use crate::tracking;
 use crate::wakeup::Wakeups;
 use crate::watching;
 
@@ -375,6 +376,14 @@ impl Link {
                 redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
             } else {
                 connection.subscribe(&self.wakeups.channels()).await?;
+                let tracks = tracking::turn_on().exec_async(&mut connection).await;
+                if let Err(cause) = &tracks
+                    && cause.is_unrecoverable_error()
+                {
+                    tracks?;
+                } else {
+                    self.wakeups.tracked().note(tracks.is_ok());
+                }
             }
             Ok(connection)
         };
@@ -395,6 +404,7 @@ impl Link {
             let link = link.upgrade().ok_or(SendError)?;
             match push.kind {
                 PushKind::Message => link.wakeups.receive(&push.data, &link.to),
+                PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
                 PushKind::Disconnection => link.tell_broken(&alive),
                 _ => {}
             }
@@ -403,8 +413,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them, and answers what the second one did: it is of no use
-/// without the first, but harmless.
+/// Sends two commands with none between them, and answers what the second one did: what that did is
+/// harmless, and of no use, if the first one was refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -413,7 +423,11 @@ async fn both(
     let mut pipeline = redis::pipe();
     pipeline.add_command(first.clone()).add_command(second.clone());
     let answers = connection.req_packed_commands(&pipeline, 0, 2).await?;
-    answers.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
+    let mut answer = Value::Nil;
+    for one in answers {
+        answer = one.extract_error()?;
+    }
+    Ok(answer)
 }
 
 /// Connects again when the connection breaks, so that wake-ups arrive also when nobody asks.

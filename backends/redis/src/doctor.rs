@@ -114,6 +114,7 @@ pub(crate) async fn examine_one(link: &Arc<Link>) -> Result<Vec<Finding>> {
     findings.extend(replicas(&server));
     findings.extend(clock(link).await?);
     findings.extend(publishing(link).await?);
+    findings.extend(tracking(link));
     Ok(findings)
 }
 
@@ -292,6 +293,18 @@ async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
         why: "waiters aren't woken by a release, and only notice it when they ask again".to_owned(),
         fix: "permit it: ACL SETUSER … +publish &lockwright:*".to_owned(),
     }))
+}
+
+fn tracking(link: &Link) -> Option<Finding> {
+    (!link.wakeups().tracked().works()).then(|| Finding {
+        severity: Severity::Note,
+        code: "tracking-denied",
+        what: "the user may not have keys tracked, or the server doesn't know how".to_owned(),
+        why: "when somebody deletes the key of a hold, that is noticed at its next renewal only; \
+              and who waits for a lock of another library has to ask often"
+            .to_owned(),
+        fix: "permit it: ACL SETUSER … +client|tracking +client|caching".to_owned(),
+    })
 }
 
 /// `None` for what the user may not ask.

@@ -1,4 +1,4 @@
-//! The Redis backend of Lockwright: one server.
+//! The Redis backend of Lockwright: one server, or a Cluster.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -28,6 +28,15 @@
 //! - A replica takes over without the last writes, and so with the same lock free again: no
 //!   failover is survived. `doctor` looks for what makes that worse.
 //!
+//! # A Cluster
+//!
+//! All keys of a lock are in one slot, whatever braces its name has, and each request goes to the
+//! node that serves it. A node that is dead or frozen holds up what hashes to its slots, and nothing
+//! else; once a replica has taken over, the client goes on by itself. But replication is
+//! asynchronous, so a failover can lose a lock: then two believe that they hold it, and only the
+//! fence tells them apart. While a slot is being moved its holds are renewed and released, and
+//! nothing of it is granted.
+//!
 //! # Permissions
 //!
 //! A user of its own needs the keys of the locks, what is under `lockwright:*`, and these commands:
@@ -36,9 +45,13 @@
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
 //!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget
+//!     +client|tracking +client|caching
 //! ```
 //!
-//! and `+select` if the URL names another database than 0.
+//! and `+select` if the URL names another database than 0. In a Cluster
+//! `+cluster|slots +asking` too, and `+cluster|info +cluster|nodes` for `doctor` and for listings
+//! that are sure to be whole after one walk. Without the two of the last line, what others do to our
+//! keys is noticed later.
 //!
 //! # Map
 //!
@@ -59,6 +72,7 @@
 //! | `answer.rs` | reading what the scripts answer |
 //! | `node.rs` | one of the servers of a quorum |
 //! | `wakeup.rs` | waiting: the subscription |
+//! | `tracking.rs` | hearing of what others do to our keys |
 //! | `listing.rs` | listing held names |
 //! | `doctor.rs` | what is wrong with a server |
 //! | `errors.rs` | what the client library's errors mean for a lock |
@@ -83,6 +97,7 @@ mod sentinel;
 mod servers;
 mod tls;
 mod topology;
+mod tracking;
 mod url;
 mod wakeup;
 mod watching;
@@ -146,6 +161,7 @@ impl Config {
 async fn connect(config: Config) -> Result<Redis> {
     let (topology, for_diagnosis) = (config.topology.clone(), config.for_diagnosis);
     let servers = Servers::connect(config).await?;
+    tracking::start(&servers);
     let Servers::One(link) = &servers else {
         return Ok(Redis { servers, profile: cluster_profile() });
     };

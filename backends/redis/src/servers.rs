@@ -1,23 +1,24 @@
 //! The servers behind a backend: one, or the nodes of a Cluster.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use lockwright_core::{LockName, Renew, Renewal, Result};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::answer::{self, Found};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::errors::Effect;
-use crate::keys::Keys;
+use crate::errors::{self, Effect};
+use crate::keys::{Keys, slot_of};
 use crate::renewing::Batch;
 use crate::scripts::{self, Script};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
 /// Where requests go.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Servers {
     /// To one server, which may be another one after a failover by Sentinel.
     One(Arc<Link>),
@@ -25,7 +26,30 @@ pub(crate) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
+/// The same, without keeping them.
+#[derive(Debug)]
+pub(crate) enum WeakServers {
+    One(Weak<Link>),
+    Cluster(Weak<Cluster>),
+}
+
+impl WeakServers {
+    pub(crate) fn upgrade(&self) -> Option<Servers> {
+        match self {
+            Self::One(link) => link.upgrade().map(Servers::One),
+            Self::Cluster(cluster) => cluster.upgrade().map(Servers::Cluster),
+        }
+    }
+}
+
 impl Servers {
+    pub(crate) fn downgrade(&self) -> WeakServers {
+        match self {
+            Self::One(link) => WeakServers::One(Arc::downgrade(link)),
+            Self::Cluster(cluster) => WeakServers::Cluster(Arc::downgrade(cluster)),
+        }
+    }
+
     pub(crate) async fn connect(config: Config) -> Result<Self> {
         let config = Arc::new(config);
         let wakeups = Arc::new(Wakeups::new(&config));
@@ -67,17 +91,50 @@ impl Servers {
         }
     }
 
-    /// Renews holds, of any slots.
-    pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+    /// Sends a command to where a key is, right behind the one that prepares it.
+    pub(crate) async fn command(
+        &self,
+        key: &str,
+        before: Option<&Cmd>,
+        command: &Cmd,
+        effect: Effect,
+    ) -> Result<Value> {
         match self {
             Self::One(link) => {
-                let batch = Batch::new(&link.config().key_prefix, holds)?;
+                let live = link.live().await?;
+                let answer = link.ask(&live, before, command, effect).await?;
+                answer.map_err(|cause| errors::translate(cause, effect))
+            }
+            Self::Cluster(cluster) => cluster.command(key, before, command, effect).await,
+        }
+    }
+
+    /// The keys, those together that one command may name.
+    pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
+        if let Self::One(_) = self {
+            return vec![keys.to_vec()];
+        }
+        let mut slots: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for key in keys {
+            slots.entry(slot_of(key)).or_default().push(key.clone());
+        }
+        slots.into_values().collect()
+    }
+
+    /// Renews holds, of any slots.
+    pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let prefix = &self.config().key_prefix;
+        let renewals = match self {
+            Self::One(link) => {
+                let batch = Batch::new(prefix, holds)?;
                 let (keys, arguments) = (batch.keys(), batch.arguments());
                 let answer = link.run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
-                batch.renewals(answer)
+                batch.renewals(answer)?
             }
-            Self::Cluster(cluster) => cluster.renew(holds).await,
-        }
+            Self::Cluster(cluster) => cluster.renew(holds).await?,
+        };
+        self.wakeups().tracked().renewed(prefix, holds, &renewals);
+        Ok(renewals)
     }
 
     /// What is there for each name, in their order.

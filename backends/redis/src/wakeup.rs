@@ -7,6 +7,8 @@
 //!   nobody, so that locks without contention cost the other clients nothing.
 //! - *broken*: the token of a hold that an operator broke, for its holder.
 //!
+//! What others do to our keys is heard in another way: see `tracking.rs`.
+//!
 //! Both are hints. Messages get lost while there is no connection, so after each new subscription
 //! everybody who waited is woken; and a waiter polls anyway.
 
@@ -22,6 +24,7 @@ use crate::cluster::Current;
 use crate::config::Config;
 use crate::keys::slot_of;
 use crate::topology::Whereabouts;
+use crate::tracking::Tracked;
 
 /// A waiter asks at least once each [`SLOW_POLL`]. One that has not been heard of for much longer
 /// has gone.
@@ -34,6 +37,7 @@ pub(crate) struct Wakeups {
     broken: String,
     attached: Mutex<Arc<Vec<Events>>>,
     waiting: Mutex<Waiting>,
+    tracked: Tracked,
     /// Who serves which slot, in a Cluster.
     slots: OnceLock<Arc<Current>>,
 }
@@ -55,6 +59,7 @@ impl Wakeups {
             broken: format!("lockwright:broken:{scope}"),
             attached: Mutex::default(),
             waiting: Mutex::default(),
+            tracked: Tracked::default(),
             slots: OnceLock::new(),
         }
     }
@@ -102,6 +107,18 @@ impl Wakeups {
         }
     }
 
+    /// What is heard of the keys themselves.
+    pub(crate) fn tracked(&self) -> &Tracked {
+        &self.tracked
+    }
+
+    /// Wakes those who wait for `name`, if somebody did lately.
+    pub(crate) fn wake_if_waited_for(&self, name: LockName) {
+        if self.waiting().names.contains_key(&name) {
+            self.send(&Event::Wake(name));
+        }
+    }
+
     /// Wakes everybody who waited lately.
     pub(crate) fn wake_all(&self) {
         let now = Instant::now();
@@ -136,7 +153,7 @@ impl Wakeups {
     }
 
     /// No lock of ours is held here: the client may do as it likes in its sink.
-    fn send(&self, event: &Event) {
+    pub(crate) fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
             .iter()

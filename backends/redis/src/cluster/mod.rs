@@ -212,7 +212,8 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command about one key to where that is, right behind `before`.
+    /// Sends a command about keys of one slot to where they are, right behind `before`. While the
+    /// slot is on the move, and nobody has all of them or can be prepared, the answer is nil.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,
@@ -262,6 +263,10 @@ impl Cluster {
             let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
             match (cause.kind(), to) {
                 (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
+                // What must go right ahead would be in the way of what lets it in.
+                (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
+                    return Ok(None);
+                }
                 (redis::ErrorKind::Server(ServerErrorKind::Ask), Some(to)) => {
                     redirected = Some((to, true));
                 }

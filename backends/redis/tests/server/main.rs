@@ -13,4 +13,5 @@ mod resharding;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
+mod tracking;
 mod waking;

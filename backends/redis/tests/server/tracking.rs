@@ -1,0 +1,279 @@
+//! Hearing of what others do to our keys: foreign holders that go, and holds that are taken away.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BootInstant, DistributedLock, Event, HoldState, Locks, Reason, Renew, Renewal, Settle, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed::{self as testbed, Cluster, Proxy};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::block_in_place;
+
+use crate::kit::{
+    LIMIT, busy, claim, claim_for, connect, events, eventually, grant, name, next,
+    server_and_client,
+};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// Nothing is due for so long that whatever is told is told by the server.
+const LONG: Duration = Duration::from_secs(60 * 60);
+
+/// As redis-py has it.
+const THEIRS: &str = "0123456789abcdef0123456789abcdef";
+
+/// How many keys the server watches for somebody.
+fn tracked(server: &testbed::Redis) -> u64 {
+    let info: String = server.command(&["INFO", "stats"]).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+async fn until_tracked(server: &testbed::Redis, keys: u64) {
+    eventually(|| async { (tracked(server) == keys).then_some(()) }).await;
+}
+
+/// A hold that was renewed once, and that the server watches.
+async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwright_core::Claim {
+    let before = tracked(server);
+    let claim = claim_for(locked, LONG);
+    grant(redis, &claim).await;
+    let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    until_tracked(server, before + 1).await;
+    claim
+}
+
+fn is_quiet(events: &mut UnboundedReceiver<Event>) {
+    assert_eq!(events.try_recv().ok(), None);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
+    let (server, redis) = server_and_client().await;
+    let mut woken = events(&redis);
+    for (going, left) in [
+        (&["DEL", "a"][..], LONG),
+        (&["UNLINK", "a"], LONG),
+        // It changes hands.
+        (&["SET", "a", "another's", "PX", "60000"], LONG),
+        (&["FLUSHALL"], LONG),
+        // It expires, and the server finds out by itself.
+        (&["PING"], Duration::from_millis(500)),
+    ] {
+        let left = left.as_millis().to_string();
+        server.command::<()>(&["SET", "a", THEIRS, "PX", &left]).unwrap();
+        let busy = busy(&redis, &claim("a"), WAIT).await;
+        assert_eq!(busy.holder.unwrap().token, None);
+        if going != ["PING"] {
+            assert!(busy.retry_after.unwrap() > LONG / 2, "no need to ask: {:?}", busy.retry_after);
+        }
+        is_quiet(&mut woken);
+        server.command::<redis::Value>(going).unwrap();
+        assert_eq!(next(&mut woken).await, Event::Wake(name("a")), "{going:?}");
+    }
+    // Without a limit in sight, it is asked slowly.
+    server.command::<()>(&["SET", "b", THEIRS]).unwrap();
+    let busy = busy(&redis, &claim("b"), WAIT).await;
+    assert_eq!(busy.retry_after, None);
+}
+
+#[tokio::test]
+async fn who_only_tries_has_nothing_watched_and_neither_has_a_lock_without_contention() {
+    let (server, redis) = server_and_client().await;
+    server.command::<()>(&["SET", "a", THEIRS]).unwrap();
+    busy(&redis, &claim("a"), Wait::No).await;
+    let ours = claim("b");
+    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+    grant(&redis, &ours).await;
+    redis.release(&ours, Settle::Answered).await.unwrap();
+    assert_eq!(tracked(&server), 0);
+    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
+    for command in ["client|caching", "mget:calls=2", "cmdstat_exists:calls=3"] {
+        assert!(!stats.contains(command), "{stats}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
+    let server = testbed::Redis::start().unwrap();
+    server.command::<()>(&["SET", "a", THEIRS]).unwrap();
+    let locks = Locks::new(connect(&server.url()).await).unwrap();
+    let waiting =
+        tokio::spawn(async move { locks.mutex("a").wait_for(LIMIT).acquire().await.map(drop) });
+    until_tracked(&server, 1).await;
+    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+    // Asking each 100 ms, which it would have to do otherwise, is a dozen times.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
+    let asked = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let asked: u32 = asked.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap());
+    assert!(asked <= 5, "{asked} times in 1.5 s");
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_user_with_the_documented_permissions_has_it() {
+    let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
+                 +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
+                 +pexpire +hget +hset +hmget +client|tracking +client|caching";
+    let server = testbed::Redis::options().user("locks", "secret", rules).start().unwrap();
+    let redis = connect(&server.url()).await;
+    let mut told = events(&redis);
+    let ours = held(&server, &redis, "orders/1").await;
+    server.command::<()>(&["DEL", "orders/1"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(ours.token));
+    server.command::<()>(&["SET", "orders/2", THEIRS]).unwrap();
+    busy(&redis, &claim("orders/2"), WAIT).await;
+    server.command::<()>(&["DEL", "orders/2"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("orders/2")));
+    assert_eq!(redis.doctor().await.unwrap().iter().find(|f| f.code == "tracking-denied"), None);
+}
+
+#[tokio::test]
+async fn a_hold_that_somebody_takes_away_is_at_risk_at_once() {
+    let (server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    for taking in [
+        &["DEL", "a"][..],
+        &["SET", "a", "theirs"],
+        &["RENAME", "a", "b"],
+        &["FLUSHALL"],
+        &["PEXPIRE", "a", "1"],
+    ] {
+        let claim = held(&server, &redis, "a").await;
+        server.command::<redis::Value>(taking).unwrap();
+        assert_eq!(next(&mut told).await, Event::AtRisk(claim.token), "{taking:?}");
+        let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        assert_eq!(renewals, [Renewal::not_held(Reason::Gone)], "{taking:?}");
+        server.command::<redis::Value>(&["FLUSHALL"]).unwrap();
+        is_quiet(&mut told);
+    }
+}
+
+#[tokio::test]
+async fn what_takes_nothing_away_is_no_risk() {
+    let (server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    let claim = held(&server, &redis, "a").await;
+    let renew = async || {
+        let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        assert_eq!(renewals, [Renewal::RENEWED]);
+        until_tracked(&server, 1).await;
+    };
+    // Our own renewals, another TTL, the same value once more, a table that is full.
+    renew().await;
+    for harmless in [
+        &["PEXPIRE", "a", "3000000"][..],
+        &["SET", "a", &claim.token.to_string(), "KEEPTTL"],
+        &["CONFIG", "SET", "tracking-table-max-keys", "1"],
+    ] {
+        server.command::<redis::Value>(harmless).unwrap();
+        until_tracked(&server, 1).await;
+    }
+    server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
+    renew().await;
+    is_quiet(&mut told);
+    // A release of ours either: the next event is of the next hold.
+    redis.release(&claim, Settle::Answered).await.unwrap();
+    let next_one = held(&server, &redis, "b").await;
+    server.command::<()>(&["DEL", "b"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(next_one.token));
+}
+
+#[tokio::test]
+async fn a_client_is_told_of_its_loss_long_before_a_renewal_is_due() {
+    for taking in [&["DEL", "a"][..], &["FLUSHALL"]] {
+        let server = testbed::Redis::start().unwrap();
+        let locks = Locks::new(connect(&server.url()).await).unwrap();
+        let guard = locks.mutex("a").ttl(LONG).acquire().await.unwrap();
+        guard.renew().await.unwrap();
+        until_tracked(&server, 1).await;
+        let signal = guard.signal();
+        server.command::<redis::Value>(taking).unwrap();
+        let ended = tokio::time::timeout(LIMIT, signal.ended()).await.expect("it is told");
+        assert_eq!(ended, HoldState::Lost(Reason::Gone), "{taking:?}");
+        guard.check().unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn it_goes_on_after_the_connection_broke() {
+    let server = testbed::Redis::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let redis = connect(&server.url_through(proxy.port())).await;
+    let mut told = events(&redis);
+    let (here, gone) = (held(&server, &redis, "a").await, held(&server, &redis, "b").await);
+    server.command::<()>(&["SET", "c", THEIRS]).unwrap();
+    busy(&redis, &claim("c"), WAIT).await;
+
+    proxy.cut();
+    server.command::<()>(&["DEL", "b", "c"]).unwrap();
+    is_quiet(&mut told);
+    proxy.mend();
+    // Nobody asks anything.
+    let mut events = [next(&mut told).await, next(&mut told).await];
+    events.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(events, [Event::AtRisk(gone.token), Event::Wake(name("c"))]);
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(here.token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_works_in_a_cluster_and_when_slots_are_moved() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = connect(&cluster.url()).await;
+    let mut told = events(&redis);
+    let names = crate::cluster::names_of_all_masters(&cluster);
+    let mut claims = Vec::new();
+    for (name, node) in names.iter().zip(&cluster.nodes) {
+        claims.push(held(node, &redis, name).await);
+    }
+    cluster.nodes[1].command::<()>(&["DEL", &names[1]]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(claims[1].token));
+    cluster.nodes[2].command::<()>(&["FLUSHALL"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(claims[2].token));
+
+    // The key leaves its node, which tells of it, and is still ours. While the slot is on the move
+    // it can't be tracked.
+    let to = 1;
+    let before = tracked(&cluster.nodes[to]);
+    let moving = cluster.begin_move(&names[0], to).unwrap();
+    cluster.move_keys(&moving).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    until_tracked(&cluster.nodes[to], before + 1).await;
+    is_quiet(&mut told);
+    cluster.nodes[to].command::<()>(&["DEL", &names[0]]).unwrap();
+    assert_eq!(next(&mut told).await, Event::AtRisk(claims[0].token));
+
+    let to = cluster.master_of("foreign").unwrap();
+    cluster.nodes[to].command::<()>(&["SET", "foreign", THEIRS]).unwrap();
+    busy(&redis, &claim("foreign"), WAIT).await;
+    cluster.nodes[to].command::<()>(&["DEL", "foreign"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("foreign")));
+}
+
+#[tokio::test]
+async fn who_may_not_track_asks_more_often() {
+    let server = testbed::Redis::start().unwrap();
+    let mut user = vec!["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all"];
+    user.push("-client|tracking");
+    server.command::<()>(&user).unwrap();
+    server.command::<()>(&["SET", "a", THEIRS]).unwrap();
+    let url = server.url().replace("redis://", "redis://deaf:secret@");
+    let redis = Config::new(&url).unwrap().connect().await.unwrap();
+    let busy = busy(&redis, &claim("a"), WAIT).await;
+    let poll = busy.retry_after.unwrap();
+    assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
+    let ours = claim_for("b", LONG);
+    grant(&redis, &ours).await;
+    let renewals = redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    let findings = redis.doctor().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.code == "tracking-denied"), "{findings:?}");
+    let log: Vec<redis::Value> = server.command(&["ACL", "LOG"]).unwrap();
+    assert_eq!(log.len(), 1, "refused once, and not tried again: {log:?}");
+}

@@ -10,6 +10,7 @@ use redis::{Cmd, FromRedisValue, Value};
 use crate::cluster::health;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
+use crate::replay::{self, Replay};
 use crate::servers::Servers;
 
 /// Below this, no fixes come any more, also not for the holes of the script engine that every user
@@ -29,6 +30,7 @@ type Facts = HashMap<String, String>;
 pub(crate) struct Server {
     info: Option<Facts>,
     config: Option<Facts>,
+    replay: Replay,
 }
 
 impl Server {
@@ -46,7 +48,11 @@ impl Server {
             Some(answer) => Some(facts_of_map(answer)?),
             None => None,
         };
-        Ok(Self { info, config })
+        let mut server = Self { info, config, replay: Replay::Restored };
+        if server.logs_every_write() {
+            server.replay = replay::ask(link, live).await?;
+        }
+        Ok(server)
     }
 
     /// Whether locks can be kept here at all.
@@ -71,6 +77,10 @@ impl Server {
 
     /// Whether a write that was acknowledged is still there after a crash.
     pub(crate) fn keeps_every_write(&self) -> bool {
+        self.logs_every_write() && self.replay == Replay::Restored
+    }
+
+    fn logs_every_write(&self) -> bool {
         let configured = |name: &str| self.config.as_ref()?.get(name).map(String::as_str);
         configured("appendonly") == Some("yes") && configured("appendfsync") == Some("always")
     }
@@ -190,6 +200,7 @@ fn persistence(server: &Server) -> Vec<Finding> {
                 .to_owned(),
         });
     }
+    findings.extend(replay_of(server.replay));
     for (fact, subject) in
         [("aof_last_write_status", "the log"), ("rdb_last_bgsave_status", "a snapshot")]
     {
@@ -205,6 +216,30 @@ fn persistence(server: &Server) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn replay_of(replay: Replay) -> Option<Finding> {
+    let (what, fix) = match replay {
+        Replay::Restored => return None,
+        Replay::Dropped => (
+            "the default user may not write, and Redis loads its log with that user's rights",
+            "user default off ~* &* +@all: off keeps everybody out all the same",
+        ),
+        Replay::Unknown => (
+            "whether the default user may write can't be seen, and Redis loads its log with that \
+             user's rights",
+            "permit it to be seen: ACL SETUSER … +acl|dryrun (Redis 7.0 or newer)",
+        ),
+    };
+    Some(Finding {
+        severity: Severity::Warning,
+        code: "persistence",
+        what: what.to_owned(),
+        why: "when the server restarts it may drop every lock in its log, and two may then hold \
+              one; locks are not said to survive a restart"
+            .to_owned(),
+        fix: fix.to_owned(),
+    })
 }
 
 fn memory(server: &Server) -> Option<Finding> {

@@ -45,7 +45,8 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
         "NOPERM",
         ErrorKind::Denied,
         "the user lacks a permission; it needs the lock's keys, the keys and channels under \
-         lockwright:*, and the commands EVAL, EVALSHA and SUBSCRIBE and those that the scripts use",
+         lockwright:*, the commands EVAL, EVALSHA, SUBSCRIBE and SCAN, and those that scripts use: \
+         TIME, GET, MGET, SET, DEL, EXISTS, TYPE, PTTL, PEXPIRE, HGET, HSET, HMGET, PUBLISH",
     ),
     ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
     ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's long script"),
@@ -76,7 +77,10 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
 /// The lock's error for one of the redis client, for a request that was sent.
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        return error(kind, message).with_source(cause.to_string());
+        // Which one, in quotes; but not of what a script wanted to do.
+        let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
+        let words = if names_it { own_words(&cause) } else { String::new() };
+        return error(kind, format!("{message}{words}")).with_source(cause.to_string());
     }
     let message = if cause.is_io_error() {
         "the connection broke before the answer came"

@@ -91,6 +91,7 @@ mod listing;
 pub mod node;
 mod opening;
 mod renewing;
+mod replay;
 mod replicas;
 mod scripts;
 mod sentinel;

@@ -29,6 +29,15 @@ impl Topology {
         }
     }
 
+    /// Who logs in to the servers.
+    pub(crate) fn user(&self) -> Option<&str> {
+        let server = match self {
+            Self::One(server) | Self::Sentinel { server, .. } => Some(server),
+            Self::Cluster { seeds } => seeds.first(),
+        };
+        server?.redis_settings().username()
+    }
+
     /// The number of the database.
     pub(crate) fn database(&self) -> i64 {
         match self {

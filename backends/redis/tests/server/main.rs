@@ -1,5 +1,6 @@
 //! The Redis backend against real servers: what is Redis's own, beside the conformance suite.
 
+mod acl;
 mod cluster;
 mod connecting;
 mod doctor;

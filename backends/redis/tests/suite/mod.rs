@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
 use lockwright_core::{Clock, Error, Result, async_trait};
@@ -59,6 +60,11 @@ impl Factory for Server {
 
     fn label(&self) -> Option<String> {
         self.label.map(str::to_owned)
+    }
+
+    fn ttl(&self) -> Duration {
+        // Handshakes are slow as the tests build them.
+        Duration::from_secs(if self.server.url().starts_with("rediss:") { 2 } else { 1 })
     }
 
     fn child(&self) -> Option<Command> {

@@ -1,0 +1,142 @@
+//! Users with few permissions.
+
+use lockwright_core::{
+    BreakHow, Clock, DistributedLock, Error, ErrorKind, Fault, Renew, Result, Seen, Settle, Wait,
+};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
+
+use crate::connecting::SECRET;
+use crate::kit::{claim, connect, grant, name, patient};
+
+/// What the documentation says is enough, beside the keys.
+const NEEDED: [&str; 22] = [
+    "+hello",
+    "+subscribe",
+    "+publish",
+    "+eval",
+    "+evalsha",
+    "+client|tracking",
+    "+client|caching",
+    "+info",
+    "+config|get",
+    "+time",
+    "+scan",
+    "+get",
+    "+mget",
+    "+set",
+    "+del",
+    "+exists",
+    "+type",
+    "+pttl",
+    "+pexpire",
+    "+hget",
+    "+hset",
+    "+hmget",
+];
+
+fn rules(without: &str) -> String {
+    let needed: Vec<&str> = NEEDED.into_iter().filter(|rule| *rule != without).collect();
+    format!("~orders/* ~lockwright:* &lockwright:* -@all {}", needed.join(" "))
+}
+
+/// Everything that a client asks for.
+async fn everything(url: &str) -> Result<()> {
+    let redis = patient(Config::new(url)?).connect().await?;
+    let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
+    redis.try_acquire(&ours).await?;
+    redis.renew(&[Renew { claim: &ours, fences: 0 }]).await?;
+    redis.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
+    redis.inspect(&name("orders/42")).await?;
+    let alien = redis.inspect(&name("orders/alien")).await.unwrap_err();
+    if alien.kind() != ErrorKind::Conflict {
+        return Err(alien);
+    }
+    redis.list("orders/", None).await?;
+    let how = BreakHow::RunOut;
+    redis.break_lock(&ours.name, Seen::Token(ours.token), how, "ops", "test").await?;
+    redis.release(&ours, Settle::Unanswered).await?;
+    // A permission without which this is all that is missing is a finding.
+    let findings = redis.doctor().await?;
+    match findings.iter().find(|finding| finding.code.ends_with("denied")) {
+        Some(finding) => Err(Error::new(ErrorKind::Denied, finding.fix.clone())),
+        None => Ok(()),
+    }
+}
+
+#[tokio::test]
+async fn what_is_documented_is_enough_and_all_of_it_is_needed() {
+    let server = testbed::Redis::start().unwrap();
+    let user = |rules: &str| {
+        let password = format!(">{SECRET}");
+        let mut command = vec!["ACL", "SETUSER", "locks", "reset", "on", &password];
+        command.extend(rules.split_whitespace());
+        server.command::<()>(&command).unwrap();
+        server.command::<()>(&["FLUSHALL"]).unwrap();
+        server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
+        // It is loaded by whoever comes first.
+        server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
+    };
+    let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());
+    user(&rules(""));
+    everything(&url).await.unwrap();
+    // Up to 6.2 this one is needed too.
+    for missing in NEEDED.into_iter().filter(|rule| *rule != "+hello") {
+        user(&rules(missing));
+        let Err(error) = everything(&url).await else { panic!("{missing} isn't needed") };
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error:?}");
+        let text = error.to_string();
+        let named = text.to_lowercase();
+        assert!(named.contains(&missing[1..]), "{missing}: {text}");
+        assert!(!text.contains(SECRET), "{text}");
+    }
+    for (missing, instead) in
+        [("~orders/*", "~other/*"), ("~lockwright:*", "~other/*"), ("&lockwright:*", "&other")]
+    {
+        user(&rules("").replace(missing, instead));
+        let error = everything(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error:?}");
+    }
+}
+
+/// A log is loaded with the default user's rights.
+#[tokio::test]
+async fn a_restart_is_survived_only_where_the_log_is_loaded_with_enough_rights() {
+    let all = "~* &* +@all";
+    let with_dryrun = format!("{} +acl|dryrun", rules(""));
+    for (rules, default, survives, says) in [
+        // The user of before ACLs, who may do everything.
+        (with_dryrun.as_str(), "on nopass ~* &* +@all", true, None),
+        (&with_dryrun, "off ~* &* +@all", true, None),
+        (&with_dryrun, "off", false, Some("may not write")),
+        (all, "off", false, Some("may not write")),
+        (all, "on nopass ~cache:* +@all", false, Some("may not write")),
+        (&rules(""), "off ~* &* +@all", false, Some("can't be seen")),
+    ] {
+        let options = testbed::Redis::options().append_only("always");
+        let options =
+            options.user("locks", SECRET, rules).set("user", format!("default {default}"));
+        let mut server = options.start().unwrap();
+        let redis = connect(&server.url()).await;
+        let case = format!("{rules} and {default}");
+        assert_eq!(redis.profile().survives.contains(Fault::ServerRestart), survives, "{case}");
+        let findings = redis.doctor().await.unwrap();
+        let found = findings.iter().find(|finding| finding.code == "persistence");
+        assert_eq!(found.is_some(), says.is_some(), "{case}: {findings:?}");
+        if let (Some(found), Some(says)) = (found, says) {
+            assert!(found.what.contains(says), "{case}: {found:?}");
+        }
+        if survives {
+            grant(&redis, &claim("orders/42")).await;
+            server.restart(true).unwrap();
+            assert_eq!(server.command::<i64>(&["EXISTS", "orders/42"]).unwrap(), 1, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_default_user_needs_to_ask_nobody() {
+    let server = testbed::Redis::options().append_only("always").password(SECRET).start().unwrap();
+    let redis: Redis = connect(&server.url()).await;
+    assert!(redis.profile().survives.contains(Fault::ServerRestart));
+}

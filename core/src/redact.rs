@@ -33,37 +33,52 @@ fn next_url(text: &str) -> Option<usize> {
 }
 
 fn one_url(text: &str) -> String {
-    // The authority first and up to the last '@': a password may hold '@', '/' or '?' that
+    // The parameters before all else: a secret among them may hold an '@', too.
+    let text = &parameters_redacted(text);
+    // The authority next, and up to the last '@': a password may hold '@', '/' or '?' that
     // somebody forgot to escape, so nothing before that can be trusted to be its end.
     let start = text.find("//").map_or(0, |i| i + 2);
-    let (head, tail) = match text[start..].rfind('@').map(|at| start + at) {
+    match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
-            Some(colon) => (format!("{}:***", &text[..start + colon]), &text[at..]),
-            None => (text[..at].to_owned(), &text[at..]),
+            Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
+            None => text.clone(),
         },
         // Somebody may have forgotten the '@' and the host: what stands in a port's place and isn't
         // one may be a password.
-        None => match port_like(&text[start..]).filter(|_| start > 0) {
-            Some((from, to)) => (format!("{}***", &text[..start + from]), &text[start + to..]),
-            None => (String::new(), text),
-        },
-    };
-    match tail.split_once('?') {
-        Some((before, query)) => {
-            let parameters: Vec<String> = query.split('&').map(redact_parameter).collect();
-            format!("{head}{before}?{}", parameters.join("&"))
-        }
-        None => format!("{head}{tail}"),
+        None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
+        None => text.clone(),
     }
 }
 
-/// Where in what follows `//` something stands like a port, but isn't a number.
-fn port_like(text: &str) -> Option<(usize, usize)> {
-    let end = text.find(['/', '?', '#']).unwrap_or(text.len());
-    let colon = text[..end].rfind(':')?;
-    let port = &text[colon + 1..end];
-    let is_port = port.chars().all(|c| c.is_ascii_digit()) || port.ends_with(']');
-    (!is_port).then_some((colon + 1, end))
+/// What follows each `?` and `&`, without secrets.
+fn parameters_redacted(text: &str) -> String {
+    let Some(first) = text.find('?') else { return text.to_owned() };
+    let (before, mut rest) = text.split_at(first);
+    let mut out = before.to_owned();
+    while let Some(mark) = rest.chars().next() {
+        let parameter = &rest[mark.len_utf8()..];
+        let end = parameter.find(['?', '&']).unwrap_or(parameter.len());
+        out.push(mark);
+        out.push_str(&redact_parameter(&parameter[..end]));
+        rest = &parameter[end..];
+    }
+    out
+}
+
+/// Hosts and what follows them, without what stands like a port of one of them but isn't a number.
+fn without_odd_ports(text: &str) -> String {
+    let (hosts, rest) = text.split_at(text.find(['/', '?', '#']).unwrap_or(text.len()));
+    let shown: Vec<String> = hosts.split(',').map(without_odd_port).collect();
+    format!("{}{rest}", shown.join(","))
+}
+
+fn without_odd_port(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((_, port)) if port.chars().all(|c| c.is_ascii_digit()) => host.to_owned(),
+        Some(_) if host.ends_with(']') => host.to_owned(),
+        Some((name, _)) => format!("{name}:***"),
+        None => host.to_owned(),
+    }
 }
 
 fn redact_parameter(parameter: &str) -> String {
@@ -95,12 +110,27 @@ mod tests {
             "redis://:hush/x",
             "redis://me:hush",
             "redis://me:hush?x=1",
+            "redis+sentinel://me:hush@a:1,b:2/master/0?sentinel_user=x&sentinel_password=hush",
+            "rediss+sentinel://a:1,b:2/master?sentinel_password=hu@sh&prefix=x",
+            "redis+sentinel://me:hu,sh@a:1,b:2/master",
+            "redis+sentinel://a:1,b:hush/master",
+            "redis+sentinel://:hush,b:1/master",
+            "redis+cluster://me:hu@sh@a,b:2,[::1]:3",
+            "rediss://db/?ca=/x&cert=/y&key=/hush",
+            "rediss://me:hu?key=sh@db",
         ] {
             let shown = url(text);
             assert!(!shown.contains("hu"), "{shown}");
         }
         assert_eq!(url("sqlite:/var/lib/locks.db"), "sqlite:/var/lib/locks.db");
-        for plain in ["redis://127.0.0.1:6379", "redis://db/1", "redis://[::1]/", "sqlite:///a:b"] {
+        for plain in [
+            "redis://127.0.0.1:6379",
+            "redis://db/1",
+            "redis://[::1]/",
+            "sqlite:///a:b",
+            "redis+sentinel://a:1,b:2,[::1]:3,[::2]/master/1?sentinel_user=x",
+            "rediss+cluster://a:1,b?ca=/etc/ca.pem&prefix=a:",
+        ] {
             assert_eq!(url(plain), plain);
         }
     }

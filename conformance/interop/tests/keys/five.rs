@@ -40,12 +40,24 @@ impl Five {
     /// Has them back, with all that they had, and voting.
     pub(crate) async fn bring_back(&mut self, nodes: [usize; 2]) {
         nodes.into_iter().for_each(|node| self.scene.servers[node].restart(true).unwrap());
-        let voting = async {
-            while !all_vote(&self.redlock.standings().await) {
+        self.stand(all_vote).await;
+    }
+
+    /// Has it come back with nothing of what it had.
+    pub(crate) async fn empty(&mut self, node: usize) {
+        self.scene.servers[node].restart(false).unwrap();
+        self.stand(|standings| matches!(standings[node].1, Standing::New(_))).await;
+    }
+
+    /// Waits until we see the nodes so.
+    async fn stand(&self, so: impl Fn(&[(String, Standing)]) -> bool) {
+        let standing = async {
+            while !so(&self.redlock.standings().await) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(LIMIT, voting).await.expect("all nodes vote");
+        let standing = tokio::time::timeout(LIMIT, standing).await;
+        assert!(standing.is_ok(), "{:?}", self.redlock.standings().await);
     }
 
     /// The nodes that are there and have the name locked, or anything else that a hold leaves.

@@ -116,3 +116,35 @@ async fn what_we_release_is_released_on_nodes_too_that_were_down() {
     five.kill([0, 1]);
     assert_eq!(five.scene.theirs().ask("try orders/42 30"), "yes");
 }
+
+#[tokio::test]
+async fn a_node_that_forgot_does_not_let_us_in_beside_them() {
+    let mut five = five().await;
+    five.kill([3, 4]);
+    assert_eq!(five.scene.theirs().ask("try orders/42 30"), "yes");
+    five.bring_back([3, 4]).await;
+    five.empty(0).await;
+    assert_eq!(five.having("orders/42"), [1, 2]);
+    busy(&five, &claim("orders/42")).await;
+    five.is_had_by("orders/42", &[1, 2]).await;
+}
+
+/// A limit: to them a node that forgot has a vote at once.
+#[tokio::test]
+async fn a_node_that_forgot_may_let_them_in_beside_us() {
+    let mut five = five().await;
+    let ours = claim("orders/42");
+    five.kill([3, 4]);
+    five.scene.grant(&ours).await;
+    five.bring_back([3, 4]).await;
+    five.empty(0).await;
+    let mut theirs = five.scene.theirs();
+    assert_eq!(theirs.ask("try orders/42 30"), "yes");
+
+    // At least we end nothing of theirs, and aren't told that we still have it.
+    let renewal = five.scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await;
+    assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
+    let _ = five.scene.ours.release(&ours, Settle::Answered).await;
+    five.is_had_by("orders/42", &[0, 3, 4]).await;
+    assert_eq!(theirs.ask("extend orders/42 30"), "extended");
+}

@@ -65,7 +65,7 @@ enum Asked {
     /// It may have, or may yet have.
     Silent(Error),
     /// Nobody wants to know any more: what may come of it was given back.
-    GivenBack(bool),
+    GivenBack,
 }
 
 impl Ballot {
@@ -96,14 +96,10 @@ impl Ballot {
                 self.report(Report::Failed(error));
                 if self.decided().await == Verdict::Failed {
                     lane.is_closed = true;
-                    let taken = self.give_back(Settle::Unanswered).await;
-                    self.report(Report::GivenBack(taken));
+                    self.give_back(Settle::Unanswered).await;
                 }
             }
-            Asked::GivenBack(answered) => {
-                lane.is_closed = true;
-                self.report(Report::GivenBack(answered));
-            }
+            Asked::GivenBack => lane.is_closed = true,
         }
     }
 
@@ -161,8 +157,8 @@ impl Ballot {
             () = self.failed_and_overdue() => {
                 // The request goes on beside: only its end tells the node's own watchdog enough.
                 let given_back = self.give_back(Settle::Unanswered);
-                let (_, answered) = tokio::join!(attempt, given_back);
-                return Asked::GivenBack(answered);
+                tokio::join!(attempt, given_back);
+                return Asked::GivenBack;
             }
         };
         match answer {
@@ -206,9 +202,7 @@ impl Ballot {
                     return None;
                 }
                 Verdict::Failed => {
-                    let taken = self.give_back(Settle::Answered).await;
-                    self.report(Report::GivenBack(taken));
-                    return Some(taken);
+                    return Some(self.give_back(Settle::Answered).await);
                 }
                 Verdict::Open | Verdict::Abandoned => return None,
             }
@@ -221,11 +215,14 @@ impl Ballot {
         timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)))
     }
 
+    /// Ends what the claim has there, or may have. Answers whether that was taken.
     async fn give_back(&self, settle: Settle) -> bool {
-        // What is left by an earlier request may still come, too.
+        // What an earlier request may still do is to be kept out, too.
         let in_doubt = self.track.in_doubt().contains(self.at);
         let settle = if in_doubt { Settle::Unanswered } else { settle };
-        self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await.is_ok()
+        let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
+        self.report(Report::GivenBack(ended.is_ok()));
+        ended.is_ok()
     }
 
     async fn decided(&mut self) -> Verdict {

@@ -20,6 +20,8 @@ pub(crate) enum Fate {
     Down,
     /// It is carried out and never answered.
     Unanswered,
+    /// It is carried out, and the connection breaks before the answer.
+    Broken,
     /// It isn't carried out before this is over.
     Late(Duration),
 }
@@ -160,6 +162,10 @@ impl TestNode {
             Fate::Unanswered => {
                 act(&mut self.state());
                 std::future::pending().await
+            }
+            Fate::Broken => {
+                act(&mut self.state());
+                Err(Error::indeterminate("the connection broke"))
             }
             Fate::Late(time) => {
                 sleep(time).await;

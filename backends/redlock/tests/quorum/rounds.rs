@@ -135,6 +135,51 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_vote_whose_answer_was_lost_is_given_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let lost = claim("x");
+    for node in &five.nodes[..3] {
+        node.state().attempts = Fate::Broken;
+    }
+    let error = fails(&five.redlock, &lost).await;
+    // They answered that they gave it back, and so can't make a quorum any more.
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(five.holders(&lost), 0);
+    // A late duplicate doesn't bring it back, and whoever asks is told to take a new token.
+    for node in &five.nodes[..3] {
+        node.state().attempts = Fate::Answered;
+    }
+    let ended = fails(&five.redlock, &lost).await;
+    assert_eq!(ended.lost_reason(), Some(lockwright_core::Reason::Gone), "{ended}");
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_inherits_a_token_gets_what_it_was_asked_for() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    for node in &five.nodes {
+        node.fate(Fate::Late(NODE_TIMEOUT / 2));
+    }
+    let inherited = claim("x");
+    {
+        let mut acquire = five.redlock.acquire(&inherited, Wait::No);
+        let poll =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready()));
+        assert!(!poll.await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for node in &five.nodes {
+        node.fate(Fate::Answered);
+    }
+    let fence = take(&five.redlock, &inherited).await.fence;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.holders(&inherited), 5, "nothing of the dropped round takes it away");
+    assert_eq!(take(&five.redlock, &inherited).await.fence, fence);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_is_ended_by_its_release() {
     // Dropped after each number of polls that there may be.
     for polls in 0..20 {

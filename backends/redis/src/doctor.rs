@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 use redis::{Cmd, FromRedisValue, Value};
 
-use crate::cluster::health;
+use crate::cluster;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
 use crate::replay::{self, Replay};
@@ -105,7 +105,7 @@ impl Server {
 pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     let mut findings = match servers {
         Servers::One(link) => examine_one(link).await?,
-        Servers::Cluster(cluster) => health::examine(cluster).await?,
+        Servers::Cluster(cluster) => cluster::doctor::examine(cluster).await?,
     };
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)

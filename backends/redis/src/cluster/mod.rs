@@ -19,7 +19,7 @@
 //! A node that can't be connected to was sent nothing: then the map is looked up, and if another
 //! node serves the slot by now, the request goes there.
 
-pub(crate) mod health;
+pub(crate) mod doctor;
 mod lookup;
 mod map;
 pub(crate) mod moving;
@@ -45,7 +45,7 @@ use crate::scripts::Script;
 use crate::topology::{Topology, Whereabouts, moved_to};
 use crate::wakeup::Wakeups;
 
-use health::has_slots_on_the_move;
+use doctor::has_slots_on_the_move;
 
 pub(crate) use map::{Address, SlotMap};
 

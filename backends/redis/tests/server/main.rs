@@ -15,4 +15,5 @@ mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking;
+mod urls;
 mod waking;

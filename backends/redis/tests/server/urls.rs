@@ -1,0 +1,91 @@
+//! URLs of several servers: what they may say, and what is said of those that can't be right.
+
+use lockwright_core::ErrorKind;
+use lockwright_redis::Config;
+
+use crate::connecting::SECRET;
+
+#[test]
+fn every_form_is_read() {
+    for url in [
+        "redis+sentinel://a:1,b:2,c:3/mymaster",
+        "redis+sentinel://a,b/my-master.1_x/3?prefix=shop:",
+        "REDIS+SENTINEL://[::1]:1,[::2]/m",
+        "redis+sentinel://u:p%2Fq@a:1/m?sentinel_user=s&sentinel_password=p+q%26",
+        "redis+sentinel://:p,q@a:1,b/m",
+        "redis+cluster://a:1,b:2",
+        "redis+cluster://u:p@q@a,b:2,[::1]:3/?prefix=a@b",
+        "redis+cluster://a?replicas=2&replica_timeout=0.5s",
+        "valkey://a",
+        " redis://a ",
+    ] {
+        if let Err(error) = Config::new(url) {
+            panic!("{url}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_one_is_said_and_no_secret_is() {
+    for (url, says) in [
+        (format!("redis+sentinel://u:{SECRET}@a:1,b:2"), "master's name is missing"),
+        (format!("redis+sentinel://u:{SECRET}@a:1,b:2/"), "master's name is missing"),
+        (format!("redis+sentinel://u:{SECRET}@a:1/m y"), "master's name \"m y\""),
+        (format!("redis+sentinel://u:{SECRET}@a:1/m/zero"), "database is not a number"),
+        (format!("redis+sentinel://u:{SECRET}@a:1/m/0/0"), "too much"),
+        (format!("redis+sentinel://u:{SECRET}@a:1,b:x/m"), "the port \"x\""),
+        (format!("redis+sentinel://u:{SECRET}@a:1,,b:2/m"), "host is missing"),
+        (format!("redis+sentinel://u:{SECRET}@a:1,:2/m"), "host is missing"),
+        (format!("redis+sentinel://u:{SECRET}@a:1,a:1/m"), "a:1 stands there twice"),
+        (format!("redis+sentinel://u:{SECRET}@a:26379,a/m"), "a:26379 stands there twice"),
+        (format!("redis+sentinel://u:{SECRET}@0.0.0.0:1/m"), "all addresses"),
+        (format!("redis+sentinel://u:{SECRET}/x@a:1/m"), "%2F"),
+        (format!("redis+sentinel://u:1?{SECRET}@a:1/m"), "%3F"),
+        (format!("redis+sentinel://u:1#{SECRET}@a:1/m"), "%23"),
+        (format!("redis+sentinel://:{SECRET}/m"), "host is missing"),
+        (format!("redis+sentinel://me:{SECRET}/m"), "not a port"),
+        (format!("redis+sentinel://a:1/m?sentinel_pass={SECRET}"), "\"sentinel_pass\""),
+        (format!("redis+sentinel://a:1/m?{SECRET}=1"), "unknown parameter"),
+        ("redis+sentinel:a:1/m".to_owned(), "the // after the scheme"),
+        ("redis+sentinel://a:1/m?prefix=a&prefix=b".to_owned(), "twice"),
+        ("redis+sentinel://a:1/m?ca=/x".to_owned(), "rediss"),
+        ("redis+sentinel://a:1/m?prefix=a#b".to_owned(), "%23"),
+        (format!("redis+cluster://u:{SECRET}@a:1,b:2/0"), "a Cluster has none"),
+        (format!("redis+cluster://a?sentinel_password={SECRET}"), "unknown parameter"),
+        (format!("redis://a?sentinel_password={SECRET}"), "unknown parameter"),
+        (format!("redis://u:{SECRET}@a:1,b:2/0"), "redis+cluster:"),
+        (format!("redis://u:{SECRET}@a/0#insecure"), "always checked"),
+        (format!("redis+other://u:{SECRET}@a/0"), "no Redis URL"),
+    ] {
+        let error = Config::new(&url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(says), "{url}: {text}");
+        // A name of a parameter is no secret.
+        assert!(!text.contains(SECRET) || url.contains(&format!("?{SECRET}=")), "{url}: {text}");
+        let form = if url.starts_with("redis+sentinel") { "MASTER" } else { "redis" };
+        assert!(text.contains(form), "{url}: {text}");
+    }
+}
+
+#[test]
+fn settings_show_no_secret() {
+    for url in [
+        format!("redis+sentinel://u:{SECRET}@a:1,b/m?sentinel_user=s&sentinel_password={SECRET}"),
+        format!("redis+cluster://u:{SECRET}@a:1,b"),
+    ] {
+        let shown = format!("{:#?}", Config::new(&url).unwrap());
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert!(shown.contains("a:1"), "{shown}");
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn what_is_not_in_this_build_is_named() {
+    for url in ["rediss://a", "rediss+sentinel://a/m", "rediss+cluster://a,b"] {
+        let error = Config::new(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        assert!(error.to_string().contains("the feature `tls`"), "{error}");
+    }
+}

@@ -70,23 +70,22 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
     let (kind, secured) = match scheme.as_str() {
-        "redis+unix" | "valkey+unix" | "unix" => (Kind::Socket, false),
-        "redis" | "valkey" => (Kind::One, false),
-        "rediss" | "valkeys" => (Kind::One, true),
-        "redis+sentinel" => (Kind::Sentinel, false),
-        "rediss+sentinel" => (Kind::Sentinel, true),
-        "redis+cluster" => (Kind::Cluster, false),
-        "rediss+cluster" => (Kind::Cluster, true),
-        _ => (Kind::One, false),
+        "redis+unix" | "valkey+unix" | "unix" => (Some(Kind::Socket), false),
+        "redis" | "valkey" => (Some(Kind::One), false),
+        "rediss" | "valkeys" => (Some(Kind::One), true),
+        "redis+sentinel" => (Some(Kind::Sentinel), false),
+        "rediss+sentinel" => (Some(Kind::Sentinel), true),
+        "redis+cluster" => (Some(Kind::Cluster), false),
+        "rediss+cluster" => (Some(Kind::Cluster), true),
+        _ => (None, false),
     };
-    let problem = |what| Problem { what, form: kind.form(), backend: kind.backend() };
     let read = match kind {
-        Kind::Socket => socket(url.trim()),
-        _ if scheme.contains("redis") || scheme.contains("valkey") => {
-            Parts::of(rest).and_then(|parts| servers(kind, secured, &parts))
-        }
-        _ => Err("there is no Redis URL".to_owned()),
+        None => Err("there is no Redis URL".to_owned()),
+        Some(Kind::Socket) => socket(url.trim()),
+        Some(kind) => Parts::of(rest).and_then(|parts| servers(kind, secured, &parts)),
     };
+    let kind = kind.unwrap_or(Kind::One);
+    let problem = |what| Problem { what, form: kind.form(), backend: kind.backend() };
     read.map_err(problem)
 }
 

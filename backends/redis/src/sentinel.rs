@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
 use crate::errors;
-use crate::opening::Failure;
+use crate::failure::Failure;
 use crate::topology::{Topology, moved_to};
 
 /// After what time they are asked again while the master doesn't answer, or isn't one.

@@ -7,6 +7,10 @@ use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
 
 /// The files that a URL names.
 #[derive(Debug, Default)]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "without TLS a URL that names them is refused")
+)]
 pub(crate) struct Files {
     /// With the certificates of those who may sign a server's. Else the system's are trusted.
     pub(crate) authority: Option<String>,
@@ -16,10 +20,10 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn take(
-        mut parameter: impl FnMut(&str) -> Option<String>,
+        parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
     ) -> Result<Self, String> {
-        let [authority, certificate, key] = ["ca", "cert", "key"].map(|name| parameter(name));
+        let [authority, certificate, key] = ["ca", "cert", "key"].map(parameter);
         let is_empty = |file: &Option<String>| file.as_deref() == Some("");
         if [&authority, &certificate, &key].into_iter().any(is_empty) {
             return Err("there is a parameter for a file of TLS that names none".to_owned());

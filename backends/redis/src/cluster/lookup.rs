@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{Address, Cluster, SlotMap};
 use crate::errors::{self, Effect, error};
-use crate::opening::Failure;
+use crate::failure::Failure;
 
 /// How many nodes are asked at once. More would tell no more.
 const ASKED: usize = 9;
@@ -24,18 +24,26 @@ impl Cluster {
     /// Looks up who serves what, once for all who want to know at the same time.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
-        let _looking = self.looking.lock().await;
-        if self.looked.load(Ordering::Acquire) != looked {
-            return Ok(());
+        let mut last = self.looking.lock().await;
+        // Those who waited for a look share its end: otherwise each would look in turn.
+        if self.looked.load(Ordering::Acquire) == looked {
+            *last = match self.ask_several().await {
+                Ok(map) => {
+                    self.links().retain(|at, _| map.masters().contains(at));
+                    self.current.change(|current| *current = map);
+                    None
+                }
+                Err(failure) => Some(failure),
+            };
+            self.looked.fetch_add(1, Ordering::AcqRel);
         }
-        let map = self.ask_several().await?;
-        self.links().retain(|at, _| map.masters().contains(at));
-        self.current.change(|current| *current = map);
-        self.looked.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        match &*last {
+            None => Ok(()),
+            Some(failure) => Err(error(failure.kind, failure.message.clone())),
+        }
     }
 
-    async fn ask_several(self: &Arc<Self>) -> Result<SlotMap> {
+    async fn ask_several(self: &Arc<Self>) -> Result<SlotMap, Failure> {
         let map = self.map();
         let mut asked: Vec<Address> = Vec::with_capacity(ASKED);
         for at in map.nodes().chain(&self.seeds) {
@@ -49,7 +57,7 @@ impl Cluster {
             asking.spawn_on(async move { cluster.ask_one(&at).await }, &self.runtime);
         }
         let mut views: Vec<(SlotMap, usize)> = Vec::new();
-        let mut failure: Option<Error> = None;
+        let mut failure: Option<Failure> = None;
         while let Some(end) = asking.join_next().await {
             match end {
                 Ok(Ok(view)) => {
@@ -64,9 +72,9 @@ impl Cluster {
                     }
                 }
                 // What is wrong with the settings says more than that one of them is dead.
-                Ok(Err(error)) => {
-                    let says_less = error.kind() == ErrorKind::Unavailable && failure.is_some();
-                    failure = if says_less { failure } else { Some(error) };
+                Ok(Err(other)) => {
+                    let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
+                    failure = if says_less { failure } else { Some(other) };
                 }
                 Err(_) => {}
             }
@@ -75,31 +83,32 @@ impl Cluster {
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),
-            None => Err(failure.unwrap_or_else(|| {
-                error(ErrorKind::Unavailable, "no node of the Cluster could be asked")
-            })),
+            None => Err(failure
+                .unwrap_or_else(|| Failure::unavailable("no node of the Cluster could be asked"))),
         }
     }
 
-    async fn ask_one(self: &Arc<Self>, at: &Address) -> Result<SlotMap> {
+    async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
         let link = self.links().get(at).filter(|link| link.is_connected()).cloned();
         let answer = match link {
             Some(link) => {
-                let live = link.live().await?;
-                let answer = link.ask(&live, None, &slots, Effect::Reads).await?;
+                let answer = async {
+                    let live = link.live().await?;
+                    link.ask(&live, None, &slots, Effect::Reads).await
+                };
+                let answer = answer.await.map_err(|error| failed(&error))?;
                 answer.map_err(|cause| refused(&cause, at))?
             }
             None => self.ask_stranger(at, &slots).await?,
         };
-        SlotMap::read(answer, at).ok_or_else(|| {
-            error(ErrorKind::Unavailable, format!("the node {at} knows of no slots"))
-        })
+        SlotMap::read(answer, at)
+            .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
     }
 
     /// Asks a node without keeping a connection to it: most are replicas.
-    async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value> {
+    async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let asking = async {
@@ -110,34 +119,36 @@ impl Cluster {
         };
         let limit = self.config.connect_timeout;
         let shown = format!("{at}, a node of {},", self.config.shown);
-        let failure = match timeout(limit, asking).await {
-            Ok(Ok(Ok(answer))) => return Ok(answer),
-            Ok(Ok(Err(cause))) => return Err(refused(&cause, at)),
-            Ok(Err(cause)) => Failure::of(&cause, &shown),
-            Err(_) => Failure::silence(&shown, limit),
-        };
-        Err(error(failure.kind, failure.message))
+        match timeout(limit, asking).await {
+            Ok(Ok(answer)) => answer.map_err(|cause| refused(&cause, at)),
+            Ok(Err(cause)) => Err(Failure::of(&cause, &shown)),
+            Err(_) => Err(Failure::silence(&shown, limit)),
+        }
     }
 }
 
-fn refused(cause: &redis::RedisError, at: &Address) -> Error {
+fn failed(error: &Error) -> Failure {
+    Failure { kind: error.kind(), message: error.to_string() }
+}
+
+fn refused(cause: &redis::RedisError, at: &Address) -> Failure {
     if cause.to_string().contains("cluster support disabled") {
-        return error(
-            ErrorKind::InvalidConfig,
-            format!(
+        return Failure {
+            kind: ErrorKind::InvalidConfig,
+            message: format!(
                 "{at} is no node of a Cluster but a single server; connect to it by redis: or \
                  rediss:"
             ),
-        );
+        };
     }
     if let Some((ErrorKind::Denied, _)) = errors::refusal(cause) {
-        return error(
-            ErrorKind::Denied,
-            format!(
+        return Failure {
+            kind: ErrorKind::Denied,
+            message: format!(
                 "the user may not ask {at} who serves which slot; permit it: ACL SETUSER … \
                  +cluster|slots +asking"
             ),
-        );
+        };
     }
-    errors::translate(cause.clone(), Effect::Reads)
+    failed(&errors::translate(cause.clone(), Effect::Reads))
 }

@@ -11,13 +11,15 @@
 //! Nothing is ever sent twice: after a request was handed to a connection, only its answer tells
 //! what became of it.
 
+mod opening;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Result};
-use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, RedisError, Value};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -25,18 +27,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
-use crate::opening::Failure;
+use crate::failure::Failure;
 use crate::replicas;
 use crate::scripts::Script;
-use crate::sentinel::{self, Sentinels};
-use crate::topology::{Topology, Whereabouts};
-use crate::tracking;
+use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 use crate::watching;
-
-/// Requests that may stand between a caller and the socket. Beyond that callers wait, within
-/// their time-out.
-const BUFFERED_REQUESTS: usize = 1_000;
 
 /// The connection, present or to come.
 #[derive(Debug)]
@@ -162,16 +158,6 @@ impl Link {
 
     pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
-    }
-
-    /// The server's name in errors.
-    fn shown(&self, server: &ConnectionInfo) -> String {
-        let Config { topology, shown, .. } = &*self.config;
-        match topology {
-            Topology::One(_) => shown.clone(),
-            Topology::Sentinel { .. } => format!("{}, the master of {shown},", server.addr()),
-            Topology::Cluster { .. } => format!("{}, a node of {shown},", server.addr()),
-        }
     }
 
     /// Runs a script, sending its text if the server doesn't know it.
@@ -330,86 +316,6 @@ impl Link {
         }
         let failure = error(failure.kind, failure.message.clone());
         Err(failure.with_backend(self.config.topology.backend()))
-    }
-
-    /// Connects, subscribes, and makes that the current connection.
-    async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
-        // Closed also when nothing takes its place for long.
-        drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
-        let live = match &self.to {
-            Whereabouts::At(server) => {
-                let limit = self.config.connect_timeout;
-                match timeout(limit, self.connect_to(server.as_ref().clone())).await {
-                    Ok(end) => end?,
-                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
-                }
-            }
-            Whereabouts::Master => match Sentinels::of(&self.config) {
-                Some(sentinels) => sentinels.reach(|server| self.connect_to(server)).await?,
-                None => return Err(Failure::unavailable("there are no Sentinels to ask")),
-            },
-        };
-        *self.current() = Some(live.clone());
-        // Messages of the time between were lost. In a task of its own, as the caller's lock is
-        // held here, and events are never sent under one.
-        if !self.is_waiting {
-            let link = Arc::clone(self);
-            self.runtime.spawn(async move { link.wakeups.wake_all() });
-        }
-        Ok(live)
-    }
-
-    async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live, Failure> {
-        let (shown, address) = (self.shown(&server), server.addr().to_string());
-        let alive = Arc::new(AtomicBool::new(true));
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(BUFFERED_REQUESTS)
-            .set_push_sender(self.push_sender(&alive));
-        let opening = async {
-            let client = redis::Client::open(server)?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&settings).await?;
-            if self.is_waiting {
-                // Nothing: but who may not wait is told so now.
-                redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
-            } else {
-                connection.subscribe(&self.wakeups.channels()).await?;
-                let tracks = tracking::turn_on().exec_async(&mut connection).await;
-                if let Err(cause) = &tracks
-                    && cause.is_unrecoverable_error()
-                {
-                    tracks?;
-                } else {
-                    self.wakeups.tracked().note(tracks.is_ok());
-                }
-            }
-            Ok(connection)
-        };
-        let mut connection = opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
-        if matches!(self.to, Whereabouts::Master) {
-            sentinel::must_be_master(&mut connection, &shown).await?;
-        }
-        let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(Live { connection, alive, server: address.into(), number })
-    }
-
-    fn push_sender(
-        self: &Arc<Self>,
-        alive: &Arc<AtomicBool>,
-    ) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
-        let (link, alive) = (Arc::downgrade(self), Arc::clone(alive));
-        move |push| {
-            let link = link.upgrade().ok_or(SendError)?;
-            match push.kind {
-                PushKind::Message => link.wakeups.receive(&push.data, &link.to),
-                PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
-                PushKind::Disconnection => link.tell_broken(&alive),
-                _ => {}
-            }
-            Ok(())
-        }
     }
 }
 

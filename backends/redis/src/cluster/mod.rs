@@ -40,6 +40,7 @@ use crate::config::Config;
 use crate::connection::{Link, Live};
 use crate::doctor::permitted;
 use crate::errors::{self, Effect, error};
+use crate::failure::Failure;
 use crate::keys::slot_of;
 use crate::scripts::Script;
 use crate::topology::{Topology, Whereabouts, moved_to};
@@ -66,9 +67,9 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Held by whoever looks the map up.
-    looking: tokio::sync::Mutex<()>,
-    /// How often it was looked up.
+    /// Held by whoever looks the map up; inside, how that failed last, if it did.
+    looking: tokio::sync::Mutex<Option<Failure>>,
+    /// How often it was looked up, with whatever success.
     looked: AtomicU64,
     /// Whether a look in the background is to come.
     will_look: AtomicBool,

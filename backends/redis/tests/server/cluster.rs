@@ -1,6 +1,7 @@
 //! A Redis Cluster: names of all slots, masters that die, freeze and forget, and what a failover
 //! loses.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
@@ -179,6 +180,46 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     busy(&redis, &claim(&names[0]), Wait::No).await;
     assert_eq!(redis.release(&claims[0], Settle::Answered).await.unwrap(), Ended::Released);
     assert!(grant(&redis, &claim(&names[0])).await.fence > fences[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_master_holds_up_no_renewals_of_others() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    // Its time-outs are far too long for these holds.
+    let redis = connect(&cluster.url()).await;
+    let ttl = Duration::from_secs(10);
+    let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));
+    for claim in &claims {
+        grant(&redis, claim).await;
+    }
+    cluster.nodes[0].freeze();
+    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let begun = Instant::now();
+    let renewals = redis.renew(&batch).await.unwrap();
+    // The keeper waits for a quarter of the TTL, and then takes all for indeterminate.
+    assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
+    assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_share_the_search_for_nodes_that_are_all_silent() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = Arc::new(impatient(&cluster.url()).await);
+    let [name, ..] = names_of_all_masters(&cluster);
+    cluster.nodes.iter().for_each(testbed::Redis::freeze);
+    redis.try_acquire(&claim(&name)).await.unwrap_err();
+    let begun = Instant::now();
+    let calls: Vec<_> = (0..50)
+        .map(|_| {
+            let (redis, claim) = (Arc::clone(&redis), claim(&name));
+            tokio::spawn(async move { redis.try_acquire(&claim).await.unwrap_err().kind() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), ErrorKind::Unavailable);
+    }
+    assert!(begun.elapsed() < 8 * QUICK, "not one after the other: {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

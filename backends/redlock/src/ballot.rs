@@ -157,7 +157,7 @@ impl Ballot {
             () = self.failed_and_overdue() => {
                 // The request goes on beside: only its end tells the node's own watchdog enough.
                 let given_back = self.give_back(Settle::Unanswered);
-                tokio::join!(attempt, given_back);
+                let _ = tokio::join!(attempt, given_back);
                 return Asked::GivenBack;
             }
         };

@@ -128,3 +128,31 @@ async fn what_can_not_be_waited_for_is_refused_when_connecting() {
     assert!(error.to_string().contains("'wait'"), "{error}");
     Redis::connect(&url).await.expect("who doesn't wait needs no permission");
 }
+
+#[tokio::test]
+async fn each_node_of_a_cluster_waits_for_its_own_replicas() {
+    let cluster = testbed::Cluster::start().unwrap();
+    let config = patient(Config::new(&cluster.url()).unwrap());
+    let redis = config.replicas(1, LONG).connect().await.unwrap();
+    for i in 0..10 {
+        let claim = claim(&format!("lock {i}"));
+        grant(&redis, &claim).await;
+        let master = cluster.master_of(claim.name.as_str()).unwrap();
+        let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
+        let mut connection = replica.connection().unwrap();
+        redis::cmd("READONLY").exec(&mut connection).unwrap();
+        let there: Option<String> =
+            redis::cmd("GET").arg(claim.name.as_str()).query(&mut connection).unwrap();
+        assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
+    }
+    let claim = claim("lock 0");
+    let master = cluster.master_of("lock 0").unwrap();
+    let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
+    let config = patient(Config::new(&cluster.url()).unwrap());
+    let redis = config.key_prefix("{lock 0}").replicas(1, SHORT).connect().await.unwrap();
+    replica.freeze();
+    let refused = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().starts_with("redis-cluster: "), "{refused}");
+    assert_eq!(cluster.nodes[master].command::<i64>(&["EXISTS", "{lock 0}lock 0"]).unwrap(), 0);
+}

@@ -9,7 +9,7 @@ use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
 use crate::connecting::{SECRET, refused};
-use crate::kit::{claim, connect, grant};
+use crate::kit::{claim, connect, eventually, grant};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =
@@ -142,4 +142,39 @@ async fn files_that_are_missing_or_something_else_are_named() {
     let url = format!("rediss://u:{SECRET}@localhost/");
     let shown = format!("{:?}", Config::new(&url).unwrap());
     assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn sentinels_and_whoever_they_name_are_reached_by_tls_and_so_are_the_nodes_of_a_cluster() {
+    let servers = testbed::Redis::options()
+        .tls()
+        .user("app", SECRET, "~* &* +@all")
+        .set("user", "default off ~* &* +@all");
+    let sentinels = testbed::Sentinels::options().servers(servers.clone());
+    let mut set = sentinels.sentinel_password("other").start().unwrap();
+    let authority = set.servers[0].authority();
+    let url = format!("{}&sentinel_password=other", with(&set.url(), &[("ca", &authority)]));
+    assert!(url.starts_with("rediss+sentinel://app:"), "{url}");
+    let redis = connect(&url).await;
+    let ours = claim("a");
+    grant(&redis, &ours).await;
+    wrong(&url.replace("ca=", "prefix="), ErrorKind::InvalidConfig, "ca=PATH").await;
+
+    set.servers[0].kill();
+    let (set, ()) = tokio::task::spawn_blocking(move || {
+        set.wait_for_failover(0).unwrap();
+        (set, ())
+    })
+    .await
+    .unwrap();
+    eventually(|| async { redis.try_acquire(&claim("b")).await.ok() }).await;
+    assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "b"]).unwrap(), 1);
+
+    let cluster = testbed::Cluster::options().servers(servers).start().unwrap();
+    let url = with(&cluster.url(), &[("ca", &cluster.nodes[0].authority())]);
+    assert!(url.starts_with("rediss+cluster://app:"), "{url}");
+    let redis = connect(&url).await;
+    for i in 0..10 {
+        grant(&redis, &claim(&format!("lock {i}"))).await;
+    }
 }

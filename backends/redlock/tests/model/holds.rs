@@ -1,0 +1,108 @@
+//! With all of its rules the protocol keeps every promise, whatever happens in whatever order.
+
+use std::time::Instant;
+
+use crate::explorer::explore;
+use crate::page;
+use crate::protocol::{Bounds, Note, Redlock, Rules};
+
+/// More states than this are more than was meant.
+const LIMIT: usize = 200_000_000;
+
+/// Explores it all, and compares the figures with those of the page.
+fn holds<const N: usize>(title: &str, bounds: Bounds) {
+    page::has(&explored::<N>(title, Rules::default(), bounds));
+}
+
+/// The row of the page's table.
+fn explored<const N: usize>(title: &str, rules: Rules, bounds: Bounds) -> String {
+    let begun = Instant::now();
+    let explored = explore(&Redlock::<N> { rules, bounds }, LIMIT, |_| true);
+    if let Some((promise, trace)) = &explored.broken {
+        panic!("{title}: {}\n{trace}", page::broken(*promise));
+    }
+    let row = page::row(title, &explored);
+    println!("{row} {:.1?}", begun.elapsed());
+    row
+}
+
+#[test]
+fn three_claims() {
+    holds::<3>("three claims, 2 candidates", Bounds::default());
+}
+
+#[test]
+fn two_claims_of_five_nodes() {
+    holds::<5>("two claims, 2 candidates, five nodes", Bounds { rounds: 2, ..Bounds::default() });
+}
+
+#[test]
+fn nodes_that_lose_their_data() {
+    let bounds = Bounds { rounds: 2, candidates: 3, losses: 3, ..Bounds::default() };
+    holds::<3>("two claims, 3 candidates, data lost up to three times", bounds);
+    let bounds = Bounds { candidates: 1, losses: 1, ..Bounds::default() };
+    holds::<3>("three claims, 1 candidate, data lost once", bounds);
+}
+
+#[test]
+fn renewals() {
+    let bounds = Bounds { candidates: 1, losses: 1, renewals: true, ..Bounds::default() };
+    holds::<3>("three claims or renewals, 1 candidate, data lost once", bounds);
+    let bounds = Bounds { rounds: 4, claims: 2, losses: 0, ..bounds };
+    holds::<3>("two claims, 1 candidate, with two renewals", bounds);
+}
+
+#[test]
+fn tokens_that_are_asked_for_again() {
+    let bounds = Bounds { candidates: 1, repeats: true, ..Bounds::default() };
+    holds::<3>("three rounds, 1 candidate, tokens asked for again", bounds);
+}
+
+#[test]
+fn releases_as_messages() {
+    let bounds = Bounds { rounds: 2, releases: true, repeats: true, ..Bounds::default() };
+    holds::<3>("two rounds, 2 candidates, tokens asked for again, releases as messages", bounds);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release -p lockwright-redlock --test model -- --ignored"]
+fn larger_bounds() {
+    let bounds = Bounds::default();
+    let lossy = Bounds { losses: 1, ..bounds };
+    let renewals = Bounds { renewals: true, ..lossy };
+    let repeats = Bounds { repeats: true, candidates: 1, ..bounds };
+    let four = Bounds { rounds: 4, claims: 2, ..repeats };
+    let all = [
+        ("three claims, 4 candidates", Bounds { candidates: 4, ..bounds }),
+        ("three claims, 2 candidates, data lost once", lossy),
+        (
+            "three claims, 1 candidate, data lost up to three times",
+            Bounds { losses: 3, candidates: 1, ..bounds },
+        ),
+        ("three claims or renewals, 2 candidates, data lost once", renewals),
+        (
+            "two claims, 1 candidate, with two renewals, data lost once",
+            Bounds { rounds: 4, claims: 2, candidates: 1, ..renewals },
+        ),
+        (
+            "three rounds, 1 candidate, tokens asked for again, one request twice",
+            Bounds { duplicates: 1, ..repeats },
+        ),
+        (
+            "three rounds, 1 candidate, tokens asked for again, releases as messages",
+            Bounds { releases: true, ..repeats },
+        ),
+        ("four rounds of two tokens, 1 candidate", four),
+    ];
+    let rules = Rules::default();
+    let mut rows: Vec<_> =
+        all.iter().map(|(title, bounds)| explored::<3>(title, rules, *bounds)).collect();
+    let rules = Rules { note: Note::Raises, answer_before_repeat: false, ..rules };
+    rows.push(explored::<3>(
+        "the same, unanswered requests notwithstanding, noted never lowered",
+        rules,
+        four,
+    ));
+    // All at the end: one that differs isn't a reason not to have the others.
+    rows.iter().for_each(|row| page::has(row));
+}

@@ -1,0 +1,213 @@
+//! Without one of its rules the protocol breaks a promise: the shortest way to it is found, and
+//! stands on the page.
+
+use crate::explorer::{Protocol, explore};
+use crate::page;
+use crate::protocol::{Bounds, Note, Promise, Redlock, Renewal, Rules};
+use crate::story;
+
+const LIMIT: usize = 100_000_000;
+
+fn refuted(title: &str, rules: Rules, bounds: Bounds) {
+    refuted_as(title, rules, bounds, |_| true);
+}
+
+/// Finds the shortest way to break one of the `wanted` promises, and compares it with the page's.
+fn refuted_as(title: &str, rules: Rules, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
+    let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, wanted);
+    let Some((promise, trace)) = explored.broken else {
+        panic!("{title}: nothing is broken in {} states", explored.states)
+    };
+    println!("{title}: {}\n{trace}", page::broken(promise));
+    page::has(&page::refutation(title, promise, &trace));
+}
+
+const RULES: fn() -> Rules = Rules::default;
+
+fn two() -> Bounds {
+    Bounds { rounds: 2, ..Bounds::default() }
+}
+
+fn three() -> Bounds {
+    Bounds::default()
+}
+
+fn one_loss(bounds: Bounds) -> Bounds {
+    Bounds { losses: 1, ..bounds }
+}
+
+#[test]
+fn no_write_back() {
+    refuted("No write-back", Rules { write_back: false, ..RULES() }, three());
+}
+
+#[test]
+fn write_back_without_the_token_check() {
+    let rules = Rules { raise_checks_token: false, writes_to_voters: false, ..RULES() };
+    refuted("Write-back without the token check", rules, three());
+}
+
+#[test]
+fn write_back_to_all_with_the_token_check() {
+    let rules = Rules { writes_to_voters: false, ..RULES() };
+    holds("with the check it may go to all", rules, Bounds { candidates: 1, ..three() });
+}
+
+#[test]
+fn late_attempts_are_not_abandoned() {
+    let rules = Rules { abandons_late: false, ..RULES() };
+    refuted("A late round isn't abandoned", rules, two());
+}
+
+#[test]
+fn late_attempts_break_the_fence_even_without_belief() {
+    let rules = Rules { abandons_late: false, ..RULES() };
+    let fences = |promise| matches!(promise, Promise::FencesDiffer | Promise::FencesGrow);
+    refuted_as("A late round isn't abandoned, and the fence", rules, two(), fences);
+}
+
+#[test]
+fn a_deadline_anchored_at_the_reply() {
+    let rules = Rules { anchored_at_start: false, ..RULES() };
+    refuted("A deadline anchored at the reply", rules, two());
+}
+
+#[test]
+fn half_of_the_nodes_for_a_quorum() {
+    refuted("A quorum of N/2", Rules { majority: false, ..RULES() }, two());
+}
+
+#[test]
+fn restarted_empty_without_quarantine() {
+    let rules = Rules { quarantine: false, ..RULES() };
+    refuted("Restarted empty, without quarantine", rules, one_loss(two()));
+}
+
+#[test]
+fn quarantine_without_the_certificate() {
+    let rules = Rules { compares_certificate: false, ..RULES() };
+    refuted("Quarantine, but the certificate isn't compared", rules, one_loss(two()));
+}
+
+#[test]
+fn a_candidate_from_before_the_look() {
+    let rules = Rules { looks_before_candidate: false, ..RULES() };
+    refuted("A candidate from before the look", rules, one_loss(two()));
+}
+
+#[test]
+fn clocks_a_largest_ttl_apart() {
+    let rules = Rules { clocks_are_near: false, ..RULES() };
+    refuted("Clients' clocks a largest TTL apart", rules, one_loss(two()));
+}
+
+#[test]
+fn a_renewal_that_revives() {
+    let rules =
+        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_belief: false, ..RULES() };
+    refuted("A renewal that revives", rules, Bounds { renewals: true, ..three() });
+}
+
+#[test]
+fn a_renewal_answered_after_the_deadline() {
+    let rules = Rules { renewal_ends_with_belief: false, ..RULES() };
+    let bounds = Bounds { renewals: true, ..three() };
+    refuted("A renewal answered after the deadline", rules, bounds);
+}
+
+#[test]
+fn a_release_that_does_not_compare_the_token() {
+    let rules = Rules { release_checks_token: false, ..RULES() };
+    let bounds = Bounds { candidates: 1, releases: true, ..three() };
+    refuted("A release that doesn't compare the token", rules, bounds);
+}
+
+#[test]
+fn asked_again_while_a_release_is_on_its_way() {
+    let rules = Rules { release_before_repeat: false, ..RULES() };
+    let bounds = Bounds { releases: true, repeats: true, claims: 2, candidates: 1, ..three() };
+    refuted("Asked again while a release is on its way", rules, bounds);
+}
+
+#[test]
+fn a_release_without_a_tombstone() {
+    let rules = Rules { tombstones: false, ..RULES() };
+    refuted("A release without a tombstone", rules, Bounds { releases: true, ..two() });
+}
+
+#[test]
+fn a_clock_that_jumps() {
+    refuted("A node's clock jumps forward", RULES(), Bounds { jumps: 1, ..two() });
+}
+
+#[test]
+fn a_clock_that_jumps_and_the_fence() {
+    let bounds = Bounds { jumps: 1, candidates: 1, ..three() };
+    let differ = |promise| promise == Promise::FencesDiffer;
+    refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
+}
+
+/// A late request and a late write-back together do harm, in four rounds.
+const LATE_NOTE: &str = "Asked again while a request is unanswered";
+
+fn late_note() -> Redlock<3> {
+    let rules = Rules { answer_before_repeat: false, ..RULES() };
+    let bounds = Bounds { rounds: 4, claims: 2, candidates: 1, repeats: true, ..three() };
+    Redlock { rules, bounds }
+}
+
+/// Its shortest trace is too far to be looked for in every run, so the page's is walked.
+#[test]
+fn asked_again_while_a_request_is_unanswered() {
+    let trace = page::trace_of(LATE_NOTE);
+    let broken = walk(&late_note(), &trace).unwrap().expect("a promise is broken");
+    page::has(&page::refutation(LATE_NOTE, broken, &trace));
+    for rules in [RULES(), Rules { note: Note::Raises, ..late_note().rules }] {
+        let mended = Redlock { rules, ..late_note() };
+        assert!(walk(&mended, &trace).is_err(), "with either rule there is no such way");
+    }
+}
+
+#[test]
+#[ignore = "takes a minute: cargo test --release -p lockwright-redlock --test model -- --ignored"]
+fn asked_again_by_the_shortest_way() {
+    let Redlock { rules, bounds } = late_note();
+    refuted(LATE_NOTE, rules, bounds);
+}
+
+/// Takes the steps of a trace, and answers what the last one breaks.
+fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
+    let mut state = protocol.initial();
+    let mut broken = None;
+    let mut steps = Vec::new();
+    for line in trace.lines() {
+        steps.clear();
+        protocol.steps(&state, &mut steps);
+        let (_, wanted) = line.split_once(". ").expect("steps are numbered");
+        let found = steps.iter().find(|step| {
+            let mut text = String::new();
+            story::tell(&state, step.action, &step.next, &mut text);
+            text == wanted
+        });
+        let step = found.ok_or_else(|| format!("no such step: {line}"))?;
+        state = step.next;
+        broken = step.broken;
+    }
+    Ok(broken)
+}
+
+/// Not a mutant that is refuted: as long as belief lasts this rule isn't needed for exclusion. The
+/// page says what it is good for.
+#[test]
+fn topping_up_to_a_quorum_is_safe_as_long_as_belief_lasts() {
+    let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };
+    let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
+    holds("then the page has to say so", rules, bounds);
+}
+
+fn holds(what: &str, rules: Rules, bounds: Bounds) {
+    let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, |_| true);
+    if let Some((promise, trace)) = explored.broken {
+        panic!("{what}: {}\n{trace}", page::broken(promise));
+    }
+}

@@ -1,0 +1,286 @@
+//! A state of the protocol, packed into one word for each node and one for the rounds: few bytes, so
+//! that millions fit into memory, and cheap to compare in a build without optimisation.
+
+/// Rounds that a state has room for: a claim's, a repeat's or a renewal's.
+pub(crate) const MOST_ROUNDS: usize = 4;
+
+/// The largest fence that there is room for.
+pub(crate) const HIGHEST: u64 = 15;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State<const N: usize> {
+    pub(crate) nodes: [Node; N],
+    pub(crate) rounds: Rounds,
+}
+
+/// What a node has, and what is on its way to it or from it.
+///
+/// ```text
+///  0 ..  4  its fence counter
+///  4 ..  8  the fence that is noted as the hold's
+///  8 .. 11  whose token holds: 0, or the token and 1
+/// 11 .. 13  the last round that armed the hold
+/// 13        doesn't vote yet
+/// 14 .. 18  the rounds that it may have forgotten
+/// 18 .. 54  for each round 9 bits, see `Mail`
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Node(pub(crate) u64);
+
+/// What is between a round and a node: the bit where it stands within the round's 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mail {
+    /// The request is on its way.
+    Asked = 0,
+    /// The request to raise the counter is on its way.
+    Raising = 5,
+    /// The node is known to have the round's fence.
+    Has = 6,
+    /// A release of the token is on its way. Only with the token's first round.
+    Releasing = 7,
+    /// The node refuses the token for good. Only with the token's first round.
+    Tombstone = 8,
+}
+
+const MAIL: u32 = 18;
+const MAIL_WIDTH: u32 = 9;
+
+fn bits(word: u64, at: u32, width: u32) -> u64 {
+    (word >> at) & ((1 << width) - 1)
+}
+
+fn with(word: u64, at: u32, width: u32, value: u64) -> u64 {
+    word & !(((1 << width) - 1) << at) | value << at
+}
+
+fn mail(round: usize) -> u32 {
+    MAIL + MAIL_WIDTH * round as u32
+}
+
+impl Node {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    pub(crate) fn counter(self) -> u64 {
+        bits(self.0, 0, 4)
+    }
+
+    pub(crate) fn set_counter(&mut self, fence: u64) {
+        assert!(fence <= HIGHEST, "the bounds need larger fences than there is room for");
+        self.0 = with(self.0, 0, 4, fence);
+    }
+
+    pub(crate) fn noted(self) -> u64 {
+        bits(self.0, 4, 4)
+    }
+
+    pub(crate) fn set_noted(&mut self, fence: u64) {
+        self.0 = with(self.0, 4, 4, fence);
+    }
+
+    /// Whose token holds.
+    pub(crate) fn holder(self) -> Option<usize> {
+        (bits(self.0, 8, 3) as usize).checked_sub(1)
+    }
+
+    pub(crate) fn is_free(self) -> bool {
+        bits(self.0, 8, 3) == 0
+    }
+
+    /// `round` armed the hold of `token`, or armed it again: for longer, never for less.
+    pub(crate) fn arm(&mut self, token: usize, round: usize) {
+        let round = if self.is_free() { round } else { round.max(self.armed_by()) };
+        self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);
+    }
+
+    pub(crate) fn armed_by(self) -> usize {
+        bits(self.0, 11, 2) as usize
+    }
+
+    /// The hold isn't there any more.
+    pub(crate) fn free(&mut self) {
+        self.0 = with(self.0, 4, 9, 0);
+    }
+
+    pub(crate) fn waits(self) -> bool {
+        bits(self.0, 13, 1) == 1
+    }
+
+    pub(crate) fn set_waits(&mut self, waits: bool) {
+        self.0 = with(self.0, 13, 1, u64::from(waits));
+    }
+
+    /// The rounds that it may have forgotten, a bit for each.
+    pub(crate) fn forgot(self) -> u64 {
+        bits(self.0, 14, 4)
+    }
+
+    pub(crate) fn set_forgot(&mut self, rounds: u64) {
+        self.0 = with(self.0, 14, 4, rounds);
+    }
+
+    pub(crate) fn has(self, round: usize, what: Mail) -> bool {
+        bits(self.0, mail(round) + what as u32, 1) == 1
+    }
+
+    pub(crate) fn set(&mut self, round: usize, what: Mail, is: bool) {
+        self.0 = with(self.0, mail(round) + what as u32, 1, u64::from(is));
+    }
+
+    /// The fence with which it said yes; 0 if it didn't.
+    pub(crate) fn answer(self, round: usize) -> u64 {
+        bits(self.0, mail(round) + 1, 4)
+    }
+
+    pub(crate) fn set_answer(&mut self, round: usize, fence: u64) {
+        self.0 = with(self.0, mail(round) + 1, 4, fence);
+    }
+
+    /// All data are lost. What is on its way remains.
+    pub(crate) fn empty(&mut self) {
+        self.0 = with(self.0, 0, MAIL, 0);
+        for round in 0..MOST_ROUNDS {
+            self.set(round, Mail::Tombstone, false);
+        }
+    }
+}
+
+/// How far a round is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Unstarted = 0,
+    Asking = 1,
+    /// It has chosen a fence, and waits until a quorum has it.
+    Noting = 2,
+    /// The client believes that it holds, on the strength of this round.
+    Believing = 3,
+    /// Over without ever having been believed.
+    Failed = 4,
+    /// It was believed, and isn't any more.
+    Ended = 5,
+}
+
+/// All rounds, in the order in which they began; for each 15 bits:
+///
+/// ```text
+///  0 ..  3  phase
+///  3        it is a renewal
+///  4 ..  6  token: the first round that had it
+///  6 .. 10  candidate
+/// 10 .. 14  fence, once one is chosen
+/// 14        its deadline has passed (only for mutants that don't look at it)
+/// ```
+///
+/// and at the end how many faults there may yet be: 2 bits for lost data, 1 for a clock,
+/// 1 for a duplicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rounds(pub(crate) u64);
+
+const ROUND: u32 = 15;
+const LOSSES: u32 = 60;
+const JUMPS: u32 = 62;
+const DUPLICATES: u32 = 63;
+
+impl Rounds {
+    pub(crate) fn new(losses: u64, jumps: u64, duplicates: u64) -> Self {
+        let losses = with(0, LOSSES, 2, losses);
+        Self(with(with(losses, JUMPS, 1, jumps), DUPLICATES, 1, duplicates))
+    }
+
+    fn get(self, round: usize, at: u32, width: u32) -> u64 {
+        bits(self.0, ROUND * round as u32 + at, width)
+    }
+
+    fn put(&mut self, round: usize, at: u32, width: u32, value: u64) {
+        self.0 = with(self.0, ROUND * round as u32 + at, width, value);
+    }
+
+    pub(crate) fn phase(self, round: usize) -> Phase {
+        match self.get(round, 0, 3) {
+            0 => Phase::Unstarted,
+            1 => Phase::Asking,
+            2 => Phase::Noting,
+            3 => Phase::Believing,
+            4 => Phase::Failed,
+            _ => Phase::Ended,
+        }
+    }
+
+    pub(crate) fn set_phase(&mut self, round: usize, phase: Phase) {
+        self.put(round, 0, 3, phase as u64);
+    }
+
+    /// It is under way, or believed.
+    pub(crate) fn is_live(self, round: usize) -> bool {
+        matches!(self.get(round, 0, 3), 1..=3)
+    }
+
+    /// It is, or was, believed.
+    pub(crate) fn was_granted(self, round: usize) -> bool {
+        matches!(self.phase(round), Phase::Believing | Phase::Ended)
+    }
+
+    pub(crate) fn is_renewal(self, round: usize) -> bool {
+        self.get(round, 3, 1) == 1
+    }
+
+    pub(crate) fn set_renewal(&mut self, round: usize) {
+        self.put(round, 3, 1, 1);
+    }
+
+    pub(crate) fn token(self, round: usize) -> usize {
+        self.get(round, 4, 2) as usize
+    }
+
+    pub(crate) fn set_token(&mut self, round: usize, token: usize) {
+        self.put(round, 4, 2, token as u64);
+    }
+
+    pub(crate) fn candidate(self, round: usize) -> u64 {
+        self.get(round, 6, 4)
+    }
+
+    pub(crate) fn set_candidate(&mut self, round: usize, fence: u64) {
+        assert!(fence <= HIGHEST, "the bounds need larger fences than there is room for");
+        self.put(round, 6, 4, fence);
+    }
+
+    pub(crate) fn fence(self, round: usize) -> u64 {
+        self.get(round, 10, 4)
+    }
+
+    pub(crate) fn set_fence(&mut self, round: usize, fence: u64) {
+        self.put(round, 10, 4, fence);
+    }
+
+    pub(crate) fn is_overdue(self, round: usize) -> bool {
+        self.get(round, 14, 1) == 1
+    }
+
+    pub(crate) fn set_overdue(&mut self, round: usize) {
+        self.put(round, 14, 1, 1);
+    }
+
+    pub(crate) fn losses(self) -> u64 {
+        bits(self.0, LOSSES, 2)
+    }
+
+    pub(crate) fn take_loss(&mut self) {
+        self.0 = with(self.0, LOSSES, 2, self.losses() - 1);
+    }
+
+    pub(crate) fn jumps(self) -> u64 {
+        bits(self.0, JUMPS, 1)
+    }
+
+    pub(crate) fn take_jump(&mut self) {
+        self.0 = with(self.0, JUMPS, 1, 0);
+    }
+
+    pub(crate) fn duplicates(self) -> u64 {
+        bits(self.0, DUPLICATES, 1)
+    }
+
+    pub(crate) fn take_duplicate(&mut self) {
+        self.0 = with(self.0, DUPLICATES, 1, 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! A step in words, and what the nodes have after it.
+
+use std::fmt::{self, Write};
+
+use crate::protocol::Action;
+use crate::state::{Phase, State};
+
+/// Where the picture of the nodes begins.
+const MARGIN: usize = 54;
+
+pub(crate) fn tell<const N: usize>(
+    before: &State<N>,
+    action: Action,
+    after: &State<N>,
+    text: &mut String,
+) {
+    let begin = text.len();
+    say(before, action, after, text).expect("a string takes all");
+    let width = text.len() - begin;
+    text.extend(std::iter::repeat_n(' ', MARGIN.saturating_sub(width)));
+    for node in &after.nodes {
+        let holder = node.holder().map_or('-', letter);
+        let waits = if node.waits() { "!" } else { " " };
+        write!(text, " {holder}:{}{waits}", node.counter()).expect("a string takes all");
+    }
+    text.truncate(text.trim_end().len());
+}
+
+/// How a token is called.
+fn letter(token: usize) -> char {
+    char::from(b'A' + token as u8)
+}
+
+fn say<const N: usize>(
+    before: &State<N>,
+    action: Action,
+    after: &State<N>,
+    text: &mut String,
+) -> fmt::Result {
+    let rounds = after.rounds;
+    let who = |round: usize| {
+        let token = rounds.token(round);
+        let name = letter(token);
+        if rounds.is_renewal(round) {
+            format!("{name}'s renewal")
+        } else if round != token {
+            format!("{name}'s next round")
+        } else {
+            name.to_string()
+        }
+    };
+    match action {
+        Action::Ask(round) => {
+            write!(text, "{} asks, its candidate is {}", who(round), rounds.candidate(round))
+        }
+        Action::Renew(round) => write!(text, "{} begins", who(round)),
+        Action::Vote(at, round) | Action::Duplicate(at, round) => {
+            let had = before.nodes[at].holder() == Some(rounds.token(round));
+            let node = after.nodes[at];
+            write!(text, "node {}: ", at + 1)?;
+            match (had, rounds.phase(round)) {
+                (true, _) => write!(text, "yes to {} again: {}", who(round), node.noted()),
+                (false, Phase::Asking) => write!(text, "yes to {}: {}", who(round), node.noted()),
+                (false, _) => write!(text, "late, yes to {}: {}", who(round), node.noted()),
+            }?;
+            let again = matches!(action, Action::Duplicate(..));
+            if again { write!(text, ", to be repeated") } else { Ok(()) }
+        }
+        Action::Choose(round) => write!(text, "{} chooses {}", who(round), rounds.fence(round)),
+        Action::Raise(at, round) => {
+            write!(text, "node {}: notes {} for {}", at + 1, before.rounds.fence(round), who(round))
+        }
+        Action::Believe(round) => write!(text, "{}: {} BELIEVES", who(round), rounds.fence(round)),
+        Action::GiveUp(round) => match before.rounds.phase(round) {
+            Phase::Believing => write!(text, "{}: released, or its deadline has come", who(round)),
+            _ => write!(text, "{}: failed, or given up", who(round)),
+        },
+        Action::Overdue(round) => write!(text, "{}: its TTL has passed", who(round)),
+        Action::Free(at) => {
+            let token = before.nodes[at].holder().map_or('-', letter);
+            write!(text, "node {}: {token} released or expired", at + 1)
+        }
+        Action::Release(at, token) => {
+            write!(text, "node {}: a release of {} arrives", at + 1, letter(token))
+        }
+        Action::Lose(at) => write!(text, "node {}: restarts EMPTY", at + 1),
+        Action::Admit(at) => write!(text, "node {}: votes again", at + 1),
+        Action::Jump(at) => write!(text, "node {}: its clock JUMPS forward", at + 1),
+    }
+}

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use lockwright_core::{Error, Result, redact};
+
 use crate::replicas::Replicas;
 use crate::topology::Topology;
 use crate::url::{self, Problem};
-use lockwright_core::{Error, Result, redact};
 
 /// How to reach a Redis.
 ///
-/// A URL is `redis://[user][:password]@host[:port][/database][?prefix=PREFIX]`, or
-/// `redis+unix:///path/to/socket[?db=0]`. Special characters of a password are percent-encoded: `/`
-/// is `%2F`, `#` is `%23`. What stands in it may also be set here.
+/// [The crate's first page](crate#connecting) has the forms of a URL and its parameters. Special
+/// characters are percent-encoded: `/` is `%2F`, `#` is `%23`, `&` is `%26`. Much of what stands in
+/// it may also be set here.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {

@@ -1,4 +1,4 @@
-//! The Redis backend of Lockwright: one server, or a Cluster.
+//! The Redis backend of Lockwright: one server, a master that Sentinels name, or a Cluster.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -18,15 +18,48 @@
 //!
 //! Redis 6.0 or newer is needed: wake-ups come over RESP3, on the connection that asks.
 //!
+//! # Connecting
+//!
+//! | URL | leads to |
+//! |---|---|
+//! | `redis://[user][:password]@host[:port][/database]` | one server |
+//! | `redis+unix:///path/to/socket[?db=0]` | one server |
+//! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is the servers' |
+//! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, by some of its nodes |
+//!
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` do it over TLS, with the feature `tls`.
+//!
+//! | parameter | says |
+//! |---|---|
+//! | `prefix` | what stands before each lock's name in its key |
+//! | `sentinel_user`, `sentinel_password` | the login of the Sentinels themselves |
+//! | `ca` | the file with the certificates of those who may sign a server's, in PEM; else the system's are trusted |
+//! | `cert`, `key` | the files with a client's certificate and its key, in PEM |
+//! | `replicas`, `replica_timeout` | how many replicas must have a grant before it counts, and within what time (100 ms): [`Config::replicas`] |
+//!
+//! A server's certificate is always checked, and its host.
+//!
 //! # What is promised
 //!
 //! - Mutual exclusion as long as the server keeps its data and its clock doesn't jump ahead. It
 //!   survives clients that crash or are cut off, and a restart of the server only if that persists
-//!   every write (`appendonly yes` with `appendfsync always`, looked up when connecting).
+//!   every write (`appendonly yes` with `appendfsync always`, looked up when connecting) and loads
+//!   its log with enough rights: Redis drops from it what the *default* user may not write, so one
+//!   that is switched off needs `user default off ~* &* +@all`.
 //! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back.
 //! - No order among waiters. A release wakes them; they poll too.
 //! - A replica takes over without the last writes, and so with the same lock free again: no
 //!   failover is survived. `doctor` looks for what makes that worse.
+//!
+//! # Sentinel
+//!
+//! All Sentinels are asked at once, and what the latest election among a majority says counts. The
+//! client listens to them too: it leaves a master that was replaced, also one that goes on answering
+//! because it was frozen or cut off. It comes back by itself once there is a new one. A lock that was
+//! granted just before a failover may be free on the new master; its holder is told by its next
+//! renewal, and the next fence is larger. With `replicas=1` a grant that no replica acknowledged is
+//! given back, which narrows that to a replica that acknowledged and isn't the one that takes over.
+//! It is not consensus.
 //!
 //! # A Cluster
 //!
@@ -48,10 +81,12 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! and `+select` if the URL names another database than 0. In a Cluster
+//! and `+select` if the URL names another database than 0, `+role` with Sentinel, `+wait` with
+//! `replicas`, `+acl|dryrun` if a restart is to be survived (the default user needs none). In a Cluster
 //! `+cluster|slots +asking` too, and `+cluster|info +cluster|nodes` for `doctor` and for listings
 //! that are sure to be whole after one walk. Without the two of the last line, what others do to our
-//! keys is noticed later.
+//! keys is noticed later. `+hello` is needed up to Redis 6.2. Sentinels with users of their own:
+//! `+sentinel|master +subscribe &+switch-master`.
 //!
 //! # Map
 //!
@@ -63,7 +98,10 @@
 //! | `tls.rs` | which certificates are trusted, and which is shown |
 //! | `servers.rs` | one server, or the nodes of a Cluster |
 //! | `cluster/` | which node a request goes to |
-//! | `connection.rs` | the one connection, and how it comes back |
+//! | `sentinel.rs`, `watching.rs` | which server is the master, and hearing of the next one |
+//! | `connection/` | the one connection, and how it comes back |
+//! | `failure.rs` | why there is none |
+//! | `replicas.rs` | waiting for replicas |
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | which keys a lock has, and their hash slot |
 //! | `scripts/*.lua`, `scripts.rs` | what runs on the server |
@@ -75,6 +113,7 @@
 //! | `tracking.rs` | hearing of what others do to our keys |
 //! | `listing.rs` | listing held names |
 //! | `doctor.rs` | what is wrong with a server |
+//! | `replay.rs` | whether a log gives back what scripts wrote |
 //! | `errors.rs` | what the client library's errors mean for a lock |
 #![forbid(unsafe_code)]
 
@@ -129,13 +168,15 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to the server at `url`, with the settings of [`Config::new`], and looks at it.
+    /// Connects to what `url` leads to, with the settings of [`Config::new`], and looks at it.
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, what
-    ///   answers there isn't a Redis, or it is a node of a Cluster, or it has no such database; or there
-    ///   is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): it wants a password, or refuses this one.
+    ///   answers there isn't a Redis, or not the kind that the URL says, or its certificate isn't
+    ///   trusted, or it has no such database; the Sentinels know no such master; or there is no tokio
+    ///   runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): it wants a password or a certificate, or
+    ///   refuses this one, or the user lacks a permission.
     /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): it is a replica, or too old.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there, or it is
     ///   still loading its data.

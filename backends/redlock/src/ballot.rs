@@ -94,9 +94,13 @@ impl Ballot {
             Asked::Nothing(error) => self.report(Report::Failed(error)),
             Asked::Silent(error) => {
                 self.report(Report::Failed(error));
-                if self.decided().await == Verdict::Failed {
-                    lane.is_closed = true;
-                    self.give_back(Settle::Unanswered).await;
+                match self.decided().await {
+                    Verdict::Failed => {
+                        lane.is_closed = true;
+                        self.give_back().await;
+                    }
+                    Verdict::Abandoned => self.remember(),
+                    _ => {}
                 }
             }
             Asked::GivenBack => lane.is_closed = true,
@@ -106,6 +110,12 @@ impl Ballot {
     fn report(&self, report: Report) {
         // Nobody may be there any more to hear it.
         let _ = self.reports.send((self.at, report));
+    }
+
+    /// Keeps it in mind that an answer is missing, for whoever asks for the same token next.
+    fn remember(&self) {
+        let (fleet, claim) = (&self.fleet, &self.claim);
+        fleet.tracks.keep(claim.token, &self.track, None, fleet.now(), claim.ttl);
     }
 
     async fn ask(&mut self) -> Asked {
@@ -156,7 +166,7 @@ impl Ballot {
             answer = &mut attempt => answer,
             () = self.failed_and_overdue() => {
                 // The request goes on beside: only its end tells the node's own watchdog enough.
-                let given_back = self.give_back(Settle::Unanswered);
+                let given_back = self.give_back();
                 let _ = tokio::join!(attempt, given_back);
                 return Asked::GivenBack;
             }
@@ -202,7 +212,7 @@ impl Ballot {
                     return None;
                 }
                 Verdict::Failed => {
-                    return Some(self.give_back(Settle::Answered).await);
+                    return Some(self.give_back().await);
                 }
                 Verdict::Open | Verdict::Abandoned => return None,
             }
@@ -216,10 +226,10 @@ impl Ballot {
     }
 
     /// Ends what the claim has there, or may have. Answers whether that was taken.
-    async fn give_back(&self, settle: Settle) -> bool {
-        // What an earlier request may still do is to be kept out, too.
+    async fn give_back(&self) -> bool {
+        // A request that wasn't answered may come yet, this one or an earlier one.
         let in_doubt = self.track.in_doubt().contains(self.at);
-        let settle = if in_doubt { Settle::Unanswered } else { settle };
+        let settle = if in_doubt { Settle::Unanswered } else { Settle::Answered };
         let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
         self.report(Report::GivenBack(ended.is_ok()));
         ended.is_ok()

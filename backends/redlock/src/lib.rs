@@ -69,6 +69,7 @@
 //! | `fleet.rs` | the nodes, and what their clients share |
 //! | `seat.rs`, `seating.rs` | which nodes vote |
 //! | `round.rs` | a round, its votes and its fence |
+//! | `round/refusal.rs` | what it answers without a quorum |
 //! | `ballot.rs` | one node's part in a round |
 //! | `tracks.rs` | what is known of tokens under way |
 //! | `names.rs` | what is remembered of names |

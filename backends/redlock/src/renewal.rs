@@ -128,7 +128,7 @@ impl Count {
             return None;
         }
         let track = fleet.tracks.known(claim.token)?;
-        fleet.tracks.hold(claim.token, &track, None, fleet.now(), claim.ttl);
+        fleet.tracks.keep(claim.token, &track, None, fleet.now(), claim.ttl);
         Some(track)
     }
 

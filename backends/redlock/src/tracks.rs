@@ -185,8 +185,9 @@ impl Tracks {
         }
     }
 
-    /// It was granted, or renewed: it is kept until it is released, or has been over for long.
-    pub(crate) fn hold(
+    /// It was granted or renewed, or a request wasn't answered that nobody gives back: it is kept
+    /// until it is released, or must have been over for long.
+    pub(crate) fn keep(
         &self,
         token: Token,
         track: &Arc<Track>,
@@ -257,7 +258,7 @@ mod tests {
             drop(tracks.of(Token::random()));
             let token = Token::random();
             let track = tracks.of(token);
-            tracks.hold(token, &track, Some(Fence::new(1)), NOW, TTL);
+            tracks.keep(token, &track, Some(Fence::new(1)), NOW, TTL);
             tracks.forget(token);
         }
         assert!(tracks.inner().known.len() < 1_000);
@@ -266,7 +267,7 @@ mod tests {
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();
-            tracks.hold(token, &tracks.of(token), Some(Fence::new(1)), now, TTL);
+            tracks.keep(token, &tracks.of(token), Some(Fence::new(1)), now, TTL);
             now = now + TTL;
         }
         assert!(tracks.inner().held.len() < 1_000);
@@ -276,9 +277,9 @@ mod tests {
     fn a_hold_is_remembered_with_its_fence() {
         let tracks = Tracks::new(3);
         let token = Token::random();
-        tracks.hold(token, &tracks.of(token), Some(Fence::new(7)), NOW, TTL);
+        tracks.keep(token, &tracks.of(token), Some(Fence::new(7)), NOW, TTL);
         let track = tracks.known(token).unwrap();
-        tracks.hold(token, &track, None, NOW, TTL);
+        tracks.keep(token, &track, None, NOW, TTL);
         assert_eq!(tracks.known(token).unwrap().fence(), Some(Fence::new(7)));
     }
 }

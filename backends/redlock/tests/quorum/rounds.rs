@@ -1,5 +1,7 @@
 //! What a round makes of the nodes' answers.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, ErrorKind, Settle, Wait};
@@ -8,6 +10,12 @@ use tokio::time::Instant;
 
 use crate::kit::{NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
 use crate::node::Fate;
+
+/// Whether it is ready.
+async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
+    let mut future = Pin::new(future);
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_is_enough_and_less_is_not() {
@@ -177,6 +185,43 @@ async fn whoever_inherits_a_token_gets_what_it_was_asked_for() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&inherited), 5, "nothing of the dropped round takes it away");
     assert_eq!(take(&five.redlock, &inherited).await.fence, fence);
+    assert!(five.nodes.iter().all(|node| node.asked("release") == 0), "it was taken over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_votes_after_the_grant_notes_its_fence_too() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let held = claim("x");
+    five.nodes[4].state().counters.insert(held.name.clone(), 9_000);
+    five.nodes[4].fate(Fate::Late(NODE_TIMEOUT * 2));
+    let fence = take(&five.redlock, &held).await.fence;
+    assert!(fence.get() < 9_000);
+    wait_until("it votes", || five.holders(&held) == 5).await;
+    wait_until("it has noted the fence", || {
+        five.nodes[4].state().holds[&held.name].fence == fence.get()
+    })
+    .await;
+    assert_eq!(five.nodes[4].state().counters[&held.name], 9_001, "and counts on from its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_unanswered_request_may_do_is_kept_out_when_a_later_vote_is_given_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let waiting = claim("x");
+    for node in &five.nodes[1..] {
+        node.hold(&claim("x"));
+    }
+    // The first round is dropped, and nobody knows what becomes of its request.
+    five.nodes[0].state().attempts = Fate::Broken;
+    poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
+    wait_until("it was asked", || five.nodes[0].asked("attempt") == 2).await;
+    five.nodes[0].state().attempts = Fate::Answered;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    refused(&five.redlock, &waiting).await;
+    assert_eq!(five.holders(&waiting), 0);
+    assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,10 +236,7 @@ async fn a_dropped_acquire_is_ended_by_its_release() {
         {
             let mut acquire = five.redlock.acquire(&lost, Wait::No);
             for _ in 0..polls {
-                let poll = std::future::poll_fn(|cx| {
-                    std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
-                });
-                if poll.await {
+                if poll_once(&mut acquire).await {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,0 +1,119 @@
+//! What a round that didn't get a quorum answers.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockwright_core::{Attempt, Busy, ErrorKind, Holder, Reason, Result, Token};
+
+use super::{Answer, Round};
+use crate::errors::{NodeErrors, error};
+use crate::fleet::silent;
+use crate::node::No;
+
+/// How many rounds' time a split vote is spread over at most.
+const MOST_SPREAD: u32 = 32;
+
+/// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
+const FOREIGN_POLL: Duration = Duration::from_millis(100);
+
+impl Round<'_> {
+    /// The answer of a round that failed.
+    pub(super) fn failed(self) -> Result<Attempt> {
+        let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
+        let (yes, no) = (self.yes().count(), self.no().count());
+        let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
+        let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
+        let in_vain = |answer: &Option<Answer>| match answer {
+            Some(Answer::Failed(_)) => true,
+            None | Some(Answer::Unasked) => self.timed_out,
+            Some(_) => false,
+        };
+        let errors = self.answers.iter().filter(|answer| in_vain(answer)).count();
+        if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
+            // Where a fresh token could get a quorum and this one can't.
+            if ended > 0 && no + errors <= spare {
+                return Err(error(
+                    ErrorKind::Lost(Reason::Gone),
+                    "this token was released or broken before, so its hold does not come back; \
+                     ask with a new token",
+                ));
+            }
+            return Ok(Attempt::Busy(self.busy(yes)));
+        }
+        let what = format!(
+            "{yes} of {} nodes said yes, and {quorum} have to{}",
+            self.answers.len(),
+            if no > 0 { format!("; {no} said that another one holds it") } else { String::new() }
+        );
+        let errors = self.into_errors();
+        let kind = if indeterminate {
+            ErrorKind::Indeterminate
+        } else {
+            errors.hopeless(spare + 1).unwrap_or(ErrorKind::Unavailable)
+        };
+        Err(errors.into_error(kind, &what))
+    }
+
+    fn into_errors(self) -> NodeErrors {
+        let mut errors = NodeErrors::default();
+        for (at, answer) in self.answers.into_iter().enumerate() {
+            let address = self.fleet.address(at);
+            match answer {
+                Some(Answer::Failed(error)) => errors.push(address, error),
+                None | Some(Answer::Unasked) if self.timed_out => {
+                    errors.push(address, silent(self.limit))
+                }
+                _ => {}
+            }
+        }
+        errors.0.extend(self.afterwards.0);
+        errors
+    }
+
+    /// Who holds it, and when to ask again.
+    fn busy(&self, yes: usize) -> Busy {
+        let quorum = self.fleet.quorum;
+        let names = &self.fleet.names;
+        let holder = self.holder();
+        if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
+            names.decided(&self.claim.name);
+            // When so many of them have run out that a quorum can come about.
+            let mut left: Vec<Duration> =
+                self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
+            left.sort_unstable();
+            let wanted = quorum.saturating_sub(yes).clamp(1, left.len());
+            let mut left = left[wanted - 1];
+            if holder.holder.as_ref().is_none_or(|holder| holder.token.is_none()) {
+                left = left.min(FOREIGN_POLL);
+            }
+            return Busy {
+                retry_after: (left != Duration::MAX).then_some(left),
+                holder: holder.holder.clone(),
+                queued: false,
+            };
+        }
+        // Nobody has it: whoever tries next should not do so just when the others do.
+        let spread = names.split(&self.claim.name).min(MOST_SPREAD);
+        let round = self.begun.elapsed().max(self.limit / 4);
+        Busy {
+            retry_after: Some(self.fleet.random.below(round * spread)),
+            holder: None,
+            queued: false,
+        }
+    }
+
+    /// Whoever most nodes say holds it, what one of them says, and how many they are.
+    fn holder(&self) -> Option<(&No, usize)> {
+        let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
+        for no in self.no() {
+            let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
+            holders.entry(token).or_insert((no, 0)).1 += 1;
+        }
+        // One of ours before a foreign one, if both have as many.
+        let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
+            (*nodes, token.is_some(), Reverse(*token))
+        };
+        holders.into_iter().max_by_key(most).map(|(_, found)| found)
+    }
+}

@@ -216,7 +216,7 @@ fn refusal(cause: &RedisError, address: &str) -> Refusal {
         Some((ErrorKind::Denied, _)) if text.contains("NOAUTH") => {
             denied("wants a password; put it into the URL as sentinel_password")
         }
-        Some((ErrorKind::Denied, _)) if text.contains("NOPERM") => {
+        Some((ErrorKind::Denied, _)) if cause.code() == Some("NOPERM") => {
             denied("does not let the user run SENTINEL MASTER; permit it: +sentinel|master")
         }
         Some((ErrorKind::Denied, _)) => {
@@ -237,7 +237,7 @@ pub(crate) async fn must_be_master(
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
             _ => Err(Failure::unavailable(format!("{shown} is a replica by now"))),
         },
-        Err(cause) if cause.to_string().contains("NOPERM") => Err(Failure {
+        Err(cause) if cause.code() == Some("NOPERM") => Err(Failure {
             kind: ErrorKind::Denied,
             message: format!(
                 "{shown}: the user may not run ROLE, which tells a master from a replica; permit \

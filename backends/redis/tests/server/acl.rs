@@ -6,8 +6,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::connecting::SECRET;
-use crate::kit::{claim, connect, grant, name, patient};
+use crate::connecting::{SECRET, refused};
+use crate::kit::{claim, connect, eventually, grant, name, patient};
 
 /// What the documentation says is enough, beside the keys.
 const NEEDED: [&str; 22] = [
@@ -139,4 +139,40 @@ async fn the_default_user_needs_to_ask_nobody() {
     let server = testbed::Redis::options().append_only("always").password(SECRET).start().unwrap();
     let redis: Redis = connect(&server.url()).await;
     assert!(redis.profile().survives.contains(Fault::ServerRestart));
+}
+
+#[tokio::test]
+async fn what_is_documented_is_enough_by_sentinel_too() {
+    let enough = format!("{} +role", rules(""));
+    let servers = testbed::Redis::options().user("locks", SECRET, &enough);
+    let set = testbed::Sentinels::options().servers(servers).start().unwrap();
+    let password = format!(">{SECRET}");
+    let watcher = |rules: &[&str]| {
+        for sentinel in &set.sentinels {
+            let user = ["ACL", "SETUSER", "watcher", "reset", "on", &password];
+            sentinel.command::<()>(&[&user, rules].concat()).unwrap();
+        }
+    };
+    let url = format!("{}?sentinel_user=watcher&sentinel_password={SECRET}", set.url());
+    watcher(&["-@all", "+subscribe", "&+switch-master"]);
+    let error = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("+sentinel|master"), "{error}");
+
+    watcher(&["-@all", "+subscribe", "&+switch-master", "+sentinel|master"]);
+    let redis = connect(&url).await;
+    grant(&redis, &claim("orders/42")).await;
+    eventually(|| async {
+        let clients: String = set.sentinels[0].command(&["CLIENT", "LIST"]).unwrap();
+        let listens =
+            |client: &str| client.contains(" user=watcher ") && client.contains(" sub=1 ");
+        clients.lines().any(listens).then_some(())
+    })
+    .await;
+
+    let without = ["ACL", "SETUSER", "locks", "-role"];
+    set.servers[0].command::<()>(&without).unwrap();
+    let error = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("+role"), "{error}");
 }

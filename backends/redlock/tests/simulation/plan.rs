@@ -254,6 +254,8 @@ impl Plan {
         } else if Self::forgets(world, chance) {
             self.add_losses(chance);
             self.tame_clocks(chance);
+        } else if chance.one_in(2) {
+            self.tilt(chance);
         }
         if world == World::ClocksStep {
             let mut time = chance.below(end / 4);
@@ -297,6 +299,31 @@ impl Plan {
             }
             // It is looked at anew each second only, and waits for a largest TTL from then.
             time += largest * 5 / 2 + chance.below(largest * 2);
+        }
+    }
+
+    /// Has the counters of the nodes differ by more than clocks make up for: one client is ahead of
+    /// all others and reaches one node only, most of the time, which others often miss.
+    fn tilt(&mut self, chance: &mut Chance) {
+        let end = self.horizon.as_micros() as u64;
+        let largest = self.largest_ttl;
+        let nodes = self.nodes.len() as u64;
+        self.clients[0].skews = [1, 2].map(|_| chance.between(60_000_000, 120_000_000) as i64);
+        for client in 1..self.clients.len() {
+            self.clients[client].skews = [1, 2].map(|_| -(chance.below(60_000_000) as i64));
+        }
+        let reached = chance.below(nodes) as usize;
+        let mut time = 0;
+        while time < end {
+            let lasts = largest / 2;
+            for node in (0..self.nodes.len()).filter(|node| *node != reached) {
+                self.faults.push((time, Fault::Cut { client: 0, node, lasts }));
+            }
+            for client in 1..self.clients.len() {
+                let node = if chance.one_in(2) { reached } else { chance.below(nodes) as usize };
+                self.faults.push((time, Fault::Cut { client, node, lasts }));
+            }
+            time += lasts.as_micros() as u64 + chance.below(largest.as_micros() as u64 / 2);
         }
     }
 

@@ -108,12 +108,14 @@ fn own_tag(key: &str) -> Option<&str> {
 
 /// The Cluster's hash of what it hashes of a key: CRC-16/XMODEM, modulo the number of slots.
 fn slot(hashed: &[u8]) -> u16 {
-    let crc = hashed.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
-    });
-    crc % SLOTS as u16
+    hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
+}
+
+/// The hash of what `crc` is the hash of, and one byte more.
+fn hash_on(crc: u16, byte: u8) -> u16 {
+    (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+        crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+    })
 }
 
 fn number_in_slot(slot_wanted: u16) -> u32 {
@@ -122,8 +124,14 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        for number in 0.. {
-            let place = &mut numbers[usize::from(slot(number.to_string().as_bytes()))];
+        // Whoever asks first waits for it, so it is to be quick: a number is one digit more than a
+        // number before it, of which the hash is known.
+        let mut hashes: Vec<u16> = Vec::new();
+        for number in 0_u32.. {
+            let before = if number < 10 { 0 } else { hashes[number as usize / 10] };
+            let hash = hash_on(before, b'0' + (number % 10) as u8);
+            hashes.push(hash);
+            let place = &mut numbers[usize::from(hash) % SLOTS];
             if *place == NONE {
                 *place = number;
                 missing -= 1;
@@ -175,6 +183,13 @@ mod tests {
         assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
         assert_eq!(slot_of("foo{}{bar}"), slot(b"foo{}{bar}"));
         assert_eq!(slot_of("foo{{bar}}zap"), slot(b"{bar"));
+    }
+
+    #[test]
+    fn each_slot_has_its_number() {
+        for wanted in 0..SLOTS as u16 {
+            assert_eq!(slot(number_in_slot(wanted).to_string().as_bytes()), wanted);
+        }
     }
 
     #[test]

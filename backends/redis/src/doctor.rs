@@ -11,6 +11,7 @@ use crate::cluster;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
 use crate::replay::{self, Replay};
+use crate::sentinel;
 use crate::servers::Servers;
 
 /// Below this, no fixes come any more, also not for the holes of the script engine that every user
@@ -104,7 +105,11 @@ impl Server {
 /// Looks at everything.
 pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     let mut findings = match servers {
-        Servers::One(link) => examine_one(link).await?,
+        Servers::One(link) => {
+            let mut findings = examine_one(link).await?;
+            findings.extend(sentinel::doctor::examine(link.config()).await);
+            findings
+        }
         Servers::Cluster(cluster) => cluster::doctor::examine(cluster).await?,
     };
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -98,7 +98,7 @@
 //! | `tls.rs` | which certificates are trusted, and which is shown |
 //! | `servers.rs` | one server, or the nodes of a Cluster |
 //! | `cluster/` | which node a request goes to |
-//! | `sentinel.rs`, `watching.rs` | which server is the master, and hearing of the next one |
+//! | `sentinel/` | which server is the master, and hearing of the next one |
 //! | `connection/` | the one connection, and how it comes back |
 //! | `failure.rs` | why there is none |
 //! | `replicas.rs` | waiting for replicas |
@@ -140,7 +140,6 @@ mod topology;
 mod tracking;
 mod url;
 mod wakeup;
-mod watching;
 
 use std::time::Duration;
 

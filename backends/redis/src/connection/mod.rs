@@ -30,9 +30,9 @@ use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 use crate::replicas;
 use crate::scripts::Script;
+use crate::sentinel::watching;
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
-use crate::watching;
 
 /// The connection, present or to come.
 #[derive(Debug)]

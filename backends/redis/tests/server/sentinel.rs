@@ -292,3 +292,35 @@ async fn a_holder_goes_on_over_a_failover_that_kept_its_lock() {
     guard.release().await.unwrap();
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
 }
+
+#[tokio::test]
+async fn the_doctor_looks_at_the_sentinels_too() {
+    let servers = testbed::Redis::options().append_only("always");
+    let set = Sentinels::options().servers(servers).start().unwrap();
+    let codes = |url: String| async move {
+        let config = Config::new(&url).unwrap().connect_timeout(4 * QUICK);
+        let findings = config.connect().await.unwrap().doctor().await.unwrap();
+        let mut codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+        codes.sort_unstable();
+        codes
+    };
+    assert_eq!(codes(set.url()).await, ["replicas"], "a note");
+    let with_a_stranger = set.url_through(
+        set.sentinels.iter().map(testbed::redis::Sentinel::port).chain([testbed::port::free()]),
+    );
+    assert_eq!(codes(with_a_stranger).await, ["replicas", "sentinel-unusable"]);
+
+    let alone = testbed::Redis::options().append_only("always").start().unwrap();
+    let other = testbed::Redis::options().append_only("always").start().unwrap();
+    for (sentinel, server) in set.sentinels.iter().zip([&alone, &other]) {
+        let port = server.port().to_string();
+        sentinel.command::<()>(&["SENTINEL", "MONITOR", "solo", "127.0.0.1", &port, "1"]).unwrap();
+    }
+    let one = set.url_through([set.sentinels[0].port()]).replace("lockwright", "solo");
+    assert_eq!(codes(one).await, ["no-replica", "sentinels-too-few"]);
+    let all = set.url().replace("lockwright", "solo");
+    let all = codes(all).await;
+    for code in ["sentinel-unusable", "sentinels-disagree"] {
+        assert!(all.contains(&code), "{all:?}");
+    }
+}

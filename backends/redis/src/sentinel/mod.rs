@@ -4,6 +4,9 @@
 //! among those of a majority: so a Sentinel that is dead, frozen or behind costs nothing. The client
 //! library asks one after the other, with a patience of its own for each, and believes the first.
 
+pub(crate) mod doctor;
+pub(crate) mod watching;
+
 use std::fmt::{self, Write};
 use std::future::Future;
 use std::time::Duration;
@@ -40,6 +43,9 @@ pub(crate) struct Master {
     port: u16,
     /// Which election made it one.
     epoch: u64,
+    /// How many replicas it has, and how many Sentinels watch over it.
+    replicas: u64,
+    sentinels: u64,
 }
 
 impl fmt::Display for Master {
@@ -116,6 +122,26 @@ impl<'c> Sentinels<'c> {
 
     /// Who is the master, by the majority of the Sentinels, or by as many of them as answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
+        let mut asked = self.ask_all();
+        let majority = self.sentinels.len() / 2 + 1;
+        let (mut named, mut refusals) = (Vec::new(), Vec::new());
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok((_, Ok(master))) => named.push(master),
+                Ok((address, Err(refusal))) => refusals.push((address, refusal)),
+                // The runtime ends.
+                Err(_) => {}
+            }
+            if named.len() >= majority {
+                break;
+            }
+        }
+        let latest = named.into_iter().max_by_key(|master| master.epoch);
+        latest.ok_or_else(|| self.unnamed(refusals))
+    }
+
+    /// Asks each of them, by its address.
+    fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
         let mut asked = JoinSet::new();
         // So that there is time for another question.
         let limit = self.limit / 2;
@@ -129,24 +155,10 @@ impl<'c> Sentinels<'c> {
                         "{address} did not answer within {limit:?}"
                     )))),
                 };
-                answer.map_err(|refusal| (address, refusal))
+                (address, answer)
             });
         }
-        let majority = self.sentinels.len() / 2 + 1;
-        let (mut named, mut refusals) = (Vec::new(), Vec::new());
-        while let Some(answer) = asked.join_next().await {
-            match answer {
-                Ok(Ok(master)) => named.push(master),
-                Ok(Err(refusal)) => refusals.push(refusal),
-                // The runtime ends.
-                Err(_) => {}
-            }
-            if named.len() >= majority {
-                break;
-            }
-        }
-        let latest = named.into_iter().max_by_key(|master| master.epoch);
-        latest.ok_or_else(|| self.unnamed(refusals))
+        asked
     }
 
     fn unnamed(self, refusals: Vec<(String, Refusal)>) -> Failure {
@@ -193,10 +205,13 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
     let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
     let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
     let odd = || RedisError::from((redis::ErrorKind::Parse, "it doesn't say where the master is"));
+    let number = |name| fact(name).parse::<u64>().map_err(|_| odd());
     Ok(Master {
         host: fact("ip").to_owned(),
         port: fact("port").parse().map_err(|_| odd())?,
-        epoch: fact("config-epoch").parse().map_err(|_| odd())?,
+        epoch: number("config-epoch")?,
+        replicas: number("num-slaves")?,
+        sentinels: 1 + number("num-other-sentinels")?,
     })
 }
 

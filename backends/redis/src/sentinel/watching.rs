@@ -15,8 +15,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::Sentinels;
 use crate::connection::Link;
-use crate::sentinel::Sentinels;
 use crate::topology::Topology;
 
 /// How long a Sentinel that can't be listened to is left alone.

@@ -1,0 +1,78 @@
+//! What is wrong with the Sentinels, as far as a failover is concerned.
+
+use lockwright_core::{Finding, Severity};
+
+use super::{Master, Refusal, Sentinels};
+use crate::config::Config;
+
+/// Fewer can't outvote one that is wrong or gone.
+const ENOUGH: u64 = 3;
+
+/// Looks at each Sentinel of the URL, if there are any.
+pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
+    let Some(sentinels) = Sentinels::of(config) else { return Vec::new() };
+    let (mut findings, mut named) = (Vec::new(), Vec::new());
+    let mut asked = sentinels.ask_all();
+    while let Some(Ok((address, answer))) = asked.join_next().await {
+        match answer {
+            Ok(master) => named.push((address, master)),
+            Err(refusal) => findings.push(unusable(&address, sentinels.name, &refusal)),
+        }
+    }
+    findings.extend(disagreement(&named));
+    findings.extend(too_few(&named));
+    findings.extend(no_replica(&named));
+    findings
+}
+
+fn unusable(address: &str, name: &str, refusal: &Refusal) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        code: "sentinel-unusable",
+        what: match refusal {
+            Refusal::Unknown => format!("the Sentinel at {address} knows no master {name:?}"),
+            Refusal::Failed(failure) => failure.message.clone(),
+        },
+        why: "the fewer answer, the sooner nobody finds the master, or has another one elected"
+            .to_owned(),
+        fix: "whether it runs, and whether the URL is right about it".to_owned(),
+    }
+}
+
+fn disagreement(named: &[(String, Master)]) -> Option<Finding> {
+    let (_, first) = named.first()?;
+    let is_other = |(_, other): &&(String, Master)| other.to_string() != first.to_string();
+    named.iter().find(is_other)?;
+    let opinions: Vec<_> =
+        named.iter().map(|(address, master)| format!("{master} by {address}")).collect();
+    Some(Finding {
+        severity: Severity::Warning,
+        code: "sentinels-disagree",
+        what: format!("the master is {}", opinions.join(", ")),
+        why: "clients that believe different ones lock beside each other".to_owned(),
+        fix: "wait for a failover that is under way; else see why they don't hear of each other"
+            .to_owned(),
+    })
+}
+
+fn too_few(named: &[(String, Master)]) -> Option<Finding> {
+    let known = named.iter().map(|(_, master)| master.sentinels).max()?;
+    (known < ENOUGH).then(|| Finding {
+        severity: Severity::Warning,
+        code: "sentinels-too-few",
+        what: format!("{known} Sentinels watch over the master"),
+        why: "when one of them is gone, no majority is left to have a replica take over".to_owned(),
+        fix: format!("run {ENOUGH} at least, on machines of their own, and name each in the URL"),
+    })
+}
+
+fn no_replica(named: &[(String, Master)]) -> Option<Finding> {
+    let replicas = named.iter().map(|(_, master)| master.replicas).max()?;
+    (replicas == 0).then(|| Finding {
+        severity: Severity::Warning,
+        code: "no-replica",
+        what: "the master has no replica".to_owned(),
+        why: "if it fails, its locks are unavailable until it is back".to_owned(),
+        fix: "add a replica".to_owned(),
+    })
+}

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use crate::explorer::explore;
 use crate::page;
-use crate::protocol::{Bounds, Note, Redlock, Rules};
+use crate::protocol::Redlock;
+use crate::rules::{Bounds, Note, Rules};
 
 /// More states than this are more than was meant.
 const LIMIT: usize = 200_000_000;

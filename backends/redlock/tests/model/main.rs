@@ -8,8 +8,10 @@
 mod explorer;
 mod holds;
 mod mutants;
+mod nodes;
 mod page;
 mod protocol;
+mod rules;
 mod state;
 mod story;
 mod toys;

@@ -3,7 +3,8 @@
 
 use crate::explorer::{Protocol, explore};
 use crate::page;
-use crate::protocol::{Bounds, Note, Promise, Redlock, Renewal, Rules};
+use crate::protocol::Redlock;
+use crate::rules::{Bounds, Note, Promise, Renewal, Rules};
 use crate::story;
 
 const LIMIT: usize = 100_000_000;

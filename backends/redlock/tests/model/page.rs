@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::explorer::Explored;
-use crate::protocol::Promise;
+use crate::rules::Promise;
 
 fn text() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

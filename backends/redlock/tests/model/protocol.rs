@@ -1,137 +1,9 @@
-//! The protocol: its rules, what is bounded, and every step that is possible in a state.
+//! The protocol: every step that is possible in a state, and those of the clients.
 
 use crate::explorer::{self, Protocol};
+use crate::rules::{Bounds, Promise, Rules};
 use crate::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use crate::story;
-
-/// What is promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Promise {
-    /// No two believe at the same time.
-    OneBelieves,
-    /// No two grants have the same fence.
-    FencesDiffer,
-    /// A later grant has a larger fence.
-    FencesGrow,
-    /// A token that was released everywhere is held nowhere.
-    NothingIsLeft,
-    /// When all is over, the next who asks is granted.
-    TheNextIsGranted,
-}
-
-/// When a renewal counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// When a quorum still has the token. Only then the others are topped up.
-    KeptByQuorum,
-    /// When a quorum has the token afterwards: nodes that lost it take it anew, and count.
-    TopsUpToQuorum,
-}
-
-/// What the fence that a quorum settled on does to the one that a node has noted as the hold's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
-    /// Replaces it.
-    Replaces,
-    /// Replaces it if it is smaller.
-    Raises,
-}
-
-/// The rules that can be broken, each as it ought to be in [`Rules::default`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
-    /// More than half of the nodes have to say yes; else half.
-    pub(crate) majority: bool,
-    pub(crate) write_back: bool,
-    /// What is written back goes to those only that said yes; else to all.
-    pub(crate) writes_to_voters: bool,
-    pub(crate) raise_checks_token: bool,
-    pub(crate) note: Note,
-    /// A round whose deadline has passed is given up.
-    pub(crate) abandons_late: bool,
-    /// The deadline is reckoned from the round's start; else from its last answer.
-    pub(crate) anchored_at_start: bool,
-    /// A node that lost its data doesn't vote until what it forgot is over.
-    pub(crate) quarantine: bool,
-    /// A request names the incarnation of the data that it is meant for.
-    pub(crate) compares_certificate: bool,
-    /// The candidate is chosen after the certificates were seen.
-    pub(crate) looks_before_candidate: bool,
-    /// A candidate is above the fences of a whole hold ago.
-    pub(crate) clocks_are_near: bool,
-    pub(crate) release_checks_token: bool,
-    /// A token isn't asked for again where a release of it is on its way.
-    pub(crate) release_before_repeat: bool,
-    /// Nor where a request of it is on its way.
-    pub(crate) answer_before_repeat: bool,
-    pub(crate) tombstones: bool,
-    pub(crate) renewal: Renewal,
-    /// A renewal is of no use once the belief has ended.
-    pub(crate) renewal_ends_with_belief: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            majority: true,
-            write_back: true,
-            writes_to_voters: true,
-            raise_checks_token: true,
-            note: Note::Replaces,
-            abandons_late: true,
-            anchored_at_start: true,
-            quarantine: true,
-            compares_certificate: true,
-            looks_before_candidate: true,
-            clocks_are_near: true,
-            release_checks_token: true,
-            release_before_repeat: true,
-            answer_before_repeat: true,
-            tombstones: true,
-            renewal: Renewal::KeptByQuorum,
-            renewal_ends_with_belief: true,
-        }
-    }
-}
-
-/// What is explored, and how far.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Rounds in all: those of claims, repeats and renewals.
-    pub(crate) rounds: usize,
-    /// Tokens in all.
-    pub(crate) claims: usize,
-    /// Candidates are 1 to this.
-    pub(crate) candidates: u64,
-    /// How often a node loses all its data.
-    pub(crate) losses: u64,
-    /// How often a node's clock jumps forward.
-    pub(crate) jumps: u64,
-    /// Whether a token is asked for again after a round that failed.
-    pub(crate) repeats: bool,
-    pub(crate) renewals: bool,
-    /// How often a request is carried out once more.
-    pub(crate) duplicates: u64,
-    /// Whether releases are messages of their own. Otherwise a token may go at any time from every
-    /// node once its rounds are over, which covers them and more.
-    pub(crate) releases: bool,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            rounds: 3,
-            claims: MOST_ROUNDS,
-            candidates: 2,
-            losses: 0,
-            jumps: 0,
-            repeats: false,
-            renewals: false,
-            duplicates: 0,
-            releases: false,
-        }
-    }
-}
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +11,7 @@ pub(crate) enum Action {
     Ask(usize),
     Renew(usize),
     Vote(usize, usize),
+    Refuse(usize, usize),
     /// The same, and the request will arrive once more.
     Duplicate(usize, usize),
     Choose(usize),
@@ -160,7 +33,7 @@ pub(crate) struct Redlock<const N: usize> {
     pub(crate) bounds: Bounds,
 }
 
-type Steps<const N: usize> = Vec<explorer::Step<Redlock<N>>>;
+pub(crate) type Steps<const N: usize> = Vec<explorer::Step<Redlock<N>>>;
 
 impl<const N: usize> Protocol for Redlock<N> {
     type State = State<N>;
@@ -251,7 +124,7 @@ impl<const N: usize> Protocol for Redlock<N> {
     }
 }
 
-fn push<const N: usize>(steps: &mut Steps<N>, action: Action, next: State<N>) {
+pub(crate) fn push<const N: usize>(steps: &mut Steps<N>, action: Action, next: State<N>) {
     steps.push(explorer::Step { action, next, broken: None });
 }
 
@@ -350,57 +223,6 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// The request of `round` reaches a node. A "no" isn't a step: the client can't tell it from
-    /// silence in any way that matters, and whatever can happen after it can happen without it.
-    fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
-        let mut next = *state;
-        let node = &mut next.nodes[at];
-        let rounds = state.rounds;
-        let token = rounds.token(round);
-        let knows_that_it_waits = self.rules.compares_certificate;
-        if node.has(token, Mail::Tombstone) || node.waits() && knows_that_it_waits {
-            return;
-        }
-        if node.is_free() {
-            let tops_up = matches!(rounds.phase(round), Phase::Believing | Phase::Ended);
-            let renews = rounds.is_renewal(round) && !tops_up;
-            if renews && self.rules.renewal == Renewal::KeptByQuorum {
-                return;
-            }
-            let candidate = if rounds.is_renewal(round) {
-                rounds.fence(round)
-            } else {
-                rounds.candidate(round)
-            };
-            let fence = candidate.max(node.counter() + 1);
-            node.set_counter(fence);
-            node.set_noted(fence);
-        } else if node.holder() != Some(token) {
-            return;
-        }
-        node.arm(token, round);
-        node.set(round, Mail::Asked, false);
-        let fence = node.noted();
-        match rounds.phase(round) {
-            Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
-            Phase::Asking => node.set_answer(round, fence),
-            // It comes late, but it has what the round wants.
-            Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
-            Phase::Noting | Phase::Believing if !rounds.is_renewal(round) => {
-                self.send_raise(node, round, fence != rounds.fence(round));
-            }
-            _ => {}
-        }
-        if rounds.duplicates() > 0 {
-            let mut again = next;
-            again.rounds.take_duplicate();
-            again.nodes[at].set(round, Mail::Asked, true);
-            push(steps, Action::Duplicate(at, round), again);
-        }
-        self.tidy(&mut next, round);
-        push(steps, Action::Vote(at, round), next);
-    }
-
     /// The client makes up its mind, on the strength of any quorum of the answers that are there.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
@@ -428,29 +250,10 @@ impl<const N: usize> Redlock<N> {
     }
 
     /// Sends the fence that was chosen to a node that answered another one.
-    fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
+    pub(crate) fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
         if differs && self.rules.write_back {
             node.set(round, Mail::Raising, true);
         }
-    }
-
-    fn raise(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
-        let mut next = *state;
-        let node = &mut next.nodes[at];
-        let fence = state.rounds.fence(round);
-        let holds = node.holder() == Some(state.rounds.token(round));
-        if !holds && self.rules.raise_checks_token {
-            return;
-        }
-        node.set(round, Mail::Raising, false);
-        node.set_counter(node.counter().max(fence));
-        if holds {
-            let lower = self.rules.note == Note::Raises && fence < node.noted();
-            node.set_noted(if lower { node.noted() } else { fence });
-        }
-        node.set(round, Mail::Has, state.rounds.phase(round) == Phase::Noting);
-        self.tidy(&mut next, round);
-        push(steps, Action::Raise(at, round), next);
     }
 
     fn believe(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
@@ -549,81 +352,8 @@ impl<const N: usize> Redlock<N> {
         self.tidy(next, round);
     }
 
-    fn release(&self, state: &State<N>, at: usize, token: usize, steps: &mut Steps<N>) {
-        let mut next = *state;
-        let node = &mut next.nodes[at];
-        let holds = node.holder() == Some(token);
-        if holds || !self.rules.release_checks_token {
-            node.free();
-        }
-        node.set(token, Mail::Releasing, false);
-        node.set(token, Mail::Tombstone, self.rules.tombstones);
-        push(steps, Action::Release(at, token), next);
-    }
-
-    /// What happens to a node without anybody's request.
-    fn of_itself(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
-        let node = state.nodes[at];
-        if let Some(token) = node.holder() {
-            let may_be_over = self.is_over(state.rounds, token, node.armed_by());
-            if may_be_over || state.rounds.jumps() > 0 {
-                let mut next = *state;
-                next.nodes[at].free();
-                if may_be_over {
-                    push(steps, Action::Free(at), next);
-                } else {
-                    next.rounds.take_jump();
-                    push(steps, Action::Jump(at), next);
-                }
-            }
-        }
-        if state.rounds.losses() > 0 {
-            self.lose(state, at, steps);
-        }
-        if node.waits() {
-            let forgot = (0..self.bounds.rounds).filter(|round| node.forgot() & 1 << round != 0);
-            if !forgot.clone().any(|round| state.rounds.is_live(round)) {
-                let mut next = *state;
-                next.nodes[at].set_waits(false);
-                push(steps, Action::Admit(at), next);
-            }
-        }
-    }
-
-    /// Whether every round is over that may have armed a hold: it was released, or every deadline
-    /// that was reckoned from one of them has passed, and a node keeps a hold no shorter than that.
-    fn is_over(&self, rounds: Rounds, token: usize, last: usize) -> bool {
-        (token..=last)
-            .filter(|round| rounds.token(*round) == token)
-            .all(|round| !rounds.is_live(round) || rounds.is_overdue(round))
-    }
-
-    fn lose(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
-        let mut next = *state;
-        next.rounds.take_loss();
-        let node = &mut next.nodes[at];
-        node.empty();
-        let mut forgot = 0;
-        for round in 0..self.bounds.rounds {
-            // Those that failed left nothing that could be believed.
-            if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
-                forgot |= 1 << round;
-            }
-            if self.rules.compares_certificate {
-                node.set(round, Mail::Asked, false);
-                node.set(round, Mail::Raising, false);
-            }
-        }
-        node.set_forgot(forgot);
-        node.set_waits(self.rules.quarantine);
-        for round in 0..self.bounds.rounds {
-            self.tidy(&mut next, round);
-        }
-        push(steps, Action::Lose(at), next);
-    }
-
     /// Forgets what can't matter any more, so that states which differ in nothing else are one.
-    fn tidy(&self, next: &mut State<N>, round: usize) {
+    pub(crate) fn tidy(&self, next: &mut State<N>, round: usize) {
         let rounds = next.rounds;
         if !rounds.is_live(round) && !next.nodes.iter().any(|node| node.has(round, Mail::Asked)) {
             next.rounds.set_candidate(round, 0);

@@ -66,6 +66,7 @@ fn say<const N: usize>(
             let again = matches!(action, Action::Duplicate(..));
             if again { write!(text, ", to be repeated") } else { Ok(()) }
         }
+        Action::Refuse(at, round) => write!(text, "node {}: no to {}", at + 1, who(round)),
         Action::Choose(round) => write!(text, "{} chooses {}", who(round), rounds.fence(round)),
         Action::Raise(at, round) => {
             write!(text, "node {}: notes {} for {}", at + 1, before.rounds.fence(round), who(round))

@@ -152,6 +152,45 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_view_of_its_own_is_not_believed() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    // It was thrown out long ago, say, and goes on as if it were the whole Cluster.
+    let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
+    stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    let names = names_of_all_masters(&cluster);
+    let hosts = cluster.url().replace("redis+cluster://", "");
+    for round in 0..10 {
+        let url = format!("redis+cluster://{},{hosts}", stray.address());
+        let redis = connect(&url).await;
+        for (name, node) in names.iter().zip(&cluster.nodes) {
+            let name = format!("{{{name}}}{round}");
+            grant(&redis, &claim(&name)).await;
+            assert!(node.command::<bool>(&["EXISTS", &name]).unwrap(), "round {round}");
+        }
+    }
+    assert_eq!(stray.command::<u64>(&["DBSIZE"]).unwrap(), 0);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn all_nodes_are_reached_as_the_first_ones_are() {
+    let servers = testbed::Redis::options().tls().user("locks", "a/b", "~* &* +@all");
+    let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
+    // One of them is named, and the others have the same login and the same authority.
+    let (node, authority) = (&cluster.nodes[0], cluster.nodes[0].authority());
+    let url = node.url().replace("rediss://", "rediss+cluster://");
+    let redis = connect(&format!("{url}?ca={}", authority.display())).await;
+    let held = claim("s");
+    grant(&redis, &held).await;
+    for name in names_of_all_masters(&cluster) {
+        grant(&redis, &claim(&name)).await;
+    }
+    block_in_place(|| cluster.move_slot("s")).unwrap();
+    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
     let names = names_of_all_masters(&cluster);

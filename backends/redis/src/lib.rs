@@ -153,7 +153,8 @@ use topology::Topology;
 /// How often a waiter asks when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
+/// How often a waiter asks about a holder that isn't one of ours, which tells nobody when it goes,
+/// where the server doesn't tell either.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Error, ErrorKind};
+#[cfg(feature = "tls")]
+use lockwright_redlock::Config;
 use lockwright_redlock::{Redlock, Standing};
 use lockwright_testbed::{self as testbed, Fleet, Proxy};
 
@@ -107,6 +109,27 @@ async fn a_wrong_password_is_told_and_not_shown() {
     let right = format!("redlock:{}?node_timeout=500ms", fleet.urls().join(","));
     let redlock = Redlock::connect(&right).await.unwrap();
     assert!(!format!("{redlock:?}").contains("right"), "{redlock:?}");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_may_speak_tls_and_have_users() {
+    let servers = testbed::Redis::options().tls().user("locks", "right", "~* &* +@all");
+    let fleet = servers.start_fleet(3).unwrap();
+    // Each has an authority of its own here, so each names it.
+    let node = |server: &testbed::Redis| {
+        lockwright_redis::Config::new(&format!(
+            "{}?ca={}",
+            server.url(),
+            server.authority().display()
+        ))
+    };
+    let nodes = fleet.servers.iter().map(|server| node(server).unwrap()).collect();
+    let redlock = Config::of(nodes, crate::kit::options()).connect().await.unwrap();
+    for (address, standing) in redlock.admit().await {
+        assert!(matches!(standing, Standing::Votes), "{address}: {standing:?}");
+    }
+    take(&redlock, &claim("x")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

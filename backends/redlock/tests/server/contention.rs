@@ -1,38 +1,105 @@
 //! Several clients want the same.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockwright_core::Locks;
 
-use crate::kit::{Five, LIMIT};
+use crate::kit::{Five, LIMIT, eventually, options};
+
+/// What contenders do one at a time.
+#[derive(Default)]
+struct Room {
+    inside: AtomicUsize,
+    highest: AtomicU64,
+    turns: AtomicUsize,
+}
+
+impl Room {
+    async fn turn(&self, locks: &Locks) {
+        let guard = locks.mutex("x").wait_for(LIMIT).acquire().await.unwrap();
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two are in");
+        let fence = guard.fence().get();
+        let before = self.highest.swap(fence, Ordering::SeqCst);
+        assert!(fence > before, "{fence} after {before}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        guard.check().unwrap();
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        // Where its answer is missing, it is done in the background.
+        let _ = guard.release().await;
+    }
+
+    /// Waits until there were so many more turns.
+    async fn goes_on(&self, turns: usize) {
+        let wanted = self.turns.load(Ordering::SeqCst) + turns;
+        eventually(async || (self.turns.load(Ordering::SeqCst) >= wanted).then_some(())).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn split_votes_end() {
     const CONTENDERS: usize = 8;
     const TURNS: usize = 5;
     let five = Five::start().await;
-    let (inside, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let room = Arc::new(Room::default());
     let mut contenders = Vec::new();
     for _ in 0..CONTENDERS {
         // Each with connections of its own, as in so many processes.
         let locks = Locks::builder(five.connect().await).build().unwrap();
-        let (inside, highest) = (Arc::clone(&inside), Arc::clone(&highest));
+        let room = Arc::clone(&room);
         contenders.push(tokio::spawn(async move {
             for _ in 0..TURNS {
-                let guard = locks.mutex("x").wait_for(LIMIT).acquire().await.unwrap();
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are in");
-                let fence = guard.fence().get();
-                let before = highest.swap(fence, Ordering::SeqCst);
-                assert!(fence > before, "{fence} after {before}");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                inside.fetch_sub(1, Ordering::SeqCst);
-                guard.release().await.unwrap();
+                room.turn(&locks).await;
             }
             locks.close().await;
         }));
     }
+    for contender in contenders {
+        contender.await.unwrap();
+    }
+    five.nothing_is_left(0..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_on_while_minorities_come_and_go() {
+    let servers = lockwright_testbed::Redis::options().append_only("always");
+    let largest_ttl = Duration::from_secs(8);
+    let mut five = Five::start_as(servers, options().largest_ttl(largest_ttl)).await;
+    let (room, is_over) = (Arc::new(Room::default()), Arc::new(AtomicBool::new(false)));
+    let mut contenders = Vec::new();
+    for _ in 0..4 {
+        let locks = Locks::builder(five.connect().await).ttl(largest_ttl).build().unwrap();
+        let (room, is_over) = (Arc::clone(&room), Arc::clone(&is_over));
+        contenders.push(tokio::spawn(async move {
+            while !is_over.load(Ordering::SeqCst) {
+                room.turn(&locks).await;
+            }
+            locks.close().await;
+        }));
+    }
+    room.goes_on(20).await;
+    for pair in [[0, 1], [2, 3]] {
+        pair.into_iter().for_each(|at| five.server(at).kill());
+        room.goes_on(20).await;
+        // They kept everything, and so vote at once.
+        pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
+        room.goes_on(20).await;
+    }
+    for pair in [[1, 2], [3, 4]] {
+        pair.into_iter().for_each(|at| five.server(at).freeze());
+        room.goes_on(10).await;
+        pair.into_iter().for_each(|at| five.server(at).thaw());
+        room.goes_on(10).await;
+    }
+    // One forgets, and doesn't vote for a while; another goes, so that the other three are needed.
+    five.server(4).restart(false).unwrap();
+    five.server(0).kill();
+    room.goes_on(20).await;
+    five.server(0).restart(true).unwrap();
+    room.goes_on(20).await;
+    is_over.store(true, Ordering::SeqCst);
     for contender in contenders {
         contender.await.unwrap();
     }

@@ -102,6 +102,31 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_a_frozen_minority() {
+    let five = Five::start().await;
+    let ttl = NODE_TIMEOUT * 6;
+    let locks = Locks::builder(five.connect().await).ttl(ttl).build().unwrap();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    five.fleet.servers[1].freeze();
+    five.fleet.servers[2].freeze();
+    // Their votes run out meanwhile.
+    tokio::time::sleep(ttl * 3 / 2).await;
+    guard.check().unwrap();
+    guard.renew().await.unwrap();
+    five.fleet.servers[1].thaw();
+    five.fleet.servers[2].thaw();
+    // With the two it has five again.
+    eventually(async || {
+        guard.renew().await.ok()?;
+        let token = guard.token().to_string();
+        (0..5).all(|at| five.holder(at, "x").as_ref() == Some(&token)).then_some(())
+    })
+    .await;
+    guard.release().await.unwrap();
+    five.nothing_is_left(0..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_connects_does_not_wait_for_a_node_that_hangs() {
     let five = Five::start().await;
     five.fleet.servers[2].freeze();

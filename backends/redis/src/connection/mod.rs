@@ -30,7 +30,7 @@ use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 use crate::replicas;
 use crate::scripts::Script;
-use crate::sentinel::watching;
+use crate::sentinel::{Sentinels, watching};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
@@ -54,6 +54,8 @@ pub(crate) struct Link {
     opened: AtomicU64,
     /// Tells the keeper that there is no connection.
     broken: UnboundedSender<()>,
+    /// The latest election that Sentinels told of.
+    election: AtomicU64,
     /// Listening to Sentinels.
     listening: Mutex<JoinSet<()>>,
     runtime: Handle,
@@ -140,6 +142,7 @@ impl Link {
             failures: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             broken,
+            election: AtomicU64::new(0),
             listening: Mutex::default(),
             runtime,
         });
@@ -150,6 +153,11 @@ impl Link {
     /// Whether there is a connection now.
     pub(crate) fn is_connected(&self) -> bool {
         self.usable().is_some()
+    }
+
+    /// Whom to ask who is the master.
+    pub(crate) fn sentinels(&self) -> Option<Sentinels<'_>> {
+        Sentinels::of(&self.config, &self.election)
     }
 
     pub(crate) fn wakeups(&self) -> &Arc<Wakeups> {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{Link, Live};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::sentinel::{self, Sentinels};
+use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
@@ -32,7 +32,7 @@ impl Link {
                     Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
                 }
             }
-            Whereabouts::Master => match Sentinels::of(&self.config) {
+            Whereabouts::Master => match self.sentinels() {
                 Some(sentinels) => sentinels.reach(|server| self.connect_to(server)).await?,
                 None => return Err(Failure::unavailable("there are no Sentinels to ask")),
             },

@@ -1,5 +1,7 @@
 //! What is wrong with the Sentinels, as far as a failover is concerned.
 
+use std::sync::atomic::AtomicU64;
+
 use lockwright_core::{Finding, Severity};
 
 use super::{Master, Refusal, Sentinels};
@@ -10,7 +12,8 @@ const ENOUGH: u64 = 3;
 
 /// Looks at each Sentinel of the URL, if there are any.
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
-    let Some(sentinels) = Sentinels::of(config) else { return Vec::new() };
+    let unknown = AtomicU64::new(0);
+    let Some(sentinels) = Sentinels::of(config, &unknown) else { return Vec::new() };
     let (mut findings, mut named) = (Vec::new(), Vec::new());
     let mut asked = sentinels.ask_all();
     while let Some(Ok((address, answer))) = asked.join_next().await {

@@ -9,6 +9,7 @@ pub(crate) mod watching;
 
 use std::fmt::{self, Write};
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
@@ -34,6 +35,8 @@ pub(crate) struct Sentinels<'c> {
     name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
+    /// The latest election that anybody told of.
+    latest: &'c AtomicU64,
 }
 
 /// What a Sentinel says about the master.
@@ -62,10 +65,11 @@ enum Refusal {
 }
 
 impl<'c> Sentinels<'c> {
-    pub(crate) fn of(config: &'c Config) -> Option<Self> {
+    pub(crate) fn of(config: &'c Config, latest: &'c AtomicU64) -> Option<Self> {
+        let limit = config.connect_timeout;
         match &config.topology {
-            Topology::Sentinel { sentinels, master, server } => {
-                Some(Self { sentinels, name: master, server, limit: config.connect_timeout })
+            Topology::Sentinel { sentinels, master: name, server } => {
+                Some(Self { sentinels, name, server, limit, latest })
             }
             _ => None,
         }
@@ -123,7 +127,6 @@ impl<'c> Sentinels<'c> {
     /// Who is the master, by the majority of the Sentinels, or by as many of them as answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
-        let majority = self.sentinels.len() / 2 + 1;
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
         while let Some(answer) = asked.join_next().await {
             match answer {
@@ -132,12 +135,15 @@ impl<'c> Sentinels<'c> {
                 // The runtime ends.
                 Err(_) => {}
             }
-            if named.len() >= majority {
+            if are_enough(&named, self.sentinels.len(), self.latest.load(Ordering::Acquire)) {
                 break;
             }
         }
-        let latest = named.into_iter().max_by_key(|master| master.epoch);
-        latest.ok_or_else(|| self.unnamed(refusals))
+        let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
+            return Err(self.unnamed(refusals));
+        };
+        self.latest.store(master.epoch, Ordering::Release);
+        Ok(master)
     }
 
     /// Asks each of them, by its address.
@@ -193,6 +199,13 @@ impl<'c> Sentinels<'c> {
         }
         Failure { kind, message }
     }
+}
+
+/// Whether these answers tell who is the master: a majority's do, unless all of them are of before
+/// an election that is known of. If so, all who answer are heard: they may have been set up anew,
+/// and begin to count from nothing then.
+fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
+    named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }
 
 async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
@@ -260,5 +273,28 @@ pub(crate) async fn must_be_master(
             ),
         }),
         Err(cause) => Err(Failure::of(&cause, shown)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elected(epoch: u64) -> Master {
+        Master { host: "a".to_owned(), port: 1, epoch, replicas: 1, sentinels: 5 }
+    }
+
+    #[test]
+    fn a_majority_is_enough_unless_it_is_behind() {
+        let named =
+            |epochs: &[u64]| -> Vec<Master> { epochs.iter().copied().map(elected).collect() };
+        assert!(!are_enough(&named(&[]), 1, 0));
+        assert!(are_enough(&named(&[0]), 1, 0));
+        assert!(!are_enough(&named(&[7]), 2, 0));
+        assert!(!are_enough(&named(&[7, 7]), 5, 7));
+        assert!(are_enough(&named(&[6, 6, 7]), 5, 7));
+        assert!(are_enough(&named(&[8, 6, 6]), 5, 7));
+        assert!(!are_enough(&named(&[6, 6, 6]), 5, 7), "somebody told of a later one");
+        assert!(!are_enough(&named(&[6, 6, 6, 6]), 5, 7));
     }
 }

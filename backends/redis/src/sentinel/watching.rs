@@ -15,7 +15,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::Sentinels;
 use crate::connection::Link;
 use crate::topology::Topology;
 
@@ -78,7 +77,7 @@ async fn subscribe(
 /// may be the first to know, or the last.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
-    let Some(sentinels) = Sentinels::of(link.config()) else { return };
+    let Some(sentinels) = link.sentinels() else { return };
     if let Ok(master) = sentinels.master().await {
         link.leave_unless_at(&master.to_string());
     }

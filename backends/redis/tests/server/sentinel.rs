@@ -324,3 +324,29 @@ async fn the_doctor_looks_at_the_sentinels_too() {
         assert!(all.contains(&code), "{all:?}");
     }
 }
+
+#[tokio::test]
+async fn a_client_that_is_dropped_leaves_no_connection_behind() {
+    let set = Sentinels::start().unwrap();
+    let clients = |has: &'static str| {
+        let set = &set;
+        move || {
+            let listed = &["CLIENT", "LIST"];
+            let on_sentinel: String = set.sentinels[0].command(listed).unwrap();
+            let on_master: String = set.servers[0].command(listed).unwrap();
+            let count = |list: &str| list.lines().filter(|client| client.contains(has)).count();
+            (count(&on_sentinel), count(&on_master))
+        }
+    };
+    let (listening, waiting) = (clients(" sub=1 "), clients(" cmd=role "));
+    let (own, subscribed) = (clients(" cmd=sentinel|master "), clients(" sub=2 "));
+    let others = listening();
+    let redis = connect(&format!("{}?replicas=1", set.url())).await;
+    eventually(|| async { (listening().0 == others.0 + 1).then_some(()) }).await;
+    assert_eq!((waiting().1, subscribed().1), (1, 1));
+    drop(redis);
+    for gone in [waiting, subscribed, own] {
+        eventually(|| async { (gone() == (0, 0)).then_some(()) }).await;
+    }
+    eventually(|| async { (listening() == others).then_some(()) }).await;
+}

@@ -12,12 +12,12 @@ use crate::server::Flaws;
 use crate::trace::Trace;
 
 /// How many schedules a test run goes through.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 500;
 
 /// How many are looked through at most for one in which something goes wrong that should, and how
 /// many in one go.
 const BEYOND: u64 = 4_000;
-const CHUNK: usize = 20;
+const CHUNK: usize = 8;
 
 /// From `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
 fn seeds() -> Range<u64> {
@@ -109,14 +109,14 @@ fn whatever_happens_one_believes_and_nothing_is_left() {
         sum(4),
     );
     if kept.len() >= 100 {
-        assert!(telling > kept.len() * 9 / 10, "only {telling} schedules show something");
+        assert!(telling > kept.len() * 17 / 20, "only {telling} schedules show something");
         assert!(sum(2) > 0 && sum(3) > 0, "nothing was lost, or no stale write was refused");
     }
 }
 
 #[test]
 fn a_seed_repeats_itself_to_the_last_message() {
-    for seed in 0..20 {
+    for seed in 0..12 {
         let trace = || run(World::Claimed, seed, Trace::wanted()).trace;
         let (first, second) = (trace(), trace());
         let (one, other) = (first.lines(), second.lines());

@@ -53,8 +53,9 @@ pub(crate) use map::{Address, SlotMap};
 /// How many redirections are followed: nodes that don't agree would send a request round for ever.
 const REDIRECTIONS: u32 = 8;
 
-/// How soon a slot on the move is tried again. A key is moved within this time.
-const TRY_AGAIN: Duration = Duration::from_millis(10);
+/// How soon a slot on the move is tried again at first, and how soon at last. A few keys have moved
+/// within the first time; a slot with many takes longer than anybody waits.
+const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
@@ -184,7 +185,7 @@ impl Cluster {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Value> {
-        let begun = Instant::now();
+        let (begun, mut pause) = (Instant::now(), TRY_AGAIN.0);
         loop {
             if let Some(answer) = self.try_run(script, keys, arguments, effect).await? {
                 return Ok(answer);
@@ -196,7 +197,8 @@ impl Cluster {
                      is done",
                 ));
             }
-            sleep(TRY_AGAIN).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(TRY_AGAIN.1);
         }
     }
 

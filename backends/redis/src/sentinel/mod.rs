@@ -108,7 +108,7 @@ impl<'c> Sentinels<'c> {
             end = connect(moved_to(self.server, &master.host, master.port)) => end,
             // One that is frozen would take all the time that there is.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
-                "{}:{} isn't the master {:?} any more", master.host, master.port, self.name
+                "{master} isn't the master {:?} any more", self.name
             ))),
         }
     }
@@ -128,21 +128,26 @@ impl<'c> Sentinels<'c> {
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
-        while let Some(answer) = asked.join_next().await {
+        let mut heard_enough = false;
+        while !heard_enough && let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((_, Ok(master))) => named.push(master),
                 Ok((address, Err(refusal))) => refusals.push((address, refusal)),
                 // The runtime ends.
                 Err(_) => {}
             }
-            if are_enough(&named, self.sentinels.len(), self.latest.load(Ordering::Acquire)) {
-                break;
-            }
+            let latest = self.latest.load(Ordering::Acquire);
+            heard_enough = are_enough(&named, self.sentinels.len(), latest);
         }
         let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
             return Err(self.unnamed(refusals));
         };
-        self.latest.store(master.epoch, Ordering::Release);
+        if heard_enough {
+            // Several may ask at once, and the last to be done needn't have the latest answer.
+            self.latest.fetch_max(master.epoch, Ordering::AcqRel);
+        } else {
+            self.latest.store(master.epoch, Ordering::Release);
+        }
         Ok(master)
     }
 

@@ -167,12 +167,18 @@ impl Ballot {
             () = self.failed_and_overdue() => {
                 // The request goes on beside: only its end tells the node's own watchdog enough.
                 let given_back = self.give_back();
-                let _ = tokio::join!(attempt, given_back);
+                let (answer, _) = tokio::join!(attempt, given_back);
+                if matches!(answer, Ok(Ok(_))) {
+                    fleet.seats[at].spoke();
+                }
                 return Asked::GivenBack;
             }
         };
         match answer {
-            Ok(Ok(vote)) => Asked::Answered(certificate.clone(), vote),
+            Ok(Ok(vote)) => {
+                fleet.seats[at].spoke();
+                Asked::Answered(certificate.clone(), vote)
+            }
             Ok(Err(error)) if had_no_effect(&error) => Asked::Nothing(error),
             Ok(Err(error)) => Asked::Silent(error),
             Err(_) => Asked::Silent(silent(limit)),

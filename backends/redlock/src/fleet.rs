@@ -92,6 +92,7 @@ impl Fleet {
         let seat = &self.seats[at];
         match shown {
             Ok(certificate) => {
+                seat.spoke();
                 // One at a time: of two addresses of one server only one gets a seat.
                 let _seating = self.seating.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &certificate) {

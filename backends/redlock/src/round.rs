@@ -58,6 +58,14 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> R
     }
 }
 
+/// The nodes that have fallen silent, if there can be a quorum without them.
+fn not_waited_for(fleet: &Fleet) -> Nodes {
+    let mut silent = Nodes::default();
+    let all = 0..fleet.nodes.len();
+    all.filter(|at| fleet.seats[*at].is_silent()).for_each(|at| silent.add(at));
+    if silent.count() > fleet.spare() { Nodes::default() } else { silent }
+}
+
 fn exhausted() -> Error {
     error(
         ErrorKind::Conflict,
@@ -100,6 +108,8 @@ struct Round<'f> {
     /// Nodes that may have a vote, or may get one, but for a release that they have not answered.
     given_back: Nodes,
     timed_out: bool,
+    /// Nodes that are asked, and not waited for.
+    silent: Nodes,
 }
 
 impl<'f> Round<'f> {
@@ -136,6 +146,7 @@ impl<'f> Round<'f> {
             afterwards: NodeErrors::default(),
             given_back: Nodes::default(),
             timed_out: false,
+            silent: not_waited_for(fleet),
         }
     }
 
@@ -147,6 +158,9 @@ impl<'f> Round<'f> {
                 return votes;
             }
             self.timed_out = !self.hear(until).await;
+            if self.timed_out {
+                self.awaited().for_each(|at| self.fleet.seats[at].fell_silent());
+            }
         }
     }
 
@@ -228,8 +242,10 @@ impl<'f> Round<'f> {
         })
     }
 
-    fn unanswered(&self) -> usize {
-        self.answers.iter().filter(|answer| answer.is_none()).count()
+    /// Those that have not answered, and may yet in time.
+    fn awaited(&self) -> impl Iterator<Item = usize> {
+        let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
+        unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
     /// How many have noted the fence that most have, and which that is.
@@ -242,7 +258,7 @@ impl<'f> Round<'f> {
 
     fn decided(&self) -> Option<Votes> {
         let quorum = self.fleet.quorum;
-        let to_come = if self.timed_out { 0 } else { self.unanswered() };
+        let to_come = if self.timed_out { 0 } else { self.awaited().count() };
         let yes = self.yes().count();
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
@@ -311,7 +327,7 @@ impl<'f> Round<'f> {
             let may_be_a_quorum = self.left_behind().count() >= self.fleet.quorum;
             let until = if owing || may_be_a_quorum {
                 until
-            } else if self.unanswered() > 0 && !self.timed_out {
+            } else if self.awaited().count() > 0 && !self.timed_out {
                 moment
             } else {
                 return;

@@ -10,6 +10,7 @@
 //! ```
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Seat {
     state: Mutex<Inner>,
     /// Held by whoever looks at the node.
     pub(crate) looking: tokio::sync::Mutex<()>,
+    /// Whether a round waited for it in vain, and it has said nothing since.
+    is_silent: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +73,21 @@ pub(crate) enum Next {
 }
 
 impl Seat {
+    /// A round waited for it in vain. The next one asks it too, but doesn't wait for it: so a node
+    /// that hangs costs its time-out once, and not in front of each refusal.
+    pub(crate) fn fell_silent(&self) {
+        self.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// It answered something.
+    pub(crate) fn spoke(&self) {
+        self.is_silent.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn next(&self, now: BootInstant) -> Next {
         match &self.inner().state {
             State::Unknown => Next::Look,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Busy, ErrorKind, Holder, Reason, Result, Token};
+use lockwright_core::{Attempt, Busy, Error, ErrorKind, Holder, Reason, Result, Token};
 
 use super::{Answer, Round};
 use crate::errors::{NodeErrors, error};
@@ -24,12 +24,7 @@ impl Round<'_> {
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
-        let in_vain = |answer: &Option<Answer>| match answer {
-            Some(Answer::Failed(_)) => true,
-            None | Some(Answer::Unasked) => self.timed_out,
-            Some(_) => false,
-        };
-        let errors = self.answers.iter().filter(|answer| in_vain(answer)).count();
+        let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
             // Where a fresh token could get a quorum and this one can't.
             if ended > 0 && no + errors <= spare {
@@ -55,15 +50,26 @@ impl Round<'_> {
         Err(errors.into_error(kind, &what))
     }
 
+    /// Whether a node was asked and gave no answer.
+    fn is_in_vain(&self, at: usize) -> bool {
+        match &self.answers[at] {
+            Some(Answer::Failed(_)) => true,
+            None | Some(Answer::Unasked) => self.timed_out || self.silent.contains(at),
+            Some(_) => false,
+        }
+    }
+
     fn into_errors(self) -> NodeErrors {
         let mut errors = NodeErrors::default();
+        let in_vain: Vec<bool> = (0..self.answers.len()).map(|at| self.is_in_vain(at)).collect();
         for (at, answer) in self.answers.into_iter().enumerate() {
             let address = self.fleet.address(at);
             match answer {
                 Some(Answer::Failed(error)) => errors.push(address, error),
-                None | Some(Answer::Unasked) if self.timed_out => {
-                    errors.push(address, silent(self.limit))
+                _ if in_vain[at] && self.silent.contains(at) => {
+                    errors.push(address, Error::indeterminate("it has answered nothing lately"));
                 }
+                _ if in_vain[at] => errors.push(address, silent(self.limit)),
                 _ => {}
             }
         }

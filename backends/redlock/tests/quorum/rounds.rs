@@ -68,6 +68,37 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_waited_for_once() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    five.nodes[2].hold(&claim("x"));
+    let took = async || {
+        let begun = Instant::now();
+        let busy = refused(&five.redlock, &claim("x")).await;
+        assert!(busy.retry_after.is_some());
+        begun.elapsed()
+    };
+    let (first, second) = (took().await, took().await);
+    assert!(first >= NODE_TIMEOUT && second < NODE_TIMEOUT / 2, "{first:?}, then {second:?}");
+    five.nodes[3].fate(Fate::Down);
+    let error = fails(&five.redlock, &claim("x")).await.to_string();
+    assert!(error.contains("node:0: it has answered nothing lately"), "{error}");
+    // More than may fail are waited for: else they would never be asked again.
+    five.nodes[2].fate(Fate::Unanswered);
+    five.nodes[3].fate(Fate::Answered);
+    fails(&five.redlock, &claim("x")).await;
+    fails(&five.redlock, &claim("x")).await;
+    // As soon as it has said something it counts again, with a vote that comes late.
+    five.nodes[0].fate(Fate::Late(NODE_TIMEOUT / 2));
+    five.nodes[1].fate(Fate::Late(NODE_TIMEOUT / 2));
+    take(&five.redlock, &claim("y")).await;
+    five.nodes[3].fate(Fate::Down);
+    take(&five.redlock, &claim("z")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_yes_counts_while_the_round_is_on() {
     let five = five();
     for node in &five.nodes {

@@ -147,6 +147,20 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
+/// Redis drops from its log what the default user may not write: the holds, but not the certificate.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_loads_its_log_without_rights_is_new() {
+    let options = testbed::Redis::options().append_only("always");
+    let options = options.user("locks", "p@ss", "~* &* +@all").without_default_user();
+    let mut server = options.start().unwrap();
+    let node = node(&server);
+    let former = admitted(&node).await;
+    yes(&node, &former, "x").await;
+    server.restart(true).unwrap();
+    let new = looked(&node).await;
+    assert!(!new.votes && new.run != former.run, "{new:?}");
+}
+
 /// It was told to keep every write only for a while, and nobody looked when it restarted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {

@@ -54,6 +54,11 @@ impl Factory for Set {
         Ok(to(self.0.url()))
     }
 
+    fn ttl(&self) -> Duration {
+        // Each connection begins with a question to three Sentinels.
+        Duration::from_secs(2)
+    }
+
     fn child(&self) -> Option<Command> {
         child::this_program(&self.0.url())
     }

@@ -90,11 +90,21 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Answered);
     fails(&five.redlock, &claim("x")).await;
     fails(&five.redlock, &claim("x")).await;
-    // As soon as it has said something it counts again, with a vote that comes late.
-    five.nodes[0].fate(Fate::Late(NODE_TIMEOUT / 2));
-    five.nodes[1].fate(Fate::Late(NODE_TIMEOUT / 2));
+    // As soon as they have said something they count again, with votes that come late.
+    for node in &five.nodes {
+        node.fate(Fate::Answered);
+    }
     take(&five.redlock, &claim("y")).await;
-    five.nodes[3].fate(Fate::Down);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for (node, fate) in five.nodes.iter().zip([
+        Fate::Late(NODE_TIMEOUT / 2),
+        Fate::Late(NODE_TIMEOUT / 2),
+        Fate::Answered,
+        Fate::Down,
+        Fate::Down,
+    ]) {
+        node.fate(fate);
+    }
     take(&five.redlock, &claim("z")).await;
 }
 

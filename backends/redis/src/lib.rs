@@ -157,10 +157,11 @@ const SLOW_POLL: Duration = Duration::from_millis(500);
 /// where the server doesn't tell either.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
-/// Locks on one Redis server.
+/// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
 ///
-/// All clients that share this value share one connection. It reconnects by itself, and closes
-/// when the value is dropped.
+/// All clients that share this value share its connections: one to each server in use, another for
+/// what waits for replicas, and one to each Sentinel to hear of a failover. They come back by
+/// themselves, and close when the value is dropped.
 #[derive(Debug)]
 pub struct Redis {
     servers: Servers,

@@ -9,6 +9,12 @@
 //! There is never a second round inside one acquire: its deadline is reckoned from the instant at
 //! which the only one began.
 //!
+//! # What is given back
+//!
+//! A round that fails ends its claim on every node that said yes or hasn't said: the latter with a
+//! tombstone, as the request may come yet. One that said no, or certainly did nothing, has nothing.
+//! What a node doesn't answer is owed to it (`debts.rs`).
+//!
 //! # The fence
 //!
 //! A node answers `max(its counter + 1, candidate)`. If a quorum has one number, the next quorum has
@@ -105,7 +111,7 @@ struct Round<'f> {
     answers: Vec<Option<Answer>>,
     /// Errors of nodes that had voted.
     afterwards: NodeErrors,
-    /// Nodes that may have a vote, or may get one, but for a release that they have not answered.
+    /// Nodes that have answered that nothing of the claim is left on them.
     given_back: Nodes,
     timed_out: bool,
     /// Nodes that are asked, and not waited for.

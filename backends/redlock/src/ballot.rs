@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::fleet::{Fleet, had_no_effect, silent};
 use crate::node::{Certificate, Vote, Yes};
-use crate::tracks::{Before, Track};
+use crate::tracks::{Before, Lane, Track};
 
 /// What the round has decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,13 @@ impl Ballot {
         if lane.is_closed {
             return self.report(Report::Answered(Vote::Ended));
         }
+        self.cast(&mut lane).await;
+        if !lane.is_closed {
+            track.may_stay(self.at);
+        }
+    }
+
+    async fn cast(&mut self, lane: &mut Lane) {
         match self.ask().await {
             Asked::Answered(certificate, vote) => {
                 let yes = match &vote {

@@ -112,8 +112,15 @@ impl Count {
     fn hear(&mut self, at: usize, outcomes: Outcomes) {
         match outcomes {
             Ok(outcomes) => {
-                for (tally, outcome) in self.tallies.iter_mut().zip(outcomes) {
-                    tally.add(at, outcome);
+                let holds = self.claims.iter().zip(&mut self.tallies);
+                for ((claim, tally), outcome) in holds.zip(outcomes) {
+                    let track = self.fleet.tracks.known(claim.token);
+                    if track.is_some_and(|track| track.is_leaving(at)) {
+                        // A late vote for a round that failed, before the release that follows it.
+                        tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
+                    } else {
+                        tally.add(at, outcome);
+                    }
                 }
             }
             Err(error) => self.errors.push(self.fleet.address(at), error),

@@ -170,20 +170,15 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Takes one report, or what has come when the time is up. Answers whether there was time.
+    /// Takes one report: also one that has come just before the time was up. Answers whether there
+    /// was any.
     async fn hear(&mut self, until: Instant) -> bool {
         match timeout_at(until, self.reports.recv()).await {
             Ok(Some((at, report))) => {
                 self.note(at, report);
                 true
             }
-            Ok(None) => false,
-            Err(_) => {
-                while let Ok((at, report)) = self.reports.try_recv() {
-                    self.note(at, report);
-                }
-                false
-            }
+            Ok(None) | Err(_) => false,
         }
     }
 
@@ -322,6 +317,7 @@ impl<'f> Round<'f> {
             self.verdict.send_replace(Verdict::Abandoned);
             return;
         }
+        self.track.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
         // Most of those that the round didn't wait for are just about to answer.

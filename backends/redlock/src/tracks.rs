@@ -55,6 +55,8 @@ pub(crate) struct Track {
 struct State {
     fence: Option<Fence>,
     in_doubt: Nodes,
+    /// Those that a failed round gave back, or has yet to, for all that is known here.
+    leaving: Nodes,
     ended: bool,
 }
 
@@ -107,6 +109,22 @@ impl Track {
     /// The nodes at which a request may still be carried out.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.state().in_doubt
+    }
+
+    /// A round failed: what it may have at these nodes goes.
+    pub(crate) fn leave(&self, nodes: Nodes) {
+        nodes.iter().for_each(|at| self.state().leaving.add(at));
+    }
+
+    /// All business with a node is over, and no release is left on its way there.
+    pub(crate) fn may_stay(&self, at: usize) {
+        self.state().leaving.remove(at);
+    }
+
+    /// Whether what the token has at a node will be taken away: it doesn't count, even if a later
+    /// round of the same token was granted by others.
+    pub(crate) fn is_leaving(&self, at: usize) -> bool {
+        self.state().leaving.contains(at)
     }
 
     /// Ends it, and answers where tombstones are due.

@@ -90,12 +90,22 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Answered);
     fails(&five.redlock, &claim("x")).await;
     fails(&five.redlock, &claim("x")).await;
-    // As soon as they have said something they count again, with votes that come late.
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_speaks_again_is_waited_for_again() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    five.nodes[2].hold(&claim("x"));
+    refused(&five.redlock, &claim("x")).await;
     for node in &five.nodes {
         node.fate(Fate::Answered);
     }
     take(&five.redlock, &claim("y")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
+    // Now its vote is needed, and comes late.
     for (node, fate) in five.nodes.iter().zip([
         Fate::Late(NODE_TIMEOUT / 2),
         Fate::Late(NODE_TIMEOUT / 2),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Locks, Settle, Wait};
 
-use crate::kit::{Five, busy, claim, eventually, fails, take};
+use crate::kit::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_round_leaves_nothing() {
@@ -67,7 +67,8 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     let servers = lockwright_testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, crate::kit::options()).await;
     let redlock = five.connect().await;
-    let held = claim("x");
+    // It doesn't run out by itself while it is waited for.
+    let held = claim_for("x", LIMIT * 2);
     take(&redlock, &held).await;
     eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
     five.server(2).kill();

@@ -53,6 +53,8 @@ pub(crate) struct Ballot {
     pub(crate) until: Instant,
     pub(crate) verdict: watch::Receiver<Verdict>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    /// Whether the node was told a fence to note, and has not answered.
+    pub(crate) note_is_on_its_way: bool,
 }
 
 /// What came of asking.
@@ -94,7 +96,7 @@ impl Ballot {
                 self.report(Report::Answered(vote));
                 if let Some(yes) = yes {
                     let released = self.after_yes(&certificate, yes).await;
-                    lane.is_closed = released == Some(false);
+                    lane.is_closed = released == Some(false) || self.note_is_on_its_way;
                 }
             }
             Asked::Unasked => self.report(Report::Unasked),
@@ -106,7 +108,16 @@ impl Ballot {
                         lane.is_closed = true;
                         self.give_back().await;
                     }
-                    Verdict::Abandoned => self.remember(),
+                    Verdict::Abandoned => {
+                        // It may be carried out after whatever is asked for the token next, so
+                        // this node has no part in that.
+                        lane.is_closed = true;
+                        self.remember();
+                        if self.track.fence().is_none() {
+                            self.track.leave_at(self.at);
+                            self.give_back().await;
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -232,10 +243,13 @@ impl Ballot {
         }
     }
 
-    async fn note(&self, certificate: &Certificate, fence: Fence) -> Result<bool, Error> {
+    async fn note(&mut self, certificate: &Certificate, fence: Fence) -> Result<bool, Error> {
         let limit = Fleet::longest_wait(self.claim.ttl);
         let raised = self.fleet.nodes[self.at].raise(certificate, &self.claim, fence);
-        timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)))
+        let noted = timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)));
+        // A late one would have a later round of the same token believe an old fence.
+        self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
+        noted
     }
 
     /// Ends what the claim has there, or may have. Answers whether that was taken.

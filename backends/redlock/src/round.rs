@@ -137,6 +137,7 @@ impl<'f> Round<'f> {
                 until: begun + limit,
                 verdict: hears_verdict.clone(),
                 reports: tells.clone(),
+                note_is_on_its_way: false,
             };
             fleet.runtime.spawn(ballot.run());
         }

@@ -113,7 +113,12 @@ impl Track {
 
     /// A round failed: what it may have at these nodes goes.
     pub(crate) fn leave(&self, nodes: Nodes) {
-        nodes.iter().for_each(|at| self.state().leaving.add(at));
+        nodes.iter().for_each(|at| self.leave_at(at));
+    }
+
+    /// The same of one node.
+    pub(crate) fn leave_at(&self, at: usize) {
+        self.state().leaving.add(at);
     }
 
     /// All business with a node is over, and no release is left on its way there.

@@ -9,7 +9,7 @@ use lockwright_core::{
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{NODE_TIMEOUT, TTL, claim, five, take, wait_until};
+use crate::kit::{NODE_TIMEOUT, TTL, claim, five, refused, take, wait_until};
 use crate::node::Fate;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
@@ -172,4 +172,24 @@ async fn a_repeat_that_fails_takes_nothing_away() {
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "it still holds: {error}");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_vote_for_a_round_that_failed_does_not_count() {
+    let five = five();
+    let (held, other) = (claim("x"), claim("x"));
+    // The node answers the first round when that has long failed, and the release that follows it
+    // comes later still.
+    five.nodes[0].state().attempts = Fate::Late(Duration::from_millis(500));
+    five.nodes[0].state().releases = Fate::Late(Duration::from_secs(2));
+    five.nodes[1..].iter().for_each(|node| node.hold(&other));
+    refused(&five.redlock, &held).await;
+    five.nodes.iter().for_each(|node| node.state().holds.clear());
+    take(&five.redlock, &held).await;
+    wait_until("it votes late", || five.holders(&held) == 5).await;
+    five.nodes[1..3].iter().for_each(|node| node.forget());
+    let outcomes = renew(&five.redlock, &[&held]).await;
+    assert_ne!(outcomes.ok(), Some(vec![RENEWED]), "only two nodes will have it");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(five.holders(&held), 2);
 }

@@ -14,6 +14,9 @@ use crate::node::No;
 /// How many rounds' time a split vote is spread over at most.
 const MOST_SPREAD: u32 = 32;
 
+/// The least that a round is taken to last: within it, clients that began together meet again.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
+
 /// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
@@ -101,7 +104,7 @@ impl Round<'_> {
         }
         // Nobody has it: whoever tries next should not do so just when the others do.
         let spread = names.split(&self.claim.name).min(MOST_SPREAD);
-        let round = self.begun.elapsed().max(self.limit / 4);
+        let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
             retry_after: Some(self.fleet.random.below(round * spread)),
             holder: None,

@@ -45,7 +45,7 @@ impl Server {
             Some(answer) => Some(facts_of_info(answer)?),
             None => None,
         };
-        let config = match permitted(link.read_on(live, &config_get("append*")).await)? {
+        let config = match permitted(link.read_on(live, &config_get("*append*")).await)? {
             Some(answer) => Some(facts_of_map(answer)?),
             None => None,
         };
@@ -83,7 +83,9 @@ impl Server {
 
     fn logs_every_write(&self) -> bool {
         let configured = |name: &str| self.config.as_ref()?.get(name).map(String::as_str);
-        configured("appendonly") == Some("yes") && configured("appendfsync") == Some("always")
+        configured("appendonly") == Some("yes")
+            && configured("appendfsync") == Some("always")
+            && configured("no-appendfsync-on-rewrite") != Some("yes")
     }
 
     pub(crate) fn says(&self, name: &str) -> Option<&str> {

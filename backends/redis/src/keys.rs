@@ -68,8 +68,10 @@ impl Keys {
     }
 
     /// Where a node of a quorum keeps its certificate: a key that no lock and no companion has.
-    pub(crate) fn certificate(prefix: &str) -> String {
-        format!("{RESERVED}redlock}}:certificate:{prefix}")
+    /// It names the database, so that it goes with `SWAPDB`.
+    pub(crate) fn certificate(prefix: &str, database: i64) -> String {
+        let kind = if database == 0 { String::new() } else { format!("@{database}") };
+        format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }
 
     /// What `inspect.lua` looks at.

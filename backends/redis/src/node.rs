@@ -35,6 +35,8 @@ use crate::{Config, Redis, profile_of};
 pub struct Certificate {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
+    /// The number that came with the data: copies of them share it.
+    pub data: String,
     /// What stands on the server, compared as it is.
     pub text: String,
     /// Whether the node may vote.
@@ -86,7 +88,6 @@ impl Node {
     /// no tokio runtime.
     pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
         let config = config.checked()?;
-        let certificate_key = Keys::certificate(&config.key_prefix);
         let Topology::One(server) = &config.topology else {
             return Err(error(
                 ErrorKind::InvalidConfig,
@@ -99,6 +100,8 @@ impl Node {
                 "a node of a quorum has no replicas to wait for; the other nodes are what it needs",
             ));
         }
+        let database = server.redis_settings().db();
+        let certificate_key = Keys::certificate(&config.key_prefix, database);
         let to = Whereabouts::at(server.clone());
         let wakeups = Arc::new(Wakeups::new(&config));
         let link = Link::connect_later(Arc::new(config), wakeups, to)?;
@@ -136,6 +139,15 @@ impl Node {
     async fn look_at(&self, live: &Live) -> Result<Certificate> {
         let server = Server::behind(self.link(), live).await?;
         server.can_lock()?;
+        if let Some(policy) = server.says("maxmemory_policy").filter(|is| *is != "noeviction") {
+            return Err(error(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "its eviction policy is {policy}, so that it may throw out locks that are \
+                     held; CONFIG SET maxmemory-policy noeviction"
+                ),
+            ));
+        }
         let Some(run) = server.says("run_id").map(str::to_owned) else {
             return Err(error(
                 ErrorKind::Denied,
@@ -143,6 +155,8 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
+        // Another from each promotion on: what a server has after it was a replica isn't what it had.
+        let incarnation = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A replica that was promoted has a second history, that of its former master.
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
@@ -154,7 +168,7 @@ impl Node {
                 &scripts::LOOK,
                 &[&self.certificate_key],
                 &[
-                    &run,
+                    &incarnation,
                     &Token::random().to_string(),
                     &millis_rounded_up(self.largest_ttl).to_string(),
                     flag(server.keeps_every_write()),
@@ -406,11 +420,12 @@ impl Node {
 impl Certificate {
     fn read(text: String) -> Result<Self> {
         let words: Vec<&str> = text.split(' ').collect();
-        if let [state @ ("votes" | "new"), run, _, largest_ttl, _] = words[..]
+        if let [state @ ("votes" | "new"), run, data, largest_ttl, _] = words[..]
             && let Ok(largest_ttl) = largest_ttl.parse().map(Duration::from_millis)
         {
-            let (run, votes) = (run.to_owned(), state == "votes");
-            return Ok(Self { run, text, votes, largest_ttl });
+            let run = run.split('+').next().unwrap_or(run).to_owned();
+            let (data, votes) = (data.to_owned(), state == "votes");
+            return Ok(Self { run, data, text, votes, largest_ttl });
         }
         Err(error(
             ErrorKind::Conflict,

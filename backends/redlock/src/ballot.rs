@@ -78,6 +78,7 @@ impl Ballot {
             return self.report(Report::Failed(Error::unavailable(busy)));
         };
         if lane.is_closed {
+            self.fleet.is_still_wanted(self.at, self.claim.token);
             return self.report(Report::Answered(Vote::Ended));
         }
         self.cast(&mut lane).await;
@@ -96,7 +97,11 @@ impl Ballot {
                 self.report(Report::Answered(vote));
                 if let Some(yes) = yes {
                     let released = self.after_yes(&certificate, yes).await;
-                    lane.is_closed = released == Some(false) || self.note_is_on_its_way;
+                    lane.is_closed = released == Some(false);
+                    if self.note_is_on_its_way && self.track.fence().is_none() {
+                        lane.is_closed = true;
+                        self.remember();
+                    }
                 }
             }
             Asked::Unasked => self.report(Report::Unasked),
@@ -255,7 +260,7 @@ impl Ballot {
     /// Ends what the claim has there, or may have. Answers whether that was taken.
     async fn give_back(&self) -> bool {
         // A request that wasn't answered may come yet, this one or an earlier one.
-        let in_doubt = self.track.in_doubt().contains(self.at);
+        let in_doubt = self.note_is_on_its_way || self.track.in_doubt().contains(self.at);
         let settle = if in_doubt { Settle::Unanswered } else { Settle::Answered };
         let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
         self.report(Report::GivenBack(ended.is_ok()));

@@ -122,6 +122,15 @@ impl Fleet {
         }
     }
 
+    /// A token is asked for again that a node is owed a tombstone of. What was sent to the node may
+    /// come at any time, so that it mustn't vote for it before it has the tombstone.
+    pub(crate) fn is_still_wanted(&self, at: usize, token: Token) {
+        let until = self.now() + self.options.largest_ttl;
+        if let Some(debt) = self.debts.of(at).releases.get_mut(&token) {
+            debt.until = debt.until.max(until);
+        }
+    }
+
     async fn send_release(&self, at: usize, claim: &Claim, settle: Settle) -> Result<Ended> {
         let limit = Self::longest_wait(claim.ttl);
         let answer = timeout(limit, self.nodes[at].release(claim, settle)).await;

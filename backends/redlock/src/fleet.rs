@@ -90,6 +90,10 @@ impl Fleet {
     fn take_in(&self, at: usize, shown: Result<Certificate>) -> Result<()> {
         let now = self.now();
         let seat = &self.seats[at];
+        let shown = shown.and_then(|certificate| match self.why_of_another_fleet(&certificate) {
+            Some(error) => Err(error),
+            None => Ok(certificate),
+        });
         match shown {
             Ok(certificate) => {
                 seat.spoke();
@@ -115,17 +119,40 @@ impl Fleet {
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
+    /// Not for good: whoever runs the fleet may mend it.
+    fn why_of_another_fleet(&self, certificate: &Certificate) -> Option<Error> {
+        (certificate.largest_ttl != self.options.largest_ttl).then(|| {
+            error(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "its fleet's largest TTL is {:?}, and this client's is {:?}; every client of a \
+                     fleet must have the same",
+                    certificate.largest_ttl, self.options.largest_ttl
+                ),
+            )
+        })
+    }
+
     fn why_refused(&self, at: usize, certificate: &Certificate) -> Option<String> {
-        if certificate.largest_ttl != self.options.largest_ttl {
-            return Some(format!(
-                "its fleet's largest TTL is {:?}, and this client's is {:?}; every client of a \
-                 fleet must have the same",
-                certificate.largest_ttl, self.options.largest_ttl
-            ));
+        let others = || {
+            let others = (0..self.nodes.len()).filter(|other| *other != at);
+            others.filter_map(|other| Some((other, self.seats[other].certificate()?)))
+        };
+        if let Some((origin, _)) =
+            others().find(|(_, seen)| seen.run != certificate.run && seen.data == certificate.data)
+        {
+            // Nobody can tell which of them has its own data.
+            let why = |other: usize| {
+                format!(
+                    "its data and those of {} are copies of each other, so one of the two has \
+                     forgotten what it voted for; empty both, and connect anew",
+                    self.address(other)
+                )
+            };
+            self.seats[origin].refuse(why(at));
+            return Some(why(origin));
         }
-        let twin = (0..self.nodes.len()).filter(|other| *other != at).find(|other| {
-            self.seats[*other].certificate().is_some_and(|seen| seen.run == certificate.run)
-        })?;
+        let (twin, _) = others().find(|(_, seen)| seen.run == certificate.run)?;
         Some(format!(
             "it is the same server as {} under another address; a server has one vote only",
             self.address(twin)

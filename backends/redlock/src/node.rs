@@ -32,6 +32,8 @@ use lockwright_core::{
 pub struct Certificate {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
+    /// What came with the data, and goes with them: copies of the same data share it, and no others.
+    pub data: String,
     /// What stands on the node, compared as it is.
     pub text: String,
     /// Whether the node may vote. One that may not yet is [admitted](Node::admit) one largest TTL

@@ -97,7 +97,7 @@ impl Options {
     /// The shortest TTL that can be asked for: what is shorter could be over when its round is,
     /// with the writing back of the fence.
     pub(crate) fn shortest_ttl(&self) -> Duration {
-        self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit * 2))
+        self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }
 
     /// How long a request for a hold of `ttl` waits for a node.

@@ -44,13 +44,13 @@ fn short(url: &str) -> String {
 }
 
 fn ours(certificate: redis::Certificate) -> Certificate {
-    let redis::Certificate { run, text, votes, largest_ttl } = certificate;
-    Certificate { run, text, votes, largest_ttl }
+    let redis::Certificate { run, data, text, votes, largest_ttl } = certificate;
+    Certificate { run, data, text, votes, largest_ttl }
 }
 
 fn theirs(certificate: &Certificate) -> redis::Certificate {
-    let Certificate { run, text, votes, largest_ttl } = certificate.clone();
-    redis::Certificate { run, text, votes, largest_ttl }
+    let Certificate { run, data, text, votes, largest_ttl } = certificate.clone();
+    redis::Certificate { run, data, text, votes, largest_ttl }
 }
 
 #[async_trait]

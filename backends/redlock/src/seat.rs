@@ -162,10 +162,15 @@ impl Seat {
         }
     }
 
-    /// Why it gets no vote, if that is for good.
+    /// Why it gets no vote, if that is for good, or until somebody sets it up otherwise.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
+            State::Failed { kind, why, .. }
+                if matches!(kind, ErrorKind::InvalidConfig | ErrorKind::Unsupported) =>
+            {
+                Some(why.clone())
+            }
             _ => None,
         }
     }
@@ -205,6 +210,7 @@ mod tests {
     fn certificate(text: &str, votes: bool) -> Certificate {
         Certificate {
             run: "run".to_owned(),
+            data: "data".to_owned(),
             text: text.to_owned(),
             votes,
             largest_ttl: Duration::from_secs(60),

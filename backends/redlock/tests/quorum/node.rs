@@ -177,6 +177,7 @@ impl TestNode {
     fn certificate(&self, state: &State) -> Certificate {
         Certificate {
             run: state.run.to_string(),
+            data: self.address.clone(),
             text: state.text.to_string(),
             votes: state.votes,
             largest_ttl: self.largest_ttl,

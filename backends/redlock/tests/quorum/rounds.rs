@@ -8,7 +8,7 @@ use lockwright_core::{DistributedLock, ErrorKind, Settle, Wait};
 use lockwright_redlock::NodeErrors;
 use tokio::time::Instant;
 
-use crate::kit::{NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
+use crate::kit::{LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
 use crate::node::Fate;
 
 /// Whether it is ready.
@@ -365,4 +365,48 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     let mut long = claim("x");
     long.ttl = crate::kit::LARGEST_TTL + Duration::from_millis(1);
     assert_eq!(fails(&five.redlock, &long).await.kind(), ErrorKind::InvalidInput);
+}
+
+/// What was sent to it may lie in a socket for longer than any TTL.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let (other, waiting) = (claim("x"), claim("x"));
+    five.nodes[4].state().attempts = Fate::Unanswered;
+    five.nodes[4].state().releases = Fate::Late(LARGEST_TTL * 100);
+    let begun = Instant::now();
+    while begun.elapsed() < LARGEST_TTL * 3 {
+        five.nodes[..4].iter().for_each(|node| node.hold(&other));
+        refused(&five.redlock, &waiting).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    // Now its vote would make a quorum, and the release would take it away.
+    five.nodes[4].state().attempts = Fate::Answered;
+    five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
+    five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
+    let asked = five.redlock.acquire(&waiting, Wait::No).await;
+    assert!(!matches!(asked, Ok(lockwright_core::Attempt::Granted(_))), "{asked:?}");
+    // Another token has nothing to fear.
+    take(&five.redlock, &claim("x")).await;
+}
+
+/// A late one would have the next round of the same token believe an old fence.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
+    let five = five();
+    let wanted = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 4_000, 3_000, 2_000, 1_000]) {
+        node.state().counters.insert(wanted.name.clone(), counter);
+        node.state().raises = Fate::Broken;
+    }
+    fails(&five.redlock, &wanted).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for node in &five.nodes {
+        node.state().raises = Fate::Answered;
+    }
+    let _ = five.redlock.acquire(&wanted, Wait::No).await;
+    for node in &five.nodes[1..] {
+        assert_eq!(node.holder(&wanted.name), None, "its note may come yet");
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Token, Upkeep,
-    Wait,
+    Attempt, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew, Token,
+    Upkeep, Wait,
 };
 use lockwright_redlock::{Config, Options, Redlock, Standing};
 use lockwright_testbed::{self as testbed, Fleet};
@@ -64,6 +64,21 @@ impl Five {
         let token = claim.token.to_string();
         let holds = |at: &usize| self.holder(*at, claim.name.as_str()).as_ref() == Some(&token);
         nodes.into_iter().filter(holds).count()
+    }
+
+    /// Waits until a claim holds on all nodes. One that was too slow for the round, or for a top-up,
+    /// is topped up by the next renewal.
+    pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
+        let hold = Renew { claim, fences: 0 };
+        eventually(async || {
+            if self.holders(claim, 0..NODES) == NODES {
+                return Some(());
+            }
+            tokio::time::sleep(NODE_TIMEOUT / 5).await;
+            let _ = redlock.renew(&[hold]).await;
+            None
+        })
+        .await;
     }
 
     /// The keys on a node that stand for holds, of whomever.

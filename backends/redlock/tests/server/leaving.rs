@@ -13,7 +13,7 @@ async fn a_failed_round_leaves_nothing() {
     let (redlock, other) = (five.connect().await, five.connect().await);
     let held = claim("x");
     take(&redlock, &held).await;
-    eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
+    five.all_hold(&redlock, &held).await;
     // Two nodes lose it, and would let the next one in.
     for at in [0, 3] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
@@ -70,7 +70,7 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     // It doesn't run out by itself while it is waited for.
     let held = claim_for("x", LIMIT * 2);
     take(&redlock, &held).await;
-    eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
+    five.all_hold(&redlock, &held).await;
     five.server(2).kill();
     redlock.release(&held, Settle::Answered).await.unwrap();
     five.server(2).restart(true).unwrap();

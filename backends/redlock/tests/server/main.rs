@@ -8,3 +8,4 @@ mod forgetting;
 mod kit;
 mod leaving;
 mod renewing;
+mod vouching;

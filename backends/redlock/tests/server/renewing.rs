@@ -10,14 +10,14 @@ async fn a_quorum_that_shrank_is_topped_up() {
     let redlock = five.connect().await;
     let held = claim("x");
     let fence = take(&redlock, &held).await.fence;
-    eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
+    five.all_hold(&redlock, &held).await;
     for at in [1, 2] {
         five.server(at).command::<()>(&["DEL", "x", "lockwright:{x}:hold"]).unwrap();
     }
     let hold = Renew { claim: &held, fences: 0 };
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
-    eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
+    five.all_hold(&redlock, &held).await;
     let noted = |at: usize| {
         let noted = five.fleet.servers[at].command(&["HGET", "lockwright:{x}:hold", "fence"]);
         noted.unwrap_or(0) == fence.get()
@@ -35,7 +35,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let redlock = five.connect().await;
     let held = claim("x");
     take(&redlock, &held).await;
-    eventually(async || (five.holders(&held, 0..5) == 5).then_some(())).await;
+    five.all_hold(&redlock, &held).await;
     for at in [0, 1, 2] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
     }

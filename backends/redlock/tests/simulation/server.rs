@@ -361,9 +361,11 @@ fn words(text: &str) -> [&str; 5] {
 }
 
 fn certificate(text: &str) -> Certificate {
-    let [state, run, _, longest, _] = words(text);
+    let [state, run, number, longest, _] = words(text);
+    let (node, _) = run.split_once('-').expect("a run is one of a node");
     Certificate {
         run: run.to_owned(),
+        data: format!("{node} {number}"),
         text: text.to_owned(),
         votes: state == "votes",
         largest_ttl: Duration::from_millis(longest.parse().expect("a number")),

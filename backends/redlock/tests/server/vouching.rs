@@ -1,0 +1,156 @@
+//! Certificates that must not vouch for data that have forgotten something.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Attempt, DistributedLock};
+use lockwright_redlock::{Config, Redlock, Standing};
+use lockwright_testbed as testbed;
+
+use crate::kit::{Five, claim_for, eventually, options, take};
+
+const LARGEST_TTL: Duration = Duration::from_secs(20);
+
+const CERTIFICATE: [&str; 2] = ["GET", "lockwright:{redlock}:certificate:"];
+
+fn keeping_every_write() -> testbed::redis::Options {
+    testbed::Redis::options().append_only("always")
+}
+
+async fn five() -> Five {
+    Five::start_as(keeping_every_write(), options().largest_ttl(LARGEST_TTL)).await
+}
+
+/// A fleet in which `x` is held by a bare quorum, the nodes 0 to 2. The others vote, too.
+async fn bare_quorum() -> (Five, Redlock, Instant) {
+    let five = five().await;
+    let redlock = five.connect().await;
+    let (five, since) = hold_by_a_bare_quorum(five, &redlock).await;
+    (five, redlock, since)
+}
+
+async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Instant) {
+    for at in [3, 4] {
+        five.server(at).kill();
+    }
+    let since = Instant::now();
+    take(redlock, &claim_for("x", LARGEST_TTL)).await;
+    for at in [3, 4] {
+        five.server(at).restart(true).unwrap();
+    }
+    (five, since)
+}
+
+/// The quorum without node 2 lets nobody in, so neither may the one with it.
+async fn nobody_gets_in(five: &Five, since: Instant) {
+    if let Ok(other) = five.config().connect().await {
+        for _ in 0..3 {
+            let asked = other.try_acquire(&claim_for("x", LARGEST_TTL)).await;
+            assert!(!matches!(asked, Ok(Attempt::Granted(_))), "two hold it: {asked:?}");
+        }
+    }
+    assert!(since.elapsed() < LARGEST_TTL, "too slow to show anything");
+}
+
+async fn is_linked(replica: &testbed::Redis) {
+    eventually(async || {
+        let info: String = replica.command(&["INFO", "replication"]).ok()?;
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_another_nodes_data() {
+    let (mut five, _redlock, since) = bare_quorum().await;
+    let origin = five.server(3).port().to_string();
+    let copy = five.server(2);
+    copy.command::<()>(&["REPLICAOF", "127.0.0.1", &origin]).unwrap();
+    is_linked(copy).await;
+    copy.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    eventually(async || {
+        let info: String = copy.command(&["INFO", "persistence"]).ok()?;
+        let is_at_rest = ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+            .map(|fact| info.contains(fact));
+        is_at_rest.iter().all(|is| *is).then_some(())
+    })
+    .await;
+    // After a restart nothing tells any more that it was a replica.
+    copy.kill();
+    copy.restart(true).unwrap();
+    nobody_gets_in(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_own_data_as_its_replica_had_them() {
+    let mut five = five().await;
+    let redlock = five.connect().await;
+    let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
+    is_linked(&replica).await;
+    // It takes over, and lacks what comes then; later the node takes over again.
+    replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
+    let node = five.server(2);
+    node.command::<()>(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]).unwrap();
+    is_linked(node).await;
+    node.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    nobody_gets_in(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_of_which_some_were_thrown_out() {
+    let (mut five, _redlock, since) = bare_quorum().await;
+    let node = five.server(2);
+    node.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]).unwrap();
+    node.command::<()>(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
+    eventually(async || {
+        let _ = five.server(2).command::<()>(&["SET", "filler", "1"]);
+        five.holder(2, "x").is_none().then_some(())
+    })
+    .await;
+    let certificate: Option<String> = five.server(2).command(&CERTIFICATE).unwrap();
+    assert!(certificate.is_some(), "it has no end, so it stays");
+    five.server(2).command::<()>(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    nobody_gets_in(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_databases_data() {
+    let (mut five, _redlock, since) = bare_quorum().await;
+    let other = |url: String| lockwright_redis::Config::new(&format!("{url}/1")).unwrap();
+    let other = five.fleet.urls().into_iter().map(other).collect();
+    let other = Config::of(other, five.options.clone()).connect().await.unwrap();
+    for (address, standing) in other.admit().await {
+        assert!(matches!(standing, Standing::Votes), "{address}: {standing:?}");
+    }
+    five.server(2).command::<()>(&["SWAPDB", "0", "1"]).unwrap();
+    nobody_gets_in(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_not_synced_while_it_is_rewritten() {
+    let servers = keeping_every_write().set("no-appendfsync-on-rewrite", "yes");
+    let mut five = Five::start_as(servers, options()).await;
+    let certificate: String = five.server(0).command(&CERTIFICATE).unwrap();
+    assert!(certificate.ends_with(" 0"), "it says that every write is kept: {certificate}");
+}
+
+/// The refused one must not take a node away from those who are right.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
+    let mut five = five().await;
+    let right = five.connect().await;
+    take(&right, &claim_for("x", LARGEST_TTL)).await;
+    five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
+    let node = |url: String| lockwright_redis::Config::new(&url).unwrap();
+    let nodes = five.fleet.urls().into_iter().map(node).collect();
+    let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
+    assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
+    // It was the first to see the node, and wrote its own largest TTL down.
+    let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
+    five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
+    eventually(async || {
+        let all = right.admit().await;
+        all.iter().all(|(_, standing)| matches!(standing, Standing::Votes)).then_some(())
+    })
+    .await;
+}

@@ -21,6 +21,9 @@ use crate::topology::Topology;
 /// How long a Sentinel that can't be listened to is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// After so long without a word a Sentinel is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(3);
+
 const CHANNEL: &str = "+switch-master";
 
 /// Listens to each Sentinel, until the set is dropped.
@@ -41,14 +44,22 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     loop {
         let Some(limit) = link.upgrade().map(|link| link.config().connect_timeout) else { return };
         match timeout(limit, subscribe(sentinel.clone())).await {
-            Ok(Ok((_connection, mut pushes))) => {
+            Ok(Ok((mut connection, mut pushes))) => {
                 // Something may have happened before.
                 check(&link).await;
-                while let Some(push) = pushes.recv().await {
-                    match push.kind {
-                        PushKind::Message => check(&link).await,
-                        PushKind::Disconnection => break,
-                        _ => {}
+                loop {
+                    match timeout(SILENCE, pushes.recv()).await {
+                        Ok(Some(push)) => match push.kind {
+                            PushKind::Message => check(&link).await,
+                            PushKind::Disconnection => break,
+                            _ => {}
+                        },
+                        Ok(None) => break,
+                        // A connection that a network forgot is silent, too.
+                        Err(_) => match timeout(limit, answers(&mut connection, &link)).await {
+                            Ok(true) => {}
+                            _ => break,
+                        },
                     }
                 }
             }
@@ -56,6 +67,20 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
             Err(_) => tracing::debug!("redis: a Sentinel is silent"),
         }
         sleep(PAUSE).await;
+    }
+}
+
+/// Whether the Sentinel is still there: asked what its user may ask anyway.
+async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
+    let mut question = redis::cmd("SENTINEL");
+    match link.upgrade().map(|link| link.config().topology.clone()) {
+        Some(Topology::Sentinel { master, .. }) => question.arg("MASTER").arg(master),
+        _ => return false,
+    };
+    match question.exec_async(connection).await {
+        Ok(()) => true,
+        // A refusal is an answer, too.
+        Err(cause) => cause.code().is_some(),
     }
 }
 

@@ -8,7 +8,8 @@ use lockwright_core::{
     Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
-use lockwright_testbed::{self as testbed, Sentinels};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 use crate::connecting::{SECRET, refused};
 use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
@@ -29,6 +30,14 @@ async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
         (found.as_deref() == Some(value)).then_some(())
     })
     .await;
+}
+
+/// Whether a client of ours listens to each Sentinel: they themselves speak RESP2.
+fn all_are_listened_to(set: &Sentinels) -> bool {
+    set.sentinels.iter().all(|sentinel| {
+        let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
+        clients.lines().any(|client| client.contains(" sub=1 ") && client.contains(" resp=3"))
+    })
 }
 
 async fn off_the_runtime<T: Send + 'static>(
@@ -194,6 +203,42 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
         set = watching => drop(set),
         () = renewing => {}
     }
+}
+
+/// The ways to the Sentinels break in such a way that nobody is told of it, and meanwhile they choose.
+#[tokio::test]
+async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
+    let set = Sentinels::start().unwrap();
+    let proxies: Vec<_> =
+        set.sentinels.iter().map(|sentinel| Proxy::start(sentinel.address()).unwrap()).collect();
+    let url = set.url_through(proxies.iter().map(Proxy::port));
+    let redis = Config::new(&url).unwrap().response_timeout(QUICK).connect().await.unwrap();
+    grant(&redis, &claim("before")).await;
+    eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
+
+    for proxy in &proxies {
+        proxy.set(Traffic::SwallowAll);
+    }
+    set.servers[0].freeze();
+    let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
+    assert_eq!(master, 1);
+    for proxy in &proxies {
+        assert!(proxy.wait_for_swallowed_answer(), "the news of it");
+        // New connections get through; those that lost something stay silent.
+        proxy.set(Traffic::Forward);
+    }
+    // As operators do it. From here on nobody tells the old master what it is.
+    for sentinel in &set.sentinels {
+        sentinel.command::<i64>(&["SENTINEL", "RESET", set.master_name()]).unwrap();
+    }
+    set.servers[0].thaw();
+    eventually(|| async {
+        let ours = claim(&format!("a {:?}", Instant::now()));
+        redis.try_acquire(&ours).await.ok()?;
+        let there: i64 = set.servers[1].command(&["EXISTS", ours.name.as_str()]).unwrap();
+        (there == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -164,5 +164,39 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
 
 /// Whether another connection may lead to a better server: this one has become a replica.
 pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
-    matches!(cause.code(), Some("READONLY" | "MASTERDOWN"))
+    let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
+    match cause.code() {
+        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
+        Some("ERR") => {
+            cause.detail().is_some_and(|detail| detail.split([' ', '-', ':']).any(says_so))
+        }
+        code => code.is_some_and(says_so),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> RedisError {
+        let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        answer.extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_replica_is_known_by_what_it_says_up_to_6_2_too() {
+        for line in [
+            "READONLY You can't write against a read only replica.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR Error running script (call to f_1234): @user_script:88: @user_script: 88: \
+             -READONLY You can't write against a read only replica. ",
+        ] {
+            let cause = said(line);
+            assert!(wants_another_server(&cause), "{cause}");
+            assert_eq!(refusal(&cause).map(|(kind, _)| kind), Some(ErrorKind::Unavailable));
+        }
+        for line in ["ERR unknown command 'READONLYISH'", "OOM command not allowed"] {
+            assert!(!wants_another_server(&said(line)), "{line}");
+        }
+    }
 }

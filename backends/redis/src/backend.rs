@@ -133,8 +133,9 @@ impl Redis {
     /// Ends a hold that was granted and doesn't count.
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
         match self.end(claim, Settle::Answered).await {
-            Ok(_) => replicas::given_back(&cause),
-            Err(_) => cause,
+            Ok(Ended::Released) => replicas::given_back(&cause),
+            // It was there a moment ago, so this may have been asked of another server.
+            Ok(Ended::NotHeld) | Err(_) => cause,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Renewing: what `renew.lua` is given for several holds, and what it answers.
 
-use lockwright_core::{Reason, Renew, Renewal, Result};
+use lockwright_core::{Reason, Renew, Renewal, RenewalOutcome, Result};
 use redis::Value;
 
 use crate::answer::Words;
@@ -54,6 +54,8 @@ impl Batch {
         (0..self.keys.len())
             .map(|at| match words.word(at)? {
                 "renewed" => Ok(Renewal::RENEWED),
+                // Too few replicas have it.
+                "unsure" => Ok(Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false }),
                 "broken" => Ok(Renewal::not_held(Reason::Broken)),
                 "gone" => Ok(Renewal::not_held(Reason::Gone)),
                 _ => Err(odd_answer(Effect::Changes, &words)),

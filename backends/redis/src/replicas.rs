@@ -1,9 +1,10 @@
 //! Waiting for replicas: a grant or a renewal counts only once so many have it.
 //!
 //! Replication is asynchronous, and a replica that takes over without the last writes has lost the
-//! locks in them. `WAIT` tells how many replicas acknowledged what a connection has written so far,
-//! so it goes right behind the script. It blocks its connection in the server; so these requests go
-//! over one of their own, and everything else keeps its pace.
+//! locks in them. `WAIT` tells how many replicas acknowledged what a connection has written so far.
+//! So it follows on the same connection, once the script's answer says that it wrote something. It
+//! blocks its connection in the server; so these requests go over one of their own, and everything
+//! else keeps its pace.
 //!
 //! This narrows what a failover loses, and is not consensus: the replica that takes over need not be
 //! one that acknowledged, and one that did may lose it again.
@@ -13,12 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Result};
-use redis::aio::ConnectionLike;
-use redis::{Cmd, FromRedisValue, RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 
 use crate::asking::millis_rounded_up;
 use crate::connection::{Link, Live};
-use crate::errors::{self, Effect, error, odd_answer};
+use crate::errors::{self, Effect, error};
 use crate::scripts::{self, Script};
 
 /// How many replicas are waited for, and how long.
@@ -75,63 +75,58 @@ impl Link {
     /// Runs a script, and waits until the replicas have what it did.
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
+        live: &Live,
         replicas: Replicas,
         before: Option<&Cmd>,
         script: &Script,
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Result<Value, RedisError>> {
-        let live = self.live().await?;
         let by_hash = script.by_hash(keys, arguments);
-        let mut answers = self.ask_and_wait(&live, replicas, before, &by_hash).await?;
-        if matches!(&answers, Ok((Err(cause), _)) if errors::lacks_script(cause)) {
+        let mut answer = self.ask(live, before, &by_hash, Effect::Changes).await?;
+        if matches!(&answer, Err(cause) if errors::lacks_script(cause)) {
             let by_text = script.by_text(keys, arguments);
-            answers = self.ask_and_wait(&live, replicas, before, &by_text).await?;
+            answer = self.ask(live, before, &by_text, Effect::Changes).await?;
         }
-        let (answer, acknowledged) = match answers {
-            Ok((Ok(answer), acknowledged)) => (answer, acknowledged),
-            Ok((Err(cause), _)) | Err(cause) => return Ok(Err(cause)),
+        let answer = match answer {
+            Ok(answer) if did_something(&answer) => answer,
+            // A refusal, or nothing that replicas should have.
+            answer => return Ok(answer),
         };
-        let told = match acknowledged {
-            _ if !did_something(&answer) => return Ok(Ok(answer)),
-            Ok(count) if count >= replicas.count => return Ok(Ok(answer)),
-            Ok(count) => format!(
+        // On the same connection: it waits for what that connection wrote last, or later.
+        let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
+        let mut connection = live.connection();
+        let asking = wait.query_async::<u32>(&mut connection);
+        let is_acquire = std::ptr::eq(script, &*scripts::ACQUIRE);
+        let told = match self.within(live, limit, Effect::Changes, asking).await {
+            Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
+            Ok(Ok(count)) => format!(
                 "only {count} of {} replicas acknowledged within {:?}",
                 replicas.count, replicas.limit
             ),
-            Err(cause) => format!("the server did not wait for its replicas ({cause})"),
+            Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
+            Err(silence) if is_acquire => return Err(silence),
+            Err(silence) => silence.to_string(),
         };
+        if !is_acquire {
+            tracing::debug!(%told, "redis: a renewal that replicas may lack");
+            return Ok(Ok(unsure(answer)));
+        }
         let refused = error(ErrorKind::Indeterminate, &*told);
         Err(refused.with_source(TooFew { told }))
     }
+}
 
-    async fn ask_and_wait(
-        &self,
-        live: &Live,
-        replicas: Replicas,
-        before: Option<&Cmd>,
-        command: &Cmd,
-    ) -> Result<Result<(Result<Value, RedisError>, Result<u32, RedisError>), RedisError>> {
-        let mut pipeline = redis::pipe();
-        for command in before.into_iter().chain([command]) {
-            pipeline.add_command(command.clone());
-        }
-        pipeline.add_command(replicas.wait());
-        let count = pipeline.len();
-        let mut connection = live.connection();
-        let asking = connection.req_packed_commands(&pipeline, 0, count);
-        let limit = self.config().response_timeout + replicas.limit;
-        let mut answers = match self.within(live, limit, Effect::Changes, asking).await? {
-            Ok(answers) => answers,
-            Err(cause) => return Ok(Err(cause)),
-        };
-        let (Some(acknowledged), Some(answer)) = (answers.pop(), answers.pop()) else {
-            return Err(odd_answer(Effect::Changes, "too little"));
-        };
-        let acknowledged = acknowledged
-            .extract_error()
-            .and_then(|count| u32::from_redis_value(count).map_err(RedisError::from));
-        Ok(Ok((answer.extract_error(), acknowledged)))
+/// The answer to a renewal that too few replicas have: what was lost is lost all the same.
+fn unsure(answer: Value) -> Value {
+    let one = |word: Value| match word {
+        Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),
+        Value::SimpleString(word) if word == "renewed" => Value::SimpleString("unsure".to_owned()),
+        word => word,
+    };
+    match answer {
+        Value::Array(words) => Value::Array(words.into_iter().map(one).collect()),
+        word => one(word),
     }
 }
 
@@ -162,6 +157,11 @@ mod tests {
         assert!(did_something(&words(&["granted", "1", "1"])));
         assert!(did_something(&words(&["gone", "renewed"])));
         assert!(did_something(&Value::BulkString(b"renewed".to_vec())));
+        assert_eq!(
+            unsure(words(&["gone", "renewed", "broken"])),
+            words(&["gone", "unsure", "broken"]),
+            "what was lost is lost for certain"
+        );
         for nothing in [words(&["busy", "5", "token"]), words(&["gone", "broken"]), Value::Nil] {
             assert!(!did_something(&nothing), "{nothing:?}");
         }

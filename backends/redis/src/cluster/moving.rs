@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Ended, LockName, Reason, Renewal, Result};
+use lockwright_core::{Claim, Ended, LockName, Reason, Renewal, RenewalOutcome, Result};
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::Cluster;
@@ -41,14 +41,21 @@ impl Hold<'_> {
         match word.as_str() {
             "renewed" => {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
+                // The hold is renewed all the same, also if these are on a node that is silent: so
+                // nobody waits for them.
                 for (key, life) in [(hold, ttl.to_owned()), (fence, idle.to_string())] {
-                    let mut expire = redis::cmd("PEXPIRE");
-                    expire.arg(key).arg(life);
-                    // The hold is renewed all the same: next time, then.
-                    let _ = cluster.command(key, None, &expire, Effect::Changes).await;
+                    let (cluster, key) = (Arc::clone(cluster), key.clone());
+                    let runtime = cluster.runtime().clone();
+                    runtime.spawn(async move {
+                        let mut expire = redis::cmd("PEXPIRE");
+                        expire.arg(&key).arg(life);
+                        let _ = cluster.command(&key, None, &expire, Effect::Changes).await;
+                    });
                 }
                 Ok(Renewal::RENEWED)
             }
+            // Too few replicas have it.
+            "unsure" => Ok(Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false }),
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
             _ => {
                 let note =

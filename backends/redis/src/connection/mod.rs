@@ -207,7 +207,16 @@ impl Link {
         if let (Some(waiting), Some(replicas)) = (&self.waiting, self.config.replicas)
             && replicas::are_waited_for(script)
         {
-            return waiting.run_and_wait(replicas, before, script, keys, arguments).await;
+            let other = waiting.live().await?;
+            // After a failover one of the two may still lead to the old master, and what is granted
+            // by one could not be given back by the other.
+            if other.server != live.server {
+                self.tell_broken(&live.alive);
+                waiting.tell_broken(&other.alive);
+                let problem = "the master is being replaced; try again";
+                return Err(error(ErrorKind::Unavailable, problem));
+            }
+            return waiting.run_and_wait(&other, replicas, before, script, keys, arguments).await;
         }
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
             // It did nothing, so this isn't a second attempt.

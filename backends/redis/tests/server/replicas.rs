@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Renew, Renewal, RenewalOutcome, Settle, Wait,
+    Attempt, DistributedLock, Ended, ErrorKind, Reason, Renew, Renewal, RenewalOutcome, Settle,
+    Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
@@ -19,12 +20,65 @@ const SHORT: Duration = Duration::from_millis(200);
 async fn pair() -> (testbed::Redis, testbed::Redis) {
     let master = testbed::Redis::start().unwrap();
     let replica = testbed::Redis::options().replica_of(&master).start().unwrap();
-    eventually(|| async {
-        let info: String = replica.command(&["INFO", "replication"]).unwrap();
-        info.contains("master_link_status:up").then_some(())
+    acknowledges(&master).await;
+    (master, replica)
+}
+
+/// Until then the replica may be connected, and what it acknowledges doesn't count yet.
+async fn acknowledges(master: &testbed::Redis) {
+    let mut connection = master.connection().unwrap();
+    eventually(|| {
+        // Something to acknowledge that leaves no data.
+        redis::cmd("PUBLISH").arg("somewhere").arg("something").exec(&mut connection).unwrap();
+        let count: u32 = redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap();
+        std::future::ready((count == 1).then_some(()))
     })
     .await;
-    (master, replica)
+}
+
+fn calls_of_wait(server: &testbed::Redis) -> u64 {
+    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+}
+
+/// An address that leads to one server now, and to another later.
+struct Address {
+    folder: tempfile::TempDir,
+}
+
+impl Address {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A server that listens here too.
+    fn server(&self, name: &str) -> testbed::Redis {
+        let socket = self.folder.path().join(name).to_str().unwrap().to_owned();
+        testbed::Redis::options().set("unixsocket", socket).start().unwrap()
+    }
+
+    fn lead_to(&self, name: &str) {
+        let [new, address] = ["being-made", "address"].map(|name| self.folder.path().join(name));
+        std::os::unix::fs::symlink(self.folder.path().join(name), &new).unwrap();
+        std::fs::rename(new, address).unwrap();
+    }
+
+    async fn waiting(&self, limit: Duration) -> Redis {
+        let url = format!("redis+unix://{}", self.folder.path().join("address").display());
+        patient(Config::new(&url).unwrap()).replicas(1, limit).connect().await.unwrap()
+    }
+}
+
+/// Has the server close the connection that waits for replicas: the one without a subscription.
+pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
+    let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+    let mut killed = 0;
+    for client in clients.lines().filter(|client| client.contains(has)) {
+        let id = client.split(' ').find_map(|word| word.strip_prefix("id=")).unwrap();
+        killed += server.command::<i64>(&["CLIENT", "KILL", "ID", id]).unwrap();
+    }
+    assert_eq!(killed, 1, "{clients}");
 }
 
 async fn waiting(master: &testbed::Redis, limit: Duration) -> Redis {
@@ -64,13 +118,17 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
         assert!(refused.to_string().contains(says), "{refused}");
     }
     assert_eq!(master.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it is free again");
-    let unsure = redis.renew(&[Renew { claim: &held, fences: 0 }]).await;
-    match unsure {
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
-        Ok(renewals) => assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate),
-    }
+    let lost = claim("never granted");
+    let both = [Renew { claim: &lost, fences: 0 }, Renew { claim: &held, fences: 0 }];
+    let renewals = redis.renew(&both).await.unwrap();
+    assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
+    assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
     // What needs no replica goes on as ever.
+    let waits = calls_of_wait(&master);
     busy(&redis, &claim("held"), Wait::No).await;
+    let gone = redis.renew(&both[..1]).await.unwrap();
+    assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(calls_of_wait(&master), waits, "nothing was written that could be waited for");
     assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
     let gone = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
     assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
@@ -79,6 +137,48 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let after = claim("a");
     let granted = eventually(|| async { redis.try_acquire(&after).await.ok() }).await;
     assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_left() {
+    let address = Address::new();
+    let (old, new) = (address.server("old"), address.server("new"));
+    address.lead_to("old");
+    let replica = testbed::Redis::options().replica_of(&old).start().unwrap();
+    acknowledges(&old).await;
+    let redis = address.waiting(LONG).await;
+    grant(&redis, &claim("before")).await;
+    address.lead_to("new");
+    old.command::<()>(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
+    acknowledges(&new).await;
+    let ours = claim("a");
+    let granted = eventually(|| async { redis.try_acquire(&ours).await.ok() }).await;
+    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+    assert_eq!(new.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
+    drop(replica);
+}
+
+#[tokio::test]
+async fn what_was_not_found_to_be_given_back_may_still_be_held() {
+    let address = Address::new();
+    let (old, new) = (address.server("old"), address.server("new"));
+    address.lead_to("old");
+    let redis = address.waiting(SHORT).await;
+    address.lead_to("new");
+    // From here on one connection leads to each, and nobody can see that.
+    let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+    eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
+    kill_what_waits(&old, "cmd=wait");
+    let ours = claim("a");
+    let refused = eventually(|| async {
+        let refused = redis.try_acquire(&ours).await.unwrap_err();
+        let there: Option<String> = new.command(&["GET", "a"]).unwrap();
+        there.map(|token| (refused, token))
+    })
+    .await;
+    let (refused, token) = refused;
+    assert_eq!(token, ours.token.to_string());
+    assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 
 #[tokio::test]

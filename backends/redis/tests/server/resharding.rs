@@ -1,20 +1,20 @@
 //! Slots that are moved while their locks are held, or waited for.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{
     BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Event, Locks, Reason, Renew, Renewal,
     Seen, Settle, Wait,
 };
-use lockwright_redis::Redis;
+use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::redis::SlotMove;
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
 use crate::cluster::{impatient, names_of_all_masters};
-use crate::kit::{busy, claim, connect, events, eventually, grant, name, next};
+use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, name, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -109,6 +109,25 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let next = self::claim(claim.name.as_str());
         assert!(grant(&redis, &next).await.fence > fence, "{}", claim.name);
     }
+}
+
+/// The lock itself is on a node in good health, and what describes the hold isn't.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
+    const PATIENCE: Duration = Duration::from_secs(6);
+    let cluster = Cluster::options().node_timeout(Duration::from_secs(60));
+    let cluster = block_in_place(|| cluster.start()).unwrap();
+    let config = Config::new(&cluster.url()).unwrap().response_timeout(PATIENCE);
+    let redis = config.connect().await.unwrap();
+    let held = claim_for("{s}1", 20 * PATIENCE);
+    grant(&redis, &held).await;
+    let moving = begin(&cluster, "s");
+    move_some(&cluster, &moving, &["lockwright:{s}:hold:{s}1"]);
+    cluster.nodes[moving.to].freeze();
+    let started = Instant::now();
+    let renewals = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    assert_eq!(renewals, [Renewal::RENEWED]);
+    assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

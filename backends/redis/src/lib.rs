@@ -45,8 +45,12 @@
 //!   survives clients that crash or are cut off, and a restart of the server only if that persists
 //!   every write (`appendonly yes` with `appendfsync always`, looked up when connecting) and loads
 //!   its log with enough rights: Redis drops from it what the *default* user may not write, so one
-//!   that is switched off needs `user default off ~* &* +@all`.
-//! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back.
+//!   that is switched off needs `user default off ~* &* +@all`. All of this must stand in the
+//!   server's configuration file: what was only set by `CONFIG SET` is gone at the restart, and the
+//!   locks with it, and no client can see that.
+//! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back. Over a
+//!   failover they grow as long as the new master's clock isn't behind the old one's by more than
+//!   the failover took.
 //! - No order among waiters. A release wakes them; they poll too.
 //! - A replica takes over without the last writes, and so with the same lock free again: no
 //!   failover is survived. `doctor` looks for what makes that worse.
@@ -57,7 +61,8 @@
 //! client listens to them too: it leaves a master that was replaced, also one that goes on answering
 //! because it was frozen or cut off. It comes back by itself once there is a new one. A lock that was
 //! granted just before a failover may be free on the new master; its holder is told by its next
-//! renewal, and the next fence is larger. With `replicas=1` a grant that no replica acknowledged is
+//! renewal, and the next fence is larger, unless the new master's clock is behind the old one's by
+//! more than the failover took. With `replicas=1` a grant that no replica acknowledged is
 //! given back, which narrows that to a replica that acknowledged and isn't the one that takes over.
 //! It is not consensus.
 //!
@@ -67,15 +72,15 @@
 //! node that serves it. A node that is dead or frozen holds up what hashes to its slots, and nothing
 //! else; once a replica has taken over, the client goes on by itself. But replication is
 //! asynchronous, so a failover can lose a lock: then two believe that they hold it, and only the
-//! fence tells them apart. While a slot is being moved its holds are renewed and released, and
-//! nothing of it is granted.
+//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its holds are renewed and released, and
+//! nothing of it is granted. A Cluster of Redis 6 is untested.
 //!
 //! # Permissions
 //!
 //! A user of its own needs the keys of the locks, what is under `lockwright:*`, and these commands:
 //!
 //! ```text
-//! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* &lockwright:* -@all
+//! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
 //!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget
 //!     +client|tracking +client|caching
@@ -85,8 +90,9 @@
 //! `replicas`, `+acl|dryrun` if a restart is to be survived (the default user needs none). In a Cluster
 //! `+cluster|slots +asking` too, and `+cluster|info +cluster|nodes` for `doctor` and for listings
 //! that are sure to be whole after one walk. Without the two of the last line, what others do to our
-//! keys is noticed later. `+hello` is needed up to Redis 6.2. Sentinels with users of their own:
-//! `+sentinel|master +subscribe &+switch-master`.
+//! keys is noticed later. `+hello` is needed up to Redis 6.2; Redis 6.0 knows no channels, so
+//! leave `resetchannels &lockwright:*` out there. Sentinels with users of their own:
+//! `+sentinel|master +subscribe resetchannels &+switch-master`.
 //!
 //! # Map
 //!

@@ -72,8 +72,8 @@
 //! node that serves it. A node that is dead or frozen holds up what hashes to its slots, and nothing
 //! else; once a replica has taken over, the client goes on by itself. But replication is
 //! asynchronous, so a failover can lose a lock: then two believe that they hold it, and only the
-//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its holds are renewed and released, and
-//! nothing of it is granted. A Cluster of Redis 6 is untested.
+//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its holds
+//! are renewed and released, and nothing of it is granted. A Cluster of Redis 6 is untested.
 //!
 //! # Permissions
 //!

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result, redact};
+use lockwright_core::{Error, Result};
 
 use crate::replicas::Replicas;
 use crate::topology::Topology;
@@ -46,7 +46,7 @@ impl Config {
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) says what is wrong with it,
     /// without its password.
     pub fn new(url: &str) -> Result<Self> {
-        let shown = redact::url(url);
+        let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem { what, form, backend }| {
             let message = format!("{what} in {shown:?}; a URL is {form}");
             Error::invalid_config(message).with_backend(backend)

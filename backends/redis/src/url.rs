@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
-use lockwright_core::duration;
+use lockwright_core::{duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::replicas::Replicas;
@@ -87,6 +87,33 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let kind = kind.unwrap_or(Kind::One);
     let problem = |what| Problem { what, form: kind.form(), backend: kind.backend() };
     read.map_err(problem)
+}
+
+/// The URL as it may be shown. A user name that stands alone may be a password, as Redis knows none
+/// without one, and so may be whatever an unknown parameter has.
+pub(crate) fn shown(url: &str) -> String {
+    let shown = redact::url(url);
+    let (place, query) = match shown.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (&*shown, None),
+    };
+    let start = place.find("//").map_or(0, |at| at + 2);
+    let mut text = match place[start..].rfind('@') {
+        Some(at) if !place[start..start + at].contains(':') => {
+            format!("{}***{}", &place[..start], &place[start + at..])
+        }
+        _ => place.to_owned(),
+    };
+    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+        text.push(if at == 0 { '?' } else { '&' });
+        match parameter.split_once('=') {
+            Some((name, _)) if !Parameters::ALL.contains(&name) => {
+                text.extend([name, "=***"]);
+            }
+            _ => text.push_str(parameter),
+        }
+    }
+    text
 }
 
 fn socket(url: &str) -> Result<Contents, String> {

@@ -69,6 +69,22 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
 }
 
 #[test]
+fn what_may_be_a_secret_in_the_wrong_place_is_not_shown() {
+    for url in [
+        format!("redis://{SECRET}@a:1/?x=1"),
+        format!("redis+sentinel://{SECRET}@a:1,b:2"),
+        format!("redis+sentinel://a:1/m?sentinel_pasword={SECRET}"),
+        format!("redis+sentinel://a:1/m?prefix=x&SENTINEL_PWD={SECRET}&ca=/x"),
+        format!("redis+unix:///socket?pw={SECRET}"),
+    ] {
+        let error = Config::new(&url).unwrap_err().to_string();
+        assert!(!error.contains(SECRET), "{url}: {error}");
+    }
+    let alone = format!("{:?}", Config::new(&format!("redis://{SECRET}@a:1/")).unwrap());
+    assert!(!alone.contains(SECRET) && alone.contains("***@a:1/"), "{alone}");
+}
+
+#[test]
 fn settings_show_no_secret() {
     for url in [
         format!("redis+sentinel://u:{SECRET}@a:1,b/m?sentinel_user=s&sentinel_password={SECRET}"),

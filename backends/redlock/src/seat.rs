@@ -166,11 +166,9 @@ impl Seat {
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
-            State::Failed { kind, why, .. }
-                if matches!(kind, ErrorKind::InvalidConfig | ErrorKind::Unsupported) =>
-            {
-                Some(why.clone())
-            }
+            State::Failed {
+                kind: ErrorKind::InvalidConfig | ErrorKind::Unsupported, why, ..
+            } => Some(why.clone()),
             _ => None,
         }
     }

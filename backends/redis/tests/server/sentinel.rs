@@ -13,6 +13,7 @@ use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 use crate::connecting::{SECRET, refused};
 use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
+use crate::replicas::kill_what_waits;
 
 /// Short enough to be waited for, long enough for a machine that is busy with other tests.
 const QUICK: Duration = Duration::from_secs(1);
@@ -237,6 +238,51 @@ async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
         redis.try_acquire(&ours).await.ok()?;
         let there: i64 = set.servers[1].command(&["EXISTS", ours.name.as_str()]).unwrap();
         (there == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
+    let set = Sentinels::start().unwrap();
+    let other = testbed::Redis::start().unwrap();
+    let url = format!("{}?replicas=1", set.url());
+    let redis = connect(&url).await;
+    // Whoever begins to listen looks once who is the master. Should it be late, both connections lead
+    // to the new one below, and what is asserted is true all the same.
+    eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
+    let is_asked = |sentinel: &testbed::redis::Sentinel| {
+        let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
+        clients.lines().any(|client| client.contains(" resp=3") && !client.contains(" sub=1 "))
+    };
+    let mut quiet = 0;
+    eventually(|| {
+        quiet = if set.sentinels.iter().any(is_asked) { 0 } else { quiet + 1 };
+        std::future::ready((quiet > 20).then_some(()))
+    })
+    .await;
+    // Nobody announces this, so the client hears of it only when it connects.
+    let port = other.port().to_string();
+    for sentinel in &set.sentinels {
+        let name = set.master_name();
+        sentinel.command::<()>(&["SENTINEL", "REMOVE", name]).unwrap();
+        sentinel.command::<()>(&["SENTINEL", "MONITOR", name, "127.0.0.1", &port, "2"]).unwrap();
+    }
+    let clients = |server: &testbed::Redis| {
+        let listed: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+        listed.lines().filter(|client| client.contains("cmd=role")).count()
+    };
+    kill_what_waits(&set.servers[0], "cmd=role");
+    eventually(|| async { (clients(&other) == 1).then_some(()) }).await;
+    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    for server in [&set.servers[0], &other] {
+        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "{refused}");
+    }
+    // Afterwards both lead to the new one, which has no replica.
+    eventually(|| async {
+        let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+        refused.to_string().contains("0 of 1 replicas").then_some(())
     })
     .await;
 }

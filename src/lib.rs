@@ -48,7 +48,7 @@ pub use lockwright_core::*;
 /// the application's own.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use lockwright_sql as sql;
-pub use nodes::{Node, admit, nodes};
+pub use nodes::{Node, admit, nodes, wait_for_nodes};
 pub use schema::schema;
 
 // The guide's examples are doc tests.

@@ -29,7 +29,20 @@ pub struct Node {
 /// # Cancel safety
 /// May be dropped.
 pub async fn nodes(url: &str) -> Result<Vec<Node>> {
-    standings(url, false).await
+    standings(url, What::Look).await
+}
+
+/// Waits until every node that can be reached votes, and answers how all stand then. The time that a
+/// new node has to wait is reckoned by one client, which must stay for it: a process that only tries
+/// now and then begins anew each time.
+///
+/// # Errors
+/// As [`nodes`].
+///
+/// # Cancel safety
+/// May be dropped; what was waited is lost.
+pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
+    standings(url, What::Wait).await
 }
 
 /// Lets those nodes of the quorum vote at once that are new, and answers how all stand then. For a
@@ -42,10 +55,17 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
 /// # Cancel safety
 /// May be dropped: some of the nodes may vote then, and others not.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
-    standings(url, true).await
+    standings(url, What::Admit).await
 }
 
-async fn standings(url: &str, admit: bool) -> Result<Vec<Node>> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Look,
+    Wait,
+    Admit,
+}
+
+async fn standings(url: &str, what: What) -> Result<Vec<Node>> {
     let (scheme, known) = scheme_of(url);
     match scheme.as_str() {
         #[cfg(feature = "redlock")]
@@ -53,7 +73,11 @@ async fn standings(url: &str, admit: bool) -> Result<Vec<Node>> {
             use lockwright_redlock::{Config, Standing};
 
             let redlock = Config::new(&known)?.for_diagnosis().connect().await?;
-            let all = if admit { redlock.admit().await } else { redlock.standings().await };
+            let all = match what {
+                What::Look => redlock.standings().await,
+                What::Admit => redlock.admit().await,
+                What::Wait => redlock.wait_for_nodes().await,
+            };
             let node = |(address, standing)| {
                 let is_new = matches!(standing, Standing::New(_));
                 let problem = match standing {
@@ -71,7 +95,7 @@ async fn standings(url: &str, admit: bool) -> Result<Vec<Node>> {
             Ok(all.into_iter().map(node).collect())
         }
         _ => {
-            let _ = admit;
+            let _ = what;
             Err(Error::invalid_config(format!(
                 "{:?} names no quorum of this build; only the nodes of one are admitted (redlock:)",
                 redact::url(&known)

@@ -117,8 +117,17 @@ pub(crate) enum Command {
     /// Exit code 1 when less than all of them vote.
     Admit {
         /// No lock is held on these nodes: let the new ones vote now
-        #[arg(long)]
+        #[arg(long, conflicts_with = "wait")]
         yes: bool,
+
+        /// Also where other nodes vote already, so that the new ones have most likely lost their data
+        #[arg(long, requires = "yes")]
+        force: bool,
+
+        /// Stay until the new ones vote by themselves: nobody else may do that for a fleet that only
+        /// short-lived commands use
+        #[arg(long)]
+        wait: bool,
     },
 
     /// Look at the server for what makes its locks less safe than they seem

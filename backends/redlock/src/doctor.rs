@@ -68,9 +68,10 @@ fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
         what: format!("{address} is new here: it votes in {} s", left.as_secs() + 1),
         why: "it may have forgotten holds that are still believed, so it waits for one largest TTL"
             .to_owned(),
-        fix: "wait; or, if no lock was held on it, let it vote with `lockwright admit`. With \
+        fix:
+            "wait; or, if no lock was held on it, let it vote with `lockwright admit --yes`. With \
               `appendonly yes` and `appendfsync always` a restart would not cost it its vote"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -
     let mut count = Count::default();
     while let Ok(Some((at, answer))) = timeout_at(begun + patience, answers.recv()).await {
         count.add(fleet.address(at), answer);
-        if count.decided(fleet.quorum).is_some() {
+        if count.is_certain(fleet) {
             break;
         }
     }
@@ -71,8 +71,15 @@ impl Count {
         }
     }
 
+    /// Whether no further answer changes anything.
+    fn is_certain(&self, fleet: &Fleet) -> bool {
+        let answers = self.released + self.not_held + self.errors.iter().count();
+        self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()
+    }
+
     fn decided(&self, quorum: usize) -> Option<Ended> {
-        if self.not_held >= quorum && self.released == 0 {
+        // What a minority still had was lost before.
+        if self.not_held >= quorum {
             Some(Ended::NotHeld)
         } else if self.released + self.not_held >= quorum {
             Some(Ended::Released)

@@ -59,7 +59,7 @@ impl Fleet {
             Next::Leave(error) => return Err(error),
             Next::Look | Next::Admit(_) => {}
         }
-        let too_late = || Error::unavailable("it did not show its certificate in time");
+        let too_late = || Error::unavailable("it did not answer in time whether it votes");
         let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
         // Somebody else may have looked meanwhile.
         match seat.next(self.now()) {

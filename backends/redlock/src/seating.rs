@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Redlock;
 use crate::errors::{NodeErrors, error};
@@ -72,6 +72,28 @@ impl Redlock {
             }
         }
         self.standings_after(looked)
+    }
+
+    /// Waits until every node that can be reached votes, and answers how all of them stand then. For
+    /// who starts a fleet: only a client that stays for one largest TTL sees a new node's time out.
+    ///
+    /// # Cancel safety
+    /// May be dropped; what was waited is kept by this value.
+    pub async fn wait_for_nodes(&self) -> Vec<(String, Standing)> {
+        let fleet = &self.fleet;
+        loop {
+            for (at, seat) in fleet.seats.iter().enumerate() {
+                if seat.waits(fleet.now()) == Some(Duration::ZERO) {
+                    // Lets it vote; if that fails, it is still new.
+                    let _ = fleet.certificate(at, Instant::now() + PATIENCE).await;
+                }
+            }
+            let standings = self.standings().await;
+            if !standings.iter().any(|(_, standing)| matches!(standing, Standing::New(_))) {
+                return standings;
+            }
+            sleep(MOMENT).await;
+        }
     }
 
     fn standings_after(&self, looked: Vec<Result<()>>) -> Vec<(String, Standing)> {
@@ -150,6 +172,6 @@ async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
             until = until.min(Instant::now() + MOMENT);
         }
     }
-    let silent = || Error::unavailable("it did not show its certificate in time");
+    let silent = || Error::unavailable("it did not answer in time whether it votes");
     answers.into_iter().map(|looked| looked.unwrap_or_else(|| Err(silent()))).collect()
 }

@@ -2,15 +2,54 @@
 
 use super::table::table;
 use super::{print, print_json};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::harmless::harmless;
 
 /// The exit code when a node doesn't vote.
 const NOT_ALL_VOTE: u8 = 1;
 
-/// Shows how the nodes stand; with `yes` lets the new ones vote before.
-pub(super) async fn admit(url: &str, yes: bool, json: bool) -> Result<u8, Failure> {
-    let nodes = if yes { lockwright::admit(url).await? } else { lockwright::nodes(url).await? };
+/// What is to be done with nodes that are new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Look,
+    Wait,
+    /// If all nodes are new.
+    Admit,
+    AdmitAny,
+}
+
+impl How {
+    pub(super) fn of(yes: bool, force: bool, wait: bool) -> Self {
+        match (yes, force, wait) {
+            (true, true, _) => Self::AdmitAny,
+            (true, false, _) => Self::Admit,
+            (false, _, true) => Self::Wait,
+            (false, _, false) => Self::Look,
+        }
+    }
+}
+
+/// Shows how the nodes stand, after having done what was to be done.
+pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure> {
+    let nodes = match how {
+        How::Look => lockwright::nodes(url).await?,
+        How::Wait => lockwright::wait_for_nodes(url).await?,
+        How::AdmitAny => lockwright::admit(url).await?,
+        How::Admit => {
+            let nodes = lockwright::nodes(url).await?;
+            let is_in_use = nodes.iter().any(|node| node.votes);
+            if is_in_use && nodes.iter().any(|node| node.is_new) {
+                return Err(Failure::new(
+                    exit::CONFIG,
+                    "invalid_config",
+                    "some nodes vote already, so those that are new have most likely lost their \
+                     data, and a lock that they have forgotten may be held; let them wait (lockwright \
+                     admit --wait), or add --force if no lock is held on any of them",
+                ));
+            }
+            lockwright::admit(url).await?
+        }
+    };
     if json {
         print_json(&nodes)?;
     } else {
@@ -22,11 +61,11 @@ pub(super) async fn admit(url: &str, yes: bool, json: bool) -> Result<u8, Failur
             })
             .collect();
         print(&table(["NODE", "VOTE"], &rows))?;
-        if !yes && nodes.iter().any(|node| node.is_new) {
+        if how == How::Look && nodes.iter().any(|node| node.is_new) {
             print(
                 "nothing was done. If no lock can be held on these nodes, because they are newly \
                  set up or every client\nhas been stopped for the largest TTL: lockwright admit \
-                 --yes. If a node lost its data, let it wait.\n",
+                 --yes. If a node lost its data: lockwright admit --wait.\n",
             )?;
         }
     }

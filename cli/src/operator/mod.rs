@@ -54,7 +54,10 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
             print(&lockwright::schema(&config(place)?.url)?)?;
             Ok(0)
         }
-        Command::Admit { yes } => admit::admit(&config(place)?.url, *yes, place.json).await,
+        Command::Admit { yes, force, wait } => {
+            let how = admit::How::of(*yes, *force, *wait);
+            admit::admit(&config(place)?.url, how, place.json).await
+        }
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these have runtimes of their own")
         }

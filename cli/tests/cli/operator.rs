@@ -249,7 +249,9 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     assert_eq!(partly.code(), 1, "one is down: {}", partly.stdout());
     assert_eq!(run().code(), 0, "two of three are enough");
     fleet.servers[2].restart(true).unwrap();
-    let admitted = sandbox.output(["admit", "--yes", "--json"]);
+    let refused = sandbox.output(["admit", "--yes"]);
+    assert!(refused.stderr().contains("--force"), "it may have lost a lock: {}", refused.stderr());
+    let admitted = sandbox.output(["admit", "--yes", "--force", "--json"]);
     assert_eq!(admitted.code(), 0, "{}", admitted.stderr());
     let nodes = admitted.json();
     assert_eq!(nodes.as_array().map(Vec::len), Some(3), "{nodes}");
@@ -257,4 +259,16 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
 
     let elsewhere = sandbox.output(["admit", "--yes", "--url", "sqlite:x.db"]);
     assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
+}
+
+/// A command that tries now and then would begin to wait anew each time.
+#[test]
+fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
+    let fleet = Fleet::start(3).unwrap();
+    let url = format!("redlock:{}?node_timeout=500ms&largest_ttl=2s", fleet.urls().join(","));
+    let sandbox = Sandbox::at(&url);
+    let waited = sandbox.output(["admit", "--wait"]);
+    assert_eq!(waited.code(), 0, "{}{}", waited.stdout(), waited.stderr());
+    let ran = sandbox.output(["run", "--ttl", "2s", "a", "--nonblock", "--", "true"]);
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
 }

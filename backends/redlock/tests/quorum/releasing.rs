@@ -108,3 +108,29 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     assert_eq!(five.holders(&waiting), 4);
     assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
+
+/// Whatever order the nodes answer in: who held it must hear that it was lost.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_minority_still_had_was_lost_before() {
+    for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
+        let five = five();
+        let held = claim("x");
+        take(&five.redlock, &held).await;
+        wait_until("all hold it", || five.holders(&held) == 5).await;
+        for at in lost {
+            five.nodes[at].state().holds.clear();
+        }
+        let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
+        assert_eq!(ended, Ended::NotHeld, "{lost:?}");
+    }
+    // A bare majority is enough, though the first answers may be of the others.
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+    }
+    let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
+    assert_eq!(ended, Ended::Released);
+}

@@ -134,6 +134,9 @@ impl Renewal {
     pub const RENEWED: Self =
         Self { outcome: RenewalOutcome::Renewed { valid: None }, waiters: false };
 
+    /// Nobody knows, and nobody waiting as far as that is known.
+    pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
+
     /// Not held, for this reason.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }

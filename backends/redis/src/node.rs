@@ -35,13 +35,14 @@ use crate::{Config, Redis, profile_of};
 pub struct Certificate {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
-    /// The number that came with the data: copies of them share it.
+    /// What came with the data, and goes with them: copies of the same data share it, and no others.
     pub data: String,
     /// What stands on the server, compared as it is.
     pub text: String,
-    /// Whether the node may vote.
+    /// Whether the node may vote. One that may not yet is [admitted](Node::admit) one largest TTL
+    /// after it was first seen so.
     pub votes: bool,
-    /// The largest TTL of the fleet that the node belongs to.
+    /// The largest TTL of the fleet that the node belongs to, which every client must agree on.
     pub largest_ttl: Duration,
 }
 

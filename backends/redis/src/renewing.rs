@@ -1,6 +1,6 @@
 //! Renewing: what `renew.lua` is given for several holds, and what it answers.
 
-use lockwright_core::{Reason, Renew, Renewal, RenewalOutcome, Result};
+use lockwright_core::{Reason, Renew, Renewal, Result};
 use redis::Value;
 
 use crate::answer::Words;
@@ -55,7 +55,7 @@ impl Batch {
             .map(|at| match words.word(at)? {
                 "renewed" => Ok(Renewal::RENEWED),
                 // Too few replicas have it.
-                "unsure" => Ok(Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false }),
+                "unsure" => Ok(Renewal::INDETERMINATE),
                 "broken" => Ok(Renewal::not_held(Reason::Broken)),
                 "gone" => Ok(Renewal::not_held(Reason::Gone)),
                 _ => Err(odd_answer(Effect::Changes, &words)),

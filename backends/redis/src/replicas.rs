@@ -18,7 +18,7 @@ use redis::{Cmd, RedisError, Value};
 
 use crate::asking::millis_rounded_up;
 use crate::connection::{Link, Live};
-use crate::errors::{self, Effect, error};
+use crate::errors::{Effect, error};
 use crate::scripts::{self, Script};
 
 /// How many replicas are waited for, and how long.
@@ -82,13 +82,8 @@ impl Link {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Result<Value, RedisError>> {
-        let by_hash = script.by_hash(keys, arguments);
-        let mut answer = self.ask(live, before, &by_hash, Effect::Changes).await?;
-        if matches!(&answer, Err(cause) if errors::lacks_script(cause)) {
-            let by_text = script.by_text(keys, arguments);
-            answer = self.ask(live, before, &by_text, Effect::Changes).await?;
-        }
-        let answer = match answer {
+        let asked = self.ask_script(live, before, script, keys, arguments, Effect::Changes).await?;
+        let answer = match asked {
             Ok(answer) if did_something(&answer) => answer,
             // A refusal, or nothing that replicas should have.
             answer => return Ok(answer),

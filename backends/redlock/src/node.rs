@@ -19,7 +19,7 @@
 //! node compares it in the same atomic step: a node that was flushed, or restarted behind a
 //! connection that came back, answers [`Vote::Stranger`] and not a vote.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright_core::{
@@ -27,27 +27,7 @@ use lockwright_core::{
     Page, Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
 };
 
-/// What tells one incarnation of a node's data from the next.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Certificate {
-    /// The server's run id: new at each restart, the same at all addresses of one server.
-    pub run: String,
-    /// What came with the data, and goes with them: copies of the same data share it, and no others.
-    pub data: String,
-    /// What stands on the node, compared as it is.
-    pub text: String,
-    /// Whether the node may vote. One that may not yet is [admitted](Node::admit) one largest TTL
-    /// after it was first seen so.
-    pub votes: bool,
-    /// The largest TTL of the fleet that the node belongs to, which every client must agree on.
-    pub largest_ttl: Duration,
-}
-
-impl fmt::Display for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+pub use lockwright_redis::node::Certificate;
 
 /// What a node says to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

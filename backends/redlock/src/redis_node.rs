@@ -43,16 +43,6 @@ fn short(url: &str) -> String {
     rest[..end].to_owned()
 }
 
-fn ours(certificate: redis::Certificate) -> Certificate {
-    let redis::Certificate { run, data, text, votes, largest_ttl } = certificate;
-    Certificate { run, data, text, votes, largest_ttl }
-}
-
-fn theirs(certificate: &Certificate) -> redis::Certificate {
-    let Certificate { run, data, text, votes, largest_ttl } = certificate.clone();
-    redis::Certificate { run, data, text, votes, largest_ttl }
-}
-
 #[async_trait]
 impl Node for RedisNode {
     fn address(&self) -> &str {
@@ -64,11 +54,11 @@ impl Node for RedisNode {
     }
 
     async fn look(&self) -> Result<Certificate> {
-        self.node.look().await.map(ours)
+        self.node.look().await
     }
 
     async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
-        self.node.admit(&theirs(seen)).await.map(ours)
+        self.node.admit(seen).await
     }
 
     async fn attempt(
@@ -78,7 +68,7 @@ impl Node for RedisNode {
         candidate: Fence,
         waits: bool,
     ) -> Result<Vote> {
-        let vote = self.node.attempt(&theirs(certificate), claim, candidate, waits).await?;
+        let vote = self.node.attempt(certificate, claim, candidate, waits).await?;
         Ok(match vote {
             redis::Vote::Yes { granted, repeated } => {
                 Vote::Yes(Yes { fence: granted.fence, repeated, valid: granted.valid })
@@ -90,7 +80,7 @@ impl Node for RedisNode {
     }
 
     async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
-        self.node.raise(&theirs(certificate), claim, fence).await
+        self.node.raise(certificate, claim, fence).await
     }
 
     async fn renew(
@@ -98,7 +88,7 @@ impl Node for RedisNode {
         certificate: &Certificate,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        self.node.renew(&theirs(certificate), holds).await
+        self.node.renew(certificate, holds).await
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Ended, LockName, Reason, Renewal, RenewalOutcome, Result};
+use lockwright_core::{Claim, Ended, LockName, Reason, Renewal, Result};
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::Cluster;
@@ -55,7 +55,7 @@ impl Hold<'_> {
                 Ok(Renewal::RENEWED)
             }
             // Too few replicas have it.
-            "unsure" => Ok(Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false }),
+            "unsure" => Ok(Renewal::INDETERMINATE),
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
             _ => {
                 let note =

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwright_core::{Error, LockName, Renew, Renewal, RenewalOutcome, Result};
+use lockwright_core::{Error, LockName, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -13,8 +13,6 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::{Keys, slot_of};
 use crate::renewing::Batch;
 use crate::scripts;
-
-const INDETERMINATE: Renewal = Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
 impl Cluster {
     /// Renews holds. A node that doesn't answer leaves its own indeterminate, and no others.
@@ -33,7 +31,7 @@ impl Cluster {
             let task = self.runtime().spawn(async move { cluster.renew_in_slot(&batch).await });
             asking.push((places, task));
         }
-        let mut renewals = vec![INDETERMINATE; holds.len()];
+        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
         let (mut answered, mut failure) = (holds.is_empty(), None);
         for (places, task) in asking {
             match timeout_at(until, joined(task)).await {
@@ -67,7 +65,7 @@ impl Cluster {
         for (hold, ttl) in batch.holds() {
             renewals.push(hold.renew(self, ttl).await.unwrap_or_else(|failure| {
                 tracing::debug!(%failure, "redis: a hold on the move could not be renewed");
-                INDETERMINATE
+                Renewal::INDETERMINATE
             }));
         }
         Ok(renewals)

@@ -218,6 +218,19 @@ impl Link {
             }
             return waiting.run_and_wait(&other, replicas, before, script, keys, arguments).await;
         }
+        self.ask_script(live, before, script, keys, arguments, effect).await
+    }
+
+    /// Sends a script, and its text if the server doesn't know it.
+    pub(crate) async fn ask_script(
+        &self,
+        live: &Live,
+        before: Option<&Cmd>,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        effect: Effect,
+    ) -> Result<Result<Value, RedisError>> {
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
             // It did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {

@@ -256,7 +256,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
             Error::invalid_input("the holds can't be written as JSON").with_source(cause)
         })?;
         let rows = self.change(&self.statements.renew, &[("holds", Value::Text(&asked))]).await?;
-        let nobody_knows = Renewal { outcome: RenewalOutcome::Indeterminate, waiters: false };
+        let nobody_knows = Renewal::INDETERMINATE;
         let mut renewals = vec![nobody_knows; holds.len()];
         for row in &rows {
             let (at, renewal) = self.renewal(row)?;

@@ -1,15 +1,27 @@
 //! The client's own path, on the memory backend: what Lockwright costs where the server costs
-//! nothing. `cargo bench --bench client`; see `benches/README.md` for figures.
+//! nothing, each beside its floor. `cargo bench --bench client`; see `benches/README.md`.
+//!
+//! Criterion measures one after the other, so a ratio of two figures has both moods of the machine in it:
+//! `benches/budget.rs` takes ratios in turn, and `cargo xtask cost` counts instructions.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hint::black_box;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use lockwright::{Guard, Locks, Owner};
+use lockwright::kit::percent;
+use lockwright::{Guard, LockName, Locks, Owner};
 use tokio::runtime::Runtime;
+
+const NAME: &str = "orders/42";
+
+/// How many tasks want one name, and how often each.
+const TASKS: usize = 8;
+const TURNS: usize = 10;
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
@@ -19,37 +31,58 @@ fn client(runtime: &Runtime) -> Locks {
     runtime.block_on(lockwright::connect("memory:")).unwrap()
 }
 
-/// What is to be compared with: a tokio mutex, and a hash map in which a name is noted and struck
-/// off, as anybody would write it who needs named locks in one process.
-fn floor(criterion: &mut Criterion) {
+/// Measures what `call` gives.
+fn measure<F: Future>(
+    criterion: &mut Criterion,
+    title: &str,
+    runtime: &Runtime,
+    mut call: impl FnMut() -> F,
+) {
+    criterion.bench_function(title, |bencher| bencher.iter(|| runtime.block_on(call())));
+}
+
+/// Names with a mutex for each that is in use: named locks in one process, as anybody would write them.
+#[derive(Clone, Default)]
+struct Named(Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>);
+
+impl Named {
+    async fn during<F: Future>(&self, name: &str, work: F) {
+        let mutex = Arc::clone(self.0.lock().unwrap().entry(name.to_owned()).or_default());
+        let guard = mutex.lock_owned().await;
+        work.await;
+        drop(guard);
+        let mut table = self.0.lock().unwrap();
+        if table.get(name).is_some_and(|mutex| Arc::strong_count(mutex) == 1) {
+            table.remove(name);
+        }
+    }
+}
+
+fn floors(criterion: &mut Criterion) {
     let runtime = runtime();
     let mutex = tokio::sync::Mutex::new(());
-    let names: Mutex<HashMap<String, u64>> = Mutex::default();
-    let mut count = 0;
-    criterion.bench_function("floor: tokio mutex + hash map", |bencher| {
-        bencher.iter(|| {
-            runtime.block_on(async {
-                let guard = mutex.lock().await;
-                count += 1;
-                names.lock().unwrap().insert(black_box("orders/42").to_owned(), count);
-                black_box(&guard);
-                names.lock().unwrap().remove(black_box("orders/42"));
-            });
-        });
-    });
+    measure(criterion, "floor: a tokio mutex", &runtime, async || drop(mutex.lock().await));
+    let named = Named::default();
+    let call = || named.during(black_box(NAME), async {});
+    measure(criterion, "floor: a hash map of tokio mutexes", &runtime, call);
 }
 
 fn acquire_and_release(criterion: &mut Criterion) {
     let runtime = runtime();
     let locks = client(&runtime);
-    criterion.bench_function("acquire + release, watchdog on", |bencher| {
-        bencher.iter(|| {
-            runtime.block_on(async {
-                let guard = locks.mutex(black_box("orders/42")).acquire().await.unwrap();
-                black_box(&guard);
-                guard.release().await.unwrap();
-            });
-        });
+    measure(criterion, "acquire + release, watchdog on", &runtime, async || {
+        let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
+        black_box(&guard);
+        guard.release().await.unwrap();
+    });
+    measure(criterion, "acquire + release, fixed", &runtime, async || {
+        let guard = locks.mutex(black_box(NAME)).fixed().acquire().await.unwrap();
+        black_box(&guard);
+        guard.release().await.unwrap();
+    });
+    let _held = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
+    measure(criterion, "try_acquire on a busy name", &runtime, async || {
+        assert!(locks.mutex(black_box(NAME)).try_acquire().await.unwrap().is_none());
     });
 }
 
@@ -57,22 +90,77 @@ fn enter_again(criterion: &mut Criterion) {
     let runtime = runtime();
     let locks = client(&runtime);
     let owner = Owner::new();
-    let _held = runtime.block_on(locks.mutex("orders/42").reentrant(&owner).acquire()).unwrap();
-    criterion.bench_function("re-entry", |bencher| {
-        bencher.iter(|| {
-            runtime.block_on(async {
-                let guard = locks.mutex("orders/42").reentrant(&owner).acquire().await.unwrap();
-                guard.release().await.unwrap();
-            });
-        });
+    let _held = runtime.block_on(locks.mutex(NAME).reentrant(&owner).acquire()).unwrap();
+    measure(criterion, "re-entry", &runtime, async || {
+        let guard = locks.mutex(NAME).reentrant(&owner).acquire().await.unwrap();
+        guard.release().await.unwrap();
     });
 }
 
-fn check(criterion: &mut Criterion) {
+/// Goes on at once, so many times.
+async fn polled(times: u32) {
+    let mut left = times;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn while_held(criterion: &mut Criterion) {
     let runtime = runtime();
     let locks = client(&runtime);
-    let guard = runtime.block_on(locks.mutex("orders/42").acquire()).unwrap();
+    let guard = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
     criterion.bench_function("check", |bencher| bencher.iter(|| guard.check().unwrap()));
+    measure(criterion, "floor: 100 polls", &runtime, || polled(black_box(100)));
+    measure(criterion, "run, 100 polls", &runtime, || guard.run(polled(black_box(100))));
+    measure(criterion, "renew, asked for", &runtime, || guard.renew());
+}
+
+/// All want one name all the time, so that each release wakes the next task.
+async fn contend<F: Future<Output = ()> + Send + 'static>(
+    turn: impl Fn() -> F + Clone + Send + 'static,
+) {
+    let task = |_| {
+        let turn = turn.clone();
+        tokio::spawn(async move {
+            for _ in 0..TURNS {
+                turn().await;
+            }
+        })
+    };
+    for task in (0..TASKS).map(task).collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+fn hand_over(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let named = Named::default();
+    measure(criterion, "floor: 8 tasks, 10 turns each", &runtime, || {
+        let named = named.clone();
+        contend(move || {
+            let named = named.clone();
+            async move { named.during(NAME, tokio::task::yield_now()).await }
+        })
+    });
+    let locks = client(&runtime);
+    measure(criterion, "8 tasks, 10 turns each", &runtime, || {
+        let locks = locks.clone();
+        contend(move || {
+            let locks = locks.clone();
+            async move {
+                let guard = locks.mutex(NAME).acquire().await.unwrap();
+                // The others come while it is held.
+                tokio::task::yield_now().await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
 }
 
 fn among_many(criterion: &mut Criterion) {
@@ -85,15 +173,33 @@ fn among_many(criterion: &mut Criterion) {
         }
         held
     });
-    criterion.bench_function("acquire + release beside 100,000 holds", |bencher| {
-        bencher.iter(|| {
-            runtime.block_on(async {
-                let guard = locks.mutex(black_box("orders/42")).acquire().await.unwrap();
-                guard.release().await.unwrap();
-            });
-        });
+    measure(criterion, "acquire + release beside 100,000 holds", &runtime, async || {
+        let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
+        guard.release().await.unwrap();
     });
 }
 
-criterion_group!(benches, floor, acquire_and_release, enter_again, check, among_many);
+/// What each request does with its name, and backends with one that goes into a path.
+fn names(criterion: &mut Criterion) {
+    criterion.bench_function("floor: a name copied", |bencher| {
+        bencher.iter(|| Arc::<str>::from(black_box(NAME)));
+    });
+    criterion.bench_function("a name checked", |bencher| {
+        bencher.iter(|| LockName::new(black_box(NAME)).unwrap());
+    });
+    criterion.bench_function("a name percent-encoded", |bencher| {
+        bencher.iter(|| percent::encode(black_box(NAME), |c| c == '/'));
+    });
+}
+
+criterion_group!(
+    benches,
+    floors,
+    acquire_and_release,
+    enter_again,
+    while_held,
+    hand_over,
+    among_many,
+    names
+);
 criterion_main!(benches);

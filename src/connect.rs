@@ -1,4 +1,6 @@
 //! From a URL to a backend: one `match` on the scheme, each arm behind its feature.
+//!
+//! The arms are written in one table, at the end of this file. A new backend is one entry there.
 
 use std::sync::Arc;
 
@@ -59,76 +61,162 @@ pub(crate) fn scheme_of(url: &str) -> (String, String) {
     (scheme, known)
 }
 
-async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    let (scheme, known) = scheme_of(url);
-    match scheme.as_str() {
-        "memory" => memory(&known),
-        "sqlite" => sqlite(&known).await,
-        "postgres" | "postgresql" => postgres(&known, purpose).await,
-        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
-        | "redis+cluster" | "rediss+cluster" => redis(&known, purpose).await,
-        "redlock" => redlock(&known, purpose).await,
-        "mysql" | "mariadb" => mysql(&known, purpose).await,
-        "etcd" | "zookeeper" => Err(Error::invalid_config(format!(
-            "there is no backend for {scheme}: yet; a URL begins with one of {}",
-            schemes()
-        ))),
-        _ => Err(Error::invalid_config(format!(
-            "{:?} names no backend; a URL begins with one of {}",
-            redact::url(url),
-            schemes()
-        ))),
+/// Makes of the table of backends the `match`, the list of schemes and that of profiles.
+macro_rules! backends {
+    ($(
+        feature $feature:literal {
+            schemes: [$($scheme:literal),+],
+            // Those that take a feature more, and all the features to name for them.
+            $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
+            $(#[$only:meta])?
+            profile: $profile:expr,
+            // The backend's configuration, made of a URL; or a function that opens the backend.
+            $(config: $config:expr,)?
+            $(open: $open:expr,)?
+        }
+    )+) => {
+        /// What a URL may begin with.
+        const SCHEMES: &[Scheme] = &[$(
+            $(Scheme { name: $scheme, features: &[$feature], here: cfg!(feature = $feature) },)+
+            $($(Scheme {
+                name: $tls,
+                features: &$all,
+                here: cfg!(all(feature = $feature, feature = $by)),
+            },)+)?
+        )+];
+
+        /// The profiles of the backends that are compiled in, as far as they are known without a server.
+        pub(crate) fn profiles() -> Vec<Profile> {
+            vec![$(
+                #[cfg(feature = $feature)]
+                $(#[$only])?
+                $profile,
+            )+]
+        }
+
+        async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+            let (scheme, known) = scheme_of(url);
+            match scheme.as_str() {
+                $(
+                    #[cfg(feature = $feature)]
+                    $($scheme)|+ $($(| $tls)+)? => {
+                        $(
+                            let mut config = $config(&known)?;
+                            if purpose == Purpose::Diagnosis {
+                                config = config.for_diagnosis();
+                            }
+                            Ok(Arc::new(config.connect().await?))
+                        )?
+                        $($open(&known).await)?
+                    }
+                )+
+                _ => {
+                    let _ = (known, purpose); // which a build without any backend has no use for
+                    Err(not_here(url, &scheme))
+                }
+            }
+        }
+    };
+}
+
+/// Something that a URL may begin with.
+struct Scheme {
+    name: &'static str,
+    /// The features to enable for it.
+    features: &'static [&'static str],
+    /// Whether this build has it.
+    here: bool,
+}
+
+/// Why nothing in this build takes `url`.
+fn not_here(url: &str, scheme: &str) -> Error {
+    if let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) {
+        return not_compiled_in(known);
     }
-}
-
-/// What a URL may begin with, and what of it this build lacks.
-fn schemes() -> String {
-    let all = [
-        ("memory:", cfg!(feature = "memory")),
-        ("sqlite:", cfg!(feature = "sqlite")),
-        ("postgres:", cfg!(feature = "postgres")),
-        ("mysql:", cfg!(feature = "mysql")),
-        ("redis:", cfg!(feature = "redis")),
-        ("rediss:", cfg!(all(feature = "redis", feature = "tls"))),
-        ("redis+unix:", cfg!(feature = "redis")),
-        ("redis+sentinel:", cfg!(feature = "redis")),
-        ("redis+cluster:", cfg!(feature = "redis")),
-        ("redlock:", cfg!(feature = "redlock")),
-    ];
-    let here = all.iter().filter(|(_, is_here)| *is_here).map(|(scheme, _)| (*scheme).to_owned());
-    let missing = all.iter().filter(|(_, is_here)| !is_here);
-    let missing = missing.map(|(scheme, _)| format!("{scheme} (not in this build)"));
-    here.chain(missing).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(not(all(
-    feature = "memory",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "redlock",
-    feature = "sqlite"
-)))]
-fn not_compiled_in(feature: &str) -> Error {
-    // The command has no memory backend, as that would lock nothing between commands.
-    let or_of_the_command = if feature == "memory" { "" } else { " (or `lockwright-cli`)" };
+    let (here, missing): (Vec<&Scheme>, Vec<&Scheme>) = SCHEMES.iter().partition(|one| one.here);
+    let here = here.iter().map(|one| format!("{}:", one.name));
+    let missing = missing.iter().map(|one| format!("{}: (not in this build)", one.name));
     Error::invalid_config(format!(
-        "this build has no {feature} backend; enable the feature `{feature}` of the crate \
-         `lockwright`{or_of_the_command}"
+        "{:?} names no backend; a URL begins with one of {}",
+        redact::url(url),
+        here.chain(missing).collect::<Vec<_>>().join(", ")
     ))
 }
 
+fn not_compiled_in(scheme: &Scheme) -> Error {
+    let name = scheme.name;
+    let (s, features) = match scheme.features {
+        [one] => ("", format!("`{one}`")),
+        several => ("s", format!("`{}`", several.join("` and `"))),
+    };
+    let of_the_command = match name {
+        // The command has no memory backend, as that would lock nothing between commands.
+        "memory" => String::new(),
+        _ => {
+            let features = scheme.features.join(",lockwright/");
+            format!(
+                " (of the command: `cargo install --path cli --features lockwright/{features}`)"
+            )
+        }
+    };
+    Error::invalid_config(format!(
+        "this build has no backend for {name}: URLs; enable the feature{s} {features} of the crate \
+         `lockwright`{of_the_command}"
+    ))
+}
+
+backends! {
+    feature "memory" {
+        schemes: ["memory"],
+        profile: lockwright_memory::profile(),
+        open: memory,
+    }
+    feature "sqlite" {
+        schemes: ["sqlite"],
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        profile: lockwright_sql::sqlite::profile(),
+        open: sqlite,
+    }
+    feature "postgres" {
+        schemes: ["postgres", "postgresql"],
+        profile: lockwright_sql::postgres::profile(),
+        config: lockwright_sql::postgres::Options::from_url,
+    }
+    feature "mysql" {
+        schemes: ["mysql", "mariadb"],
+        profile: lockwright_sql::mysql::profile(),
+        config: lockwright_sql::mysql::Options::from_url,
+    }
+    feature "redis" {
+        schemes: ["redis", "redis+unix", "redis+sentinel", "redis+cluster"],
+        schemes_with_tls: ["rediss", "rediss+sentinel", "rediss+cluster"] by "tls" of ["redis", "tls"],
+        profile: lockwright_redis::profile(),
+        config: lockwright_redis::Config::new,
+    }
+    feature "redlock" {
+        schemes: ["redlock"],
+        profile: lockwright_redlock::profile(&lockwright_redlock::Options::new()),
+        config: lockwright_redlock::Config::new,
+    }
+    feature "etcd" {
+        schemes: ["etcd"],
+        profile: lockwright_etcd::profile(),
+        config: lockwright_etcd::Config::new,
+    }
+    feature "zookeeper" {
+        schemes: ["zookeeper"],
+        schemes_with_tls: ["zookeeper+tls"] by "zookeeper-tls" of ["zookeeper-tls"],
+        profile: lockwright_zookeeper::profile(),
+        config: lockwright_zookeeper::Config::new,
+    }
+}
+
 #[cfg(feature = "memory")]
-fn memory(url: &str) -> Result<Arc<dyn DistributedLock>> {
+async fn memory(url: &str) -> Result<Arc<dyn DistributedLock>> {
     match url {
         "memory:" => Ok(Arc::new(lockwright_memory::Memory::new())),
         _ => Err(Error::invalid_config("memory: takes no path; write just memory:")),
     }
-}
-
-#[cfg(not(feature = "memory"))]
-fn memory(_: &str) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("memory"))
 }
 
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
@@ -144,81 +232,31 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
     ))
 }
 
-#[cfg(not(feature = "sqlite"))]
-async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("sqlite"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[cfg(feature = "postgres")]
-async fn postgres(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    let mut options = lockwright_sql::postgres::Options::from_url(url)?;
-    if purpose == Purpose::Diagnosis {
-        options = options.for_diagnosis();
+    /// Whatever this build has: what is said of a scheme that it hasn't.
+    #[test]
+    fn a_missing_backend_is_told_with_what_to_type() {
+        for (url, features, typed) in [
+            ("sqlite:x.db", "the feature `sqlite` of", "--features lockwright/sqlite`"),
+            ("etcd:http://a", "the feature `etcd` of", "--features lockwright/etcd`"),
+            ("zookeeper:a", "the feature `zookeeper` of", "--features lockwright/zookeeper`"),
+            (
+                "zookeeper+tls:a:1",
+                "the feature `zookeeper-tls` of",
+                "--features lockwright/zookeeper-tls`",
+            ),
+            (
+                "rediss+cluster://a",
+                "the features `redis` and `tls` of",
+                "--features lockwright/redis,lockwright/tls`",
+            ),
+        ] {
+            let said = not_here(url, &scheme_of(url).0).to_string();
+            assert!(said.contains(features) && said.contains(typed), "{said}");
+        }
+        assert!(!not_here("memory:", "memory").to_string().contains("cargo install"));
     }
-    Ok(Arc::new(options.connect().await?))
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn postgres(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("postgres"))
-}
-
-#[cfg(feature = "mysql")]
-async fn mysql(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    let mut options = lockwright_sql::mysql::Options::from_url(url)?;
-    if purpose == Purpose::Diagnosis {
-        options = options.for_diagnosis();
-    }
-    Ok(Arc::new(options.connect().await?))
-}
-
-#[cfg(not(feature = "mysql"))]
-async fn mysql(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("mysql"))
-}
-
-#[cfg(feature = "redis")]
-async fn redis(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    let mut config = lockwright_redis::Config::new(url)?;
-    if purpose == Purpose::Diagnosis {
-        config = config.for_diagnosis();
-    }
-    Ok(Arc::new(config.connect().await?))
-}
-
-#[cfg(not(feature = "redis"))]
-async fn redis(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("redis"))
-}
-
-#[cfg(feature = "redlock")]
-async fn redlock(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    let mut config = lockwright_redlock::Config::new(url)?;
-    if purpose == Purpose::Diagnosis {
-        config = config.for_diagnosis();
-    }
-    Ok(Arc::new(config.connect().await?))
-}
-
-#[cfg(not(feature = "redlock"))]
-async fn redlock(_: &str, _: Purpose) -> Result<Arc<dyn DistributedLock>> {
-    Err(not_compiled_in("redlock"))
-}
-
-/// The profiles of the backends that are compiled in, as far as they are known without a server.
-pub(crate) fn profiles() -> Vec<Profile> {
-    vec![
-        #[cfg(feature = "memory")]
-        lockwright_memory::profile(),
-        #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
-        lockwright_sql::sqlite::profile(),
-        #[cfg(feature = "mysql")]
-        lockwright_sql::mysql::profile(),
-        #[cfg(feature = "postgres")]
-        lockwright_sql::postgres::profile(),
-        #[cfg(feature = "redis")]
-        lockwright_redis::profile(),
-        #[cfg(feature = "redlock")]
-        lockwright_redlock::profile(&lockwright_redlock::Options::new()),
-    ]
 }

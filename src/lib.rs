@@ -33,7 +33,11 @@
 //! | `redis` | `redis+sentinel://S1,S2,S3/MASTER` | no | the master that Sentinels name |
 //! | `redis` | `redis+cluster://HOST,HOST` | no | a Redis Cluster |
 //! | `redlock` | `redlock:redis://A,redis://B,redis://C` | no | a quorum over independent Redis servers |
-//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | no | TLS to these servers (builds ring's C source) |
+//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` | no | an etcd cluster (builds with `protoc`) |
+//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` | no | a ZooKeeper ensemble |
+//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` | no | TLS to it (builds the C source of aws-lc-rs and ring; on less usual platforms with `cmake`) |
+//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, `etcd:https://…` | no | TLS to these servers (builds ring's C source) |
+//! | `portable` | | no | all of these that the command has by default: those that lock beyond one process, and build with a C compiler alone |
 #![forbid(unsafe_code)]
 
 mod config;
@@ -44,10 +48,19 @@ mod schema;
 pub use config::{Config, Requirement};
 pub use connect::{backend, backend_for_diagnosis, connect};
 pub use lockwright_core::*;
+/// What etcd has beside locks of a client: a check of fences in a transaction of the application's own.
+#[cfg(feature = "etcd")]
+pub use lockwright_etcd as etcd;
+/// What Redis has beside locks of a client: a check of fences in a script of the application's own.
+#[cfg(feature = "redis")]
+pub use lockwright_redis as redis;
 /// What the SQL backends have beside locks of a client: a lock and a fence check in a transaction of
 /// the application's own.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use lockwright_sql as sql;
+/// What ZooKeeper has beside locks of a client: a check of fences in a `multi` of the application's own.
+#[cfg(feature = "zookeeper")]
+pub use lockwright_zookeeper as zookeeper;
 pub use nodes::{Node, admit, nodes, wait_for_nodes};
 pub use schema::schema;
 

@@ -21,7 +21,10 @@ pub(crate) struct Cli {
 /// Where the locks are, and how to talk.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// Where the locks are kept: sqlite:PATH, redis://HOST/, ...
+    /// Where the locks are kept: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
+    ///
+    /// Also mysql://..., redis+sentinel:, redis+cluster: and redlock:, and etcd:http://A,http://B
+    /// where it was built with that; the README has them all.
     ///
     /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
     /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. A URL with a
@@ -172,7 +175,7 @@ pub(crate) struct Run {
     )]
     pub timeout: Option<Duration>,
 
-    /// A shared lock, beside which no exclusive one is held (no backend of this build has it yet)
+    /// A shared lock, beside which no exclusive one is held
     #[arg(short = 's', long, conflicts_with = "exclusive")]
     pub shared: bool,
 

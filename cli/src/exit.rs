@@ -3,9 +3,11 @@
 //! Where a code must be ours it is one of `sysexits.h`, as flock(1) has it; they lie outside what
 //! shells use (126 and up) and what programs commonly do (1, 2).
 
+use std::error::Error as _;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use lockwright::{Error, ErrorKind, Step};
 
@@ -93,19 +95,29 @@ impl From<Error> for Failure {
 }
 
 /// The error and what it was caused by, in one line. A cause that the text above it quotes already
-/// isn't said twice.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// isn't said twice, nor are the backend and the lock.
+fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(error) = cause {
-        let line = error.to_string();
+    while let Some(deeper) = cause {
+        let ours = deeper.downcast_ref::<Error>();
+        let ours = ours.or_else(|| deeper.downcast_ref::<Arc<Error>>().map(Arc::as_ref));
+        let line = match ours {
+            Some(ours) if is_about_the_same(ours, error) => ours.message().to_owned(),
+            _ => deeper.to_string(),
+        };
         if !text.contains(&line) {
             text.push_str(": ");
             text.push_str(&line);
         }
-        cause = error.source();
+        cause = deeper.source();
     }
     text
+}
+
+fn is_about_the_same(cause: &Error, error: &Error) -> bool {
+    let backend = cause.backend().is_none_or(|backend| error.backend() == Some(backend));
+    backend && cause.name().is_none_or(|name| error.name() == Some(name))
 }
 
 /// Says `message` on standard error, if anybody can still read that, and answers `code`.
@@ -117,4 +129,27 @@ pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
 /// For the hidden subcommands, when a person tries them.
 pub(crate) fn internal_use_only() -> ExitCode {
     complain(USAGE, "this is how lockwright calls itself; use `lockwright run NAME -- CMD`")
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright::LockName;
+
+    use super::*;
+
+    #[test]
+    fn what_an_error_is_about_is_said_once() {
+        let name = LockName::new("orders").unwrap();
+        let about = |kind, what: &str| Error::new(kind, what).with_backend("etcd").with_name(&name);
+        let refused = || about(ErrorKind::Unavailable, "it refuses connections");
+        let timed_out = || about(ErrorKind::TimedOut(Step::Answer), "timed out");
+        let says = "etcd: lock \"orders\": timed out: it refuses connections";
+        assert_eq!(chain(&timed_out().with_source(refused())), says);
+        assert_eq!(chain(&timed_out().with_source(Arc::new(refused()))), says);
+        let system = refused().with_source(io::Error::other("no way"));
+        assert_eq!(chain(&timed_out().with_source(system)), format!("{says}: no way"));
+        let other = refused().with_backend("node 2");
+        let text = chain(&timed_out().with_source(other));
+        assert!(text.ends_with("timed out: node 2: lock \"orders\": it refuses connections"));
+    }
 }

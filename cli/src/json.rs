@@ -24,6 +24,7 @@ pub(crate) fn holder(holder: &Holder) -> Value {
         "mode": holder.mode,
         "fence": holder.fence,
         "remaining_ms": holder.remaining.map(millis),
+        "endless": holder.endless,
         "broken": holder.broken,
     })
 }

@@ -26,8 +26,24 @@ pub enum Group {
     Misdelete,
     /// Later holds have larger fences.
     Fencing,
-    /// Waiting, waking, order, limits.
+    /// Waiting, waking, limits.
     Waiting,
+    /// First come, first served.
+    Order,
+    /// Readers beside each other, writers alone.
+    Shared,
+    /// As many permits as there are, and no more.
+    Permits,
+    /// Many names at once.
+    Multi,
+    /// Who leads.
+    Election,
+    /// Holds that move to another process.
+    Tickets,
+    /// Late writes, refused where the protected thing lives.
+    Enforcement,
+    /// Breaking a lock.
+    Breaking,
     /// Keeping a hold alive.
     Renewal,
     /// Losing it, and being told on time.
@@ -53,6 +69,14 @@ impl fmt::Display for Group {
             Self::Misdelete => "misdelete",
             Self::Fencing => "fencing",
             Self::Waiting => "waiting",
+            Self::Order => "order",
+            Self::Shared => "shared",
+            Self::Permits => "permits",
+            Self::Multi => "multi",
+            Self::Election => "election",
+            Self::Tickets => "tickets",
+            Self::Enforcement => "enforcement",
+            Self::Breaking => "breaking",
             Self::Renewal => "renewal",
             Self::Loss => "loss",
             Self::Cancellation => "cancellation",
@@ -84,6 +108,14 @@ pub enum Need {
     Processes,
     /// A clock that the suite moves.
     MovedClock,
+    /// Readers.
+    Shared,
+    /// Permits.
+    Permits,
+    /// Holds that can move to another process.
+    Tickets,
+    /// That they can't.
+    NoTickets,
     /// A mode that the backend doesn't have.
     MissingMode,
     /// A server that can be frozen.
@@ -94,6 +126,8 @@ pub enum Need {
     Forget,
     /// A way to the server that can be cut.
     Cut,
+    /// Something protected that refuses late writes by their fence.
+    Enforcement,
 }
 
 impl Need {
@@ -121,6 +155,13 @@ impl Need {
                 "its fences don't outlive its data, or its server isn't emptied here",
             ),
             Self::Cut => (can(Harm::Cut), "nobody is cut off from its server here"),
+            Self::Enforcement => {
+                (factory.protected().is_some(), "nothing that refuses late writes is reached here")
+            }
+            Self::Shared => (profile.modes.shared, "it has no shared locks"),
+            Self::Permits => (profile.modes.permits, "it has no semaphores"),
+            Self::Tickets => (profile.tickets, "its holds can't move"),
+            Self::NoTickets => (!profile.tickets, "its holds can move"),
             Self::MissingMode => {
                 (!profile.modes.shared || !profile.modes.permits, "it has every mode")
             }

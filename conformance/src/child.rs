@@ -4,7 +4,7 @@
 //! what to do. It says a line for each thing that happens; the parent reads them.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) enum What {
     Contend { rounds: u32, counter: PathBuf },
     /// Takes it, holds it, and once it is lost writes to the register all the same.
     Hold,
+    /// On each cue one more waits for it, a client of its own, and releases it when it has it.
+    Wait,
 }
 
 impl Job {
@@ -49,6 +51,7 @@ impl Job {
                 format!("contend\t{rounds}\t{}", counter.display())
             }
             What::Hold => "hold".to_owned(),
+            What::Wait => "wait".to_owned(),
         };
         format!("{}\t{}\t{}\t{what}", self.name, self.ttl.as_millis(), self.register)
     }
@@ -64,6 +67,7 @@ impl Job {
                 What::Contend { rounds: next()?.parse().ok()?, counter: PathBuf::from(next()?) }
             }
             "hold" => What::Hold,
+            "wait" => What::Wait,
             _ => return None,
         };
         Some(Self { what, name, ttl, register })
@@ -132,8 +136,9 @@ impl Said {
 /// Does what a child is to do, if this process is one; `None` if it isn't. To be called first in
 /// the `main` of a program that is to be its own child, outside of a runtime.
 ///
-/// `connect` gets the address that was given to [`this_program`], or an empty one.
-pub fn main<F, B>(connect: impl FnOnce(String) -> F) -> Option<ExitCode>
+/// `connect` gets the address that was given to [`this_program`], or an empty one; again for each
+/// client.
+pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
     B: DistributedLock,
@@ -141,8 +146,11 @@ where
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
     // The parent holds the other end: when it has gone, so is its child.
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let (cue, mut cues) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {
+            let _ = cue.send(());
+        }
         std::process::exit(0);
     });
     let Some(job) = Job::of_text(&job) else {
@@ -153,11 +161,16 @@ where
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let done = runtime.map_err(Failure::from).and_then(|runtime| {
         runtime.block_on(async {
-            let locks = Locks::builder(connect(address).await?)
-                .ttl(job.ttl)
-                .clock(Clock::boot())
-                .label("conformance child")
-                .build()?;
+            let client = async || {
+                let builder = Locks::builder(connect(address.clone()).await?).ttl(job.ttl);
+                builder.clock(Clock::boot()).label("conformance child").build()
+            };
+            let locks = client().await?;
+            if job.what == What::Wait {
+                while cues.recv().await.is_some() {
+                    tokio::spawn(wait_once(client().await?, job.name.clone()));
+                }
+            }
             let done = do_job(&job, &locks).await;
             locks.close().await;
             done
@@ -183,7 +196,7 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
     let mut register = RemoteRegister::connect(&job.register)?;
     let rounds = match &job.what {
         What::Contend { rounds, .. } => *rounds,
-        What::Hold => 1,
+        What::Hold | What::Wait => 1,
     };
     for _ in 0..rounds {
         say(&Said::Asking)?;
@@ -199,7 +212,7 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
                 say(&Said::Released(clock.now()))?;
                 guard.release().await?;
             }
-            What::Hold => {
+            What::Hold | What::Wait => {
                 let mut recorded = guard.deadline();
                 while guard.check().is_ok() {
                     if guard.deadline() != recorded {
@@ -214,6 +227,26 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
         }
     }
     say(&Said::Done)?;
+    Ok(())
+}
+
+/// Waits for the lock, and has it for a moment.
+async fn wait_once(locks: Locks, name: String) -> Verdict {
+    let clock = Clock::boot();
+    say(&Said::Asking)?;
+    let invoked = clock.now();
+    let guard = locks.mutex(&name).no_limit().acquire().await?;
+    let (token, fence) = (guard.token(), guard.fence());
+    say(&Said::Granted { token, fence, invoked, granted: clock.now() })?;
+    say(&Said::Deadline(guard.deadline()))?;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    say(&if guard.check().is_ok() {
+        Said::Released(clock.now())
+    } else {
+        Said::Lost(clock.now())
+    })?;
+    guard.release().await?;
+    locks.close().await;
     Ok(())
 }
 
@@ -238,6 +271,13 @@ impl Child {
             lines.filter_map(|line| Said::of_text(&line)).all(|said| sender.send(said).is_ok())
         });
         Ok(Self { process, said })
+    }
+
+    /// Has one more of its clients wait.
+    pub(crate) fn cue(&mut self) -> std::io::Result<()> {
+        let to = self.process.stdin.as_mut().ok_or_else(|| std::io::Error::other("no stdin"))?;
+        to.write_all(b"\n")?;
+        to.flush()
     }
 
     /// The next thing that it says; an error when it says nothing for that long, or is gone.
@@ -353,7 +393,7 @@ mod tests {
 
     #[test]
     fn jobs_and_lines_survive_their_text() {
-        for what in [What::Hold, contend(3, Path::new("/tmp/a b"))] {
+        for what in [What::Hold, What::Wait, contend(3, Path::new("/tmp/a b"))] {
             let job = job(what, "a/b c", Duration::from_millis(5), ([127, 0, 0, 1], 9).into());
             assert_eq!(Job::of_text(&job.to_text()), Some(job));
         }

@@ -105,6 +105,17 @@ impl Context {
         }
     }
 
+    /// The same with a TTL that doesn't run out while much else is done, also on a busy machine.
+    pub fn long_claim(&self, local: &str) -> Claim {
+        let ttl = (self.ttl * 30).min(*self.profile.ttl.end());
+        Claim { ttl, ..self.claim(local) }
+    }
+
+    /// The same in another mode.
+    pub fn claim_as(&self, local: &str, mode: Mode) -> Claim {
+        Claim { mode, ..self.long_claim(local) }
+    }
+
     /// Asks again and again until `claim` is granted; when that request was sent and answered.
     pub async fn granted_within(
         &self,
@@ -172,6 +183,17 @@ pub struct Entry {
     pub sent: BootInstant,
     /// Just after the answer came.
     pub answered: BootInstant,
+}
+
+/// What must come about soon, in one of three tries, each with a name of its own: a busy machine is late
+/// now and then, what isn't told always.
+pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
+    for number in 0..2 {
+        if attempt(format!("x{number}")).await.is_ok() {
+            return Ok(());
+        }
+    }
+    attempt("x2".to_owned()).await
 }
 
 /// Takes what must be free.

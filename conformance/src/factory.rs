@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_trait};
 
 use crate::context::{Believer, CoreClient};
+use crate::protected::Protect;
 
 /// How the suite reaches a backend.
 #[async_trait]
@@ -31,6 +32,13 @@ pub trait Factory: Send + Sync + 'static {
         Runtime::Real
     }
 
+    /// How many cases run beside each other, unless whoever starts them says otherwise. They mostly wait: for a
+    /// TTL to end, and for servers. Fewer are better where each request is work of several servers that share
+    /// this machine: on a slow one they would answer too late.
+    fn at_a_time(&self) -> usize {
+        16
+    }
+
     /// The TTL by which the cases reckon: long enough that the noise of the machine doesn't
     /// matter. Some cases take a few of them.
     fn ttl(&self) -> Duration {
@@ -40,6 +48,12 @@ pub trait Factory: Send + Sync + 'static {
     /// A command that runs [`child::main`](crate::child::main) on the same store in another
     /// process, if other processes reach it: see [`child::this_program`](crate::child::this_program).
     fn child(&self) -> Option<Command> {
+        None
+    }
+
+    /// The way to something that the locks protect, where this backend's helper refuses late writes by
+    /// their fence: beside the locks or on another server, as it is used. Without, nothing is promised.
+    fn protected(&self) -> Option<Protect> {
         None
     }
 

@@ -19,8 +19,7 @@ use crate::report::{in_runtime, run_case};
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
-        // They mostly wait.
-        arguments.test_threads = Some(8);
+        arguments.test_threads = Some(factory.at_a_time());
     }
     let factory: Arc<dyn Factory> = Arc::new(factory);
     let profile = {

@@ -18,6 +18,7 @@
 //! | [`factory`] | what a backend's author writes |
 //! | [`case`](mod@case) | a case, what it needs of the profile, how it ended |
 //! | [`cases`] | the table, a file for each group |
+//! | [`crowds`] | many who ask at once |
 //! | [`context`] | what a case works with |
 //! | [`report`] | running them, and the table of outcomes |
 //! | `harness` | running them as tests |
@@ -25,6 +26,10 @@
 //! | [`faults`] | faults injected around any backend |
 //! | [`cancel`] | futures that are dropped at a chosen await point |
 //! | [`history`] | who believed what when, and whether that was right |
+//! | [`kit`] | what a backend's own tests begin with |
+//! | [`participants`] | holders and waiters, for tests whose servers fail |
+//! | [`protected`] | what refuses late writes by their fence, for the cases about that |
+//! | [`explorer`] | every state of a model |
 //! | [`register`] | the ground truth: what the locks protect |
 #![forbid(unsafe_code)]
 
@@ -33,11 +38,16 @@ pub mod case;
 pub mod cases;
 pub mod child;
 pub mod context;
+pub mod crowds;
+pub mod explorer;
 pub mod factory;
 pub mod faults;
 #[cfg(feature = "harness")]
 pub mod harness;
 pub mod history;
+pub mod kit;
+pub mod participants;
+pub mod protected;
 pub mod register;
 pub mod report;
 
@@ -45,4 +55,5 @@ pub use case::{Case, Failure, Group, Need, Outcome, Verdict};
 pub use context::Context;
 pub use factory::{Connect, Factory, Fragile, Harm, Live, Runtime, Step, connector};
 pub use faults::Faulty;
+pub use protected::{Protect, Protected, protect};
 pub use report::{Report, Row, run, run_telling};

@@ -98,7 +98,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Takes over the hold of the token `from` with a new token and a new fence, for tickets.
+    /// Takes over the hold of the token `from` with a new token and a new fence, for tickets. A reader keeps
+    /// the fence that it shares with others.
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())

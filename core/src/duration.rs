@@ -37,6 +37,15 @@ pub fn parse(text: &str) -> Result<Duration> {
         .map_err(|_| Error::invalid_input(format!("{text:?} is longer than can be reckoned with")))
 }
 
+/// A time as errors say it: whole days as days, which nobody counts in seconds.
+pub(crate) fn shown(time: Duration) -> String {
+    const DAY: u64 = 86_400;
+    match time.as_secs() / DAY {
+        days @ 2.. if time == Duration::from_secs(days * DAY) => format!("{days} days"),
+        _ => format!("{time:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +64,15 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap(), Duration::from_millis(millis), "{text}");
         }
+    }
+
+    #[test]
+    fn shows_days_as_days() {
+        let seconds = |seconds| shown(Duration::from_secs(seconds));
+        assert_eq!(seconds(30 * 86_400), "30 days");
+        assert_eq!(seconds(40), "40s");
+        assert_eq!(seconds(2 * 86_400 + 1), "172801s");
+        assert_eq!(shown(Duration::from_millis(50)), "50ms");
     }
 
     #[test]

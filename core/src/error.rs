@@ -1,9 +1,11 @@
 //! One error, with a kind that a program can decide by and a text that says what to do.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use crate::event::Reason;
+use crate::mode::Mode;
 use crate::name::LockName;
 use crate::profile::Profile;
 
@@ -95,6 +97,13 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
+    /// A URL can't be right: what is wrong with it, and how one is written. `shown` is without its
+    /// secrets.
+    pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
+        let message = format!("the URL {shown:?} can't be used: {what}; one is written {form}");
+        Self::invalid_config(message)
+    }
+
     /// The server can't be reached; the request certainly had no effect.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
@@ -111,6 +120,16 @@ impl Error {
             .with_backend(profile.backend)
     }
 
+    /// The name is in use as `present`, and was wanted as another kind of lock.
+    pub fn other_kind(present: Mode, wanted: Mode) -> Self {
+        let (present, wanted) = (present.kind(), wanted.kind());
+        let message = format!(
+            "it is in use as {present} and can't be {wanted} meanwhile; ask for it as what it is, or \
+             choose another name"
+        );
+        Self::new(ErrorKind::Conflict, message)
+    }
+
     pub(crate) fn lost(reason: Reason, name: &LockName) -> Self {
         Self::new(ErrorKind::Lost(reason), format!("the hold was lost: {reason}")).with_name(name)
     }
@@ -122,6 +141,12 @@ impl Error {
 
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "this client was closed; connect a new one")
+    }
+
+    /// Says for how long there was nothing better.
+    pub(crate) fn tried_for(mut self, time: Duration) -> Self {
+        let _ = write!(self.0.message, " (tried for {time:.0?})");
+        self
     }
 
     /// Says which lock it was about.
@@ -145,6 +170,11 @@ impl Error {
     /// What kind of thing went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// The sentence alone, without the backend and the lock, for another error that says the same.
+    pub fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// The lock that it was about, if it was about one.

@@ -18,15 +18,22 @@ pub struct Identity {
     /// What the user calls this client, if anything: a service, a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
+    /// What a leader says of itself to those who observe an election.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Arc<str>>,
 }
 
 impl Identity {
     /// The longest label, in bytes.
     pub const LONGEST_LABEL: usize = 128;
 
+    /// The longest value of a leader, in bytes.
+    pub const LONGEST_VALUE: usize = 512;
+
     /// The identity of this process.
     pub fn of_this_process(label: Option<&str>) -> Self {
-        Self { host: host_name(), pid: std::process::id(), label: label.map(Arc::from) }
+        let (host, pid) = (host_name(), std::process::id());
+        Self { host, pid, label: label.map(Arc::from), value: None }
     }
 }
 

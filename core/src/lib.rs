@@ -12,7 +12,9 @@
 //! | [`clock`] | [`BootInstant`] and the clock that runs while the machine sleeps |
 //! | [`validity`] | deadlines: the one place where they are computed |
 //! | [`profile`] | what a backend promises, as data |
+//! | [`fencing`] | refusing late writes where the protected thing lives |
 //! | [`operator`] | what an operator sees and does |
+//! | [`kit`] | parts that several backends are made of |
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -22,7 +24,9 @@ pub mod clock;
 pub mod duration;
 pub mod error;
 pub mod event;
+pub mod fencing;
 pub mod identity;
+pub mod kit;
 pub mod mode;
 pub mod name;
 pub mod operator;
@@ -37,7 +41,8 @@ pub use claim::{
     Attempt, Busy, Claim, Ended, Granted, Renew, Renewal, RenewalOutcome, Settle, Upkeep, Wait,
 };
 pub use client::{
-    Builder, Guard, HoldState, Locks, MetricsSnapshot, Owner, Permit, Request, Signal,
+    Builder, Election, Guard, HoldState, Leader, Leadership, Locks, MetricsSnapshot, MultiGuard,
+    MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket,
 };
 pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};

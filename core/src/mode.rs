@@ -23,6 +23,26 @@ pub enum Mode {
     },
 }
 
+impl Mode {
+    /// Whether a name can be in use in both: a lock, which is a mutex as long as nobody reads, or a
+    /// semaphore of one size.
+    pub const fn is_of_the_kind_of(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,
+            (Self::Permits { .. }, _) | (_, Self::Permits { .. }) => false,
+            _ => true,
+        }
+    }
+
+    /// What a name is that is in use like this.
+    pub(crate) fn kind(self) -> String {
+        match self {
+            Self::Exclusive | Self::Shared => "a lock".to_owned(),
+            Self::Permits { of, .. } => format!("a semaphore of {of}"),
+        }
+    }
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

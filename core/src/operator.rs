@@ -22,8 +22,11 @@ pub struct Holder {
     pub mode: Mode,
     /// Its fence, where it has one and the server shows it.
     pub fence: Option<Fence>,
-    /// When it runs out if nobody renews it; `None` when the server doesn't end it by itself.
+    /// When it runs out if nobody renews it; `None` when the server doesn't tell, or never ends it.
     pub remaining: Option<Duration>,
+    /// Whether the server never ends it by itself: another library's, which has no end.
+    #[serde(default)]
+    pub endless: bool,
     /// Who broke it and why, when it was broken and is running out.
     pub broken: Option<String>,
 }
@@ -37,6 +40,7 @@ impl Holder {
             mode: Mode::Exclusive,
             fence: None,
             remaining: None,
+            endless: false,
             broken: None,
         }
     }
@@ -106,6 +110,20 @@ pub enum Broken {
     RunsOut(Duration),
     /// The name is free. The holder may go on believing for up to this time.
     Freed(Duration),
+}
+
+impl Broken {
+    /// What became of this hold and of another one of the same name, where several are broken in one go: the
+    /// longer time, if both have one.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::RunsOut(one), Self::RunsOut(other)) => Self::RunsOut(one.max(other)),
+            (Self::Freed(one), Self::Freed(other)) => Self::Freed(one.max(other)),
+            (one, Self::NotHeld) => one,
+            (_, other) => other,
+        }
+    }
 }
 
 /// How bad a finding is.

@@ -156,6 +156,19 @@ impl Fence {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The fence, if a lock can have given it. To be asked before what a writer sent is noted: one above
+    /// [`MAX`](Self::MAX) would refuse every later holder for ever.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above that.
+    pub fn checked(self) -> Result<Self> {
+        if self <= Self::MAX {
+            return Ok(self);
+        }
+        let message = format!("a fence is at most {}, and this one is {self}", Self::MAX);
+        Err(Error::invalid_input(message))
+    }
 }
 
 impl fmt::Display for Fence {

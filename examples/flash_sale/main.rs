@@ -7,6 +7,7 @@
 //! cargo run --example flash_sale --features redis -- --config sale.toml
 //! cargo run --example flash_sale --features postgres -- --on postgres   # a server of its own
 //! cargo run --example flash_sale --features redlock -- --on redlock     # five of its own
+//! cargo run --example flash_sale --features zookeeper -- --on zookeeper # an ensemble of three
 //! ```
 //!
 //! Which backend it is stands in the configuration file alone:
@@ -23,6 +24,8 @@
 
 mod setting;
 mod shop;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -31,6 +34,7 @@ use std::time::{Duration, Instant};
 use lockwright::{Error, Guard, Result};
 use setting::Setting;
 use shop::{Sale, Shop};
+use support::released;
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
@@ -216,7 +220,7 @@ async fn a_process(number: &str) -> Result<()> {
             }
             // Whatever is done is done under the lock, or not at all.
             guard.run(shop.buy(&who, guard.fence().get())).await?.map_err(io)?;
-            guard.release().await
+            released(guard.release().await)
         });
     }
     while let Some(buyer) = buyers.join_next().await {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Error, Result, redact};
-use lockwright_testbed::{Cluster, Fleet, MariaDb, Postgres, Redis, Sentinels};
+use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
 /// What the command line asked for.
 pub(crate) struct Setting {
@@ -93,10 +93,20 @@ fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
             let url = format!("{}?mode={mode}", mariadb.url());
             (Box::new(mariadb), url)
         }
+        "etcd" => {
+            let etcd = Etcd::start().map_err(failed)?;
+            let url = etcd.url();
+            (Box::new(etcd), url)
+        }
+        "zookeeper" => {
+            let zookeeper = ZooKeeper::start().map_err(failed)?;
+            let url = zookeeper.url();
+            (Box::new(zookeeper), url)
+        }
         _ => {
             return Err(Error::invalid_input(
-                "--on takes redis, sentinel, cluster, redlock, postgres or mariadb, and for the last \
-                 two also a mode, as in postgres/session",
+                "--on takes redis, sentinel, cluster, redlock, etcd, zookeeper, postgres or mariadb, \
+                 and for the last two also a mode, as in postgres/session",
             ));
         }
     })

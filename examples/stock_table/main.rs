@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod shop;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 use lockwright::{Locks, Reason};
 use lockwright_testbed::{MariaDb, Postgres};
 use shop::Shop;
+use support::released;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -242,7 +245,7 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
         // That it was lost meanwhile is no secret to the client.
         match guard.release().await {
             Err(error) if victim.is_some() && error.lost_reason().is_some() => {}
-            released => released?,
+            outcome => released(outcome)?,
         }
     }
     Ok(())

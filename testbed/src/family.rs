@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::wait;
 
 /// The children of `pid`, their children, and so on.
-pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+pub fn descendants(pid: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let parents: Vec<(u32, u32)> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

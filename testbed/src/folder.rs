@@ -98,7 +98,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 }
 
 /// A folder that is ours alone: in the temporary folder, others may have put one there before.
-fn cache() -> Result<PathBuf> {
+pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let folder = std::env::temp_dir().join(format!("lockwright-testbed-{uid}"));
     let failed = |error| Error::new(format!("{}: {error}", folder.display()));

@@ -9,6 +9,8 @@
 //! | module | subject |
 //! |---|---|
 //! | [`process`] | one child process: start, stop, kill, freeze, its log |
+//! | [`family`] | a process and its descendants |
+//! | [`http`] | one question over HTTP |
 //! | [`port`] | free loopback ports |
 //! | [`wait`] | waiting for a thing itself, with a limit |
 //! | [`account`] | who a server runs as, when we are root |
@@ -17,14 +19,22 @@
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
 //! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
 //! | [`mariadb`] | a MariaDB server |
+//! | [`etcd`] | an etcd cluster, Debian's version or a current one |
+//! | [`zookeeper`] | a ZooKeeper ensemble |
+//! | [`go`] | programs that are built with Go |
 //! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
 #![forbid(unsafe_code)]
 
 pub mod account;
 pub mod certificates;
-mod family;
+mod ensemble;
+pub mod etcd;
+pub mod family;
 mod folder;
+pub mod go;
+pub mod http;
 pub mod mariadb;
+mod network;
 pub mod pgbouncer;
 pub mod port;
 pub mod postgres;
@@ -32,15 +42,18 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod wait;
+pub mod zookeeper;
 
 pub use account::Account;
 pub use certificates::Certificates;
+pub use etcd::Etcd;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::{Process, Program};
 pub use proxy::Proxy;
 pub use redis::{Cluster, Fleet, Redis, Sentinels};
+pub use zookeeper::ZooKeeper;
 
 /// What goes wrong here is for a person who reads a failed test: a sentence is enough.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

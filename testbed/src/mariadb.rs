@@ -64,15 +64,7 @@ impl Options {
 
     /// Starts it, and waits until it answers.
     pub fn start(self) -> Result<MariaDb> {
-        // Between finding a free port and listening on it, another process may take it.
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match MariaDb::start_on(port::free(), &self) {
-                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
-                other => return other,
-            }
-        }
+        port::retried(|| MariaDb::start_on(port::free(), &self))
     }
 }
 
@@ -220,15 +212,17 @@ impl MariaDb {
     }
 
     /// Ends all sessions of the user `lockwright` from the server's side, as an administrator
-    /// would. Returns how many there were; all are gone by then.
+    /// would. Returns how many there were; these are gone by then, and others may have come.
     pub fn terminate_sessions(&self) -> Result<usize> {
-        let count =
-            format!("SELECT count(*) FROM information_schema.processlist WHERE user = '{USER}'");
-        let ended = self.sql(&format!("{count}; KILL CONNECTION USER {USER}@'%'"))?;
-        let number = ended.parse().map_err(|_| Error::new(format!("not a number: {ended}")))?;
-        let gone = wait::until(wait::LIMIT, || self.sql(&count).ok().filter(|left| left == "0"));
+        let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
+        let ended = self.sql(&format!("{theirs}; KILL CONNECTION USER {USER}@'%'"))?;
+        let ended: Vec<&str> = ended.lines().collect();
+        let gone = wait::until(wait::LIMIT, || {
+            let left = self.sql(&theirs).ok()?;
+            (!left.lines().any(|id| ended.contains(&id))).then_some(())
+        });
         match gone {
-            Some(_) => Ok(number),
+            Some(()) => Ok(ended.len()),
             None => Err(Error::new("the sessions don't end")),
         }
     }

@@ -1,29 +1,142 @@
 //! Free loopback ports.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::{Result, folder};
 
 /// Below the range from which the kernel takes the ports of outgoing connections: otherwise one of
 /// those could sit on a server's port while the server restarts.
-const FIRST: u32 = 15_000;
-const COUNT: u32 = 15_000;
+const FIRST: u16 = 15_000;
+const COUNT: u16 = 15_000;
 
-/// A loopback port that nobody listens on.
+/// How many ports a process takes at a time. They stay its own as long as it lives: otherwise another
+/// one's server could take the port of a server that was killed, and is about to be started again.
+const BLOCK: u16 = 50;
+
+/// How often a server is started at most, each time on other ports.
+const TRIES: usize = 5;
+
+/// A loopback port that nobody listens on, and that no other test process is given.
 ///
-/// Another process may still take it before the server does: whoever starts a server tries again
-/// with another one.
+/// A stranger may still take it before the server does: whoever starts a server tries again with
+/// another one.
 ///
 /// # Panics
 /// When none of them is free.
 pub fn free() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Test processes that run at the same time begin at different places.
-    let start = std::process::id().wrapping_mul(331);
+    static OURS: OnceLock<Mutex<Ports>> = OnceLock::new();
+    let ours = OURS.get_or_init(|| {
+        Mutex::new(Ports::locked_in(folder::cache().expect("there is a folder for locks")))
+    });
+    let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
     (0..COUNT)
-        .map(|_| {
-            let step = NEXT.fetch_add(1, Ordering::Relaxed);
-            (FIRST + start.wrapping_add(step) % COUNT) as u16
-        })
+        .map_while(|_| ours.next())
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .expect("a loopback port is free")
+}
+
+/// Starts what listens on free ports; again, on others, if somebody took one of them meanwhile.
+pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..TRIES {
+        match start() {
+            Err(error) if error.0.to_lowercase().contains("already in use") => {}
+            other => return other,
+        }
+    }
+    start()
+}
+
+/// The ports of a process.
+struct Ports {
+    /// Where the locks are.
+    folder: PathBuf,
+    blocks: Vec<Block>,
+    /// How many were given so far.
+    given: usize,
+}
+
+struct Block {
+    first: u16,
+    /// Whoever has locked it has the block.
+    _lock: File,
+}
+
+impl Ports {
+    fn locked_in(folder: PathBuf) -> Self {
+        Self { folder, blocks: Vec::new(), given: 0 }
+    }
+
+    /// One after the other; those that were given first once more, when all blocks have an owner.
+    fn next(&mut self) -> Option<u16> {
+        let size = usize::from(BLOCK);
+        if self.given == self.blocks.len() * size {
+            match self.take_block() {
+                Some(block) => self.blocks.push(block),
+                None => self.given = 0,
+            }
+        }
+        let block = self.blocks.get(self.given / size)?;
+        let port = block.first + (self.given % size) as u16;
+        self.given += 1;
+        Some(port)
+    }
+
+    fn take_block(&self) -> Option<Block> {
+        let is_ours = |first: &u16| self.blocks.iter().any(|block| block.first == *first);
+        let all = (FIRST..FIRST + COUNT).step_by(usize::from(BLOCK));
+        all.filter(|first| !is_ours(first)).find_map(|first| {
+            let lock = File::create(self.folder.join(format!("ports-{first}"))).ok()?;
+            lock.try_lock().ok()?;
+            Some(Block { first, _lock: lock })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_port_is_tried_when_one_was_taken_and_nothing_else_is_tried_again() {
+        let mut starts = 0;
+        let mut fail = |message: &'static str, times| {
+            starts = 0;
+            let started = retried(|| {
+                starts += 1;
+                if starts > times { Ok(starts) } else { Err(crate::Error::new(message)) }
+            });
+            (started.is_ok(), starts)
+        };
+        assert_eq!(fail("bind: Address already in use", 2), (true, 3));
+        assert_eq!(fail("listen: address already in use", 9), (false, TRIES));
+        assert_eq!(fail("no such file", 2), (false, 1));
+    }
+
+    #[test]
+    fn a_port_has_one_owner_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = || Ports::locked_in(folder.path().to_path_buf());
+        let some_of = |ports: &mut Ports| -> Vec<u16> {
+            (0..BLOCK * 2).filter_map(|_| ports.next()).collect()
+        };
+        let (mut one, mut other) = (process(), process());
+        let (of_one, of_other) = (some_of(&mut one), some_of(&mut other));
+        assert_eq!((of_one.len(), of_other.len()), (100, 100));
+        assert!(of_one.iter().all(|port| !of_other.contains(port)));
+        drop(one);
+        assert_eq!(some_of(&mut process()), of_one, "what an ended process had is free again");
+    }
+
+    #[test]
+    fn when_all_have_an_owner_its_own_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ports = Ports::locked_in(folder.path().to_path_buf());
+        let all: Vec<u16> = (0..COUNT).filter_map(|_| ports.next()).collect();
+        assert_eq!(all, (FIRST..FIRST + COUNT).collect::<Vec<_>>());
+        assert_eq!(ports.next(), Some(FIRST));
+        assert_eq!(Ports::locked_in(folder.path().to_path_buf()).next(), None);
+    }
 }

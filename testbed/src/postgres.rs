@@ -16,12 +16,18 @@ const PACKAGE: &str = "postgresql";
 /// The superuser, and the password of it.
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
+/// What the server keeps of that password: made with one round of hashing instead of the usual 4096, which
+/// a client must do for each connection, and does slowly where it isn't built to be fast.
+const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
+     pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
 /// The user for tests, who owns the database and is no superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
 /// Unlike anything else that a log may have, so that a test can look for it there.
 const PASSWORD: &str = "not-for-logs-7391";
+const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
+     J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
 /// How a [`Postgres`] is to be started. What isn't set is as PostgreSQL has it, but it is small, and
 /// doesn't wait for the disk.
@@ -84,15 +90,7 @@ impl Options {
 
     /// Starts it, and waits until it answers.
     pub fn start(self) -> Result<Postgres> {
-        // Between finding a free port and listening on it, another process may take it.
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match Postgres::start_on(port::free(), &self) {
-                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
-                other => return other,
-            }
-        }
+        port::retried(|| Postgres::start_on(port::free(), &self))
     }
 }
 
@@ -306,8 +304,8 @@ fn fill_as_new(folder: &Path) -> Result<()> {
         "--auth-host=scram-sha-256",
     ];
     let roles = format!(
-        "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_PASSWORD}'\n\
-         CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'\n\
+        "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_SECRET}'\n\
+         CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'\n\
          CREATE DATABASE {DATABASE} OWNER {USER}\n"
     );
     let recipe = format!("{}\n{arguments:?}\n{roles}", version()?);

@@ -1,7 +1,7 @@
 //! One child process: start, stop, kill, freeze, its log.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -24,6 +24,7 @@ pub struct Program {
     environment: Vec<(String, String)>,
     account: Option<Account>,
     last_signal: &'static str,
+    limit: Duration,
 }
 
 impl Program {
@@ -36,6 +37,7 @@ impl Program {
             environment: Vec::new(),
             account: None,
             last_signal: "KILL",
+            limit: 2 * wait::LIMIT,
         }
     }
 
@@ -70,6 +72,12 @@ impl Program {
         self
     }
 
+    /// How long it may take to [run](Self::run) to its end; else two minutes.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Where the binary is; an error that names the Debian package when it is nowhere.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
@@ -90,22 +98,38 @@ impl Program {
     }
 
     /// Runs it to its end in `folder`, with `input` as its standard input. Returns what it wrote to
-    /// its standard output; with another exit code than 0, an error with all that it wrote.
+    /// its standard output; with another exit code than 0, or when it takes too long and is killed, an
+    /// error with all that it wrote.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let mut command = self.dying_with_us()?;
         command.current_dir(folder).stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(command).map_err(failed)?;
-        // It may end without reading all of it, and says why.
-        let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
-        let output = child.wait_with_output().map_err(failed)?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            return Ok(printed);
-        }
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        Err(Error::new(format!("{}: {}\n{printed}{complaint}", self.binary, output.status)))
+        let mut standard_input = child.stdin.take().expect("it is piped");
+        let output = child.stdout.take().expect("it is piped");
+        let complaints = child.stderr.take().expect("it is piped");
+        let (ended, printed, complaint) = thread::scope(|scope| {
+            // It may end without reading all of it, and says why.
+            scope.spawn(move || standard_input.write_all(input.as_bytes()));
+            let printed = scope.spawn(move || all_of(output));
+            let complaint = scope.spawn(move || all_of(complaints));
+            let ended = wait::until(self.limit, || child.try_wait().transpose());
+            if ended.is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            let [printed, complaint] =
+                [printed, complaint].map(|reader| reader.join().unwrap_or_default());
+            (ended, printed, complaint)
+        });
+        let how = match ended {
+            Some(Ok(status)) if status.success() => return Ok(printed),
+            Some(Ok(status)) => status.to_string(),
+            Some(Err(error)) => return Err(failed(error)),
+            None => format!("it did not end within {:?}", self.limit),
+        };
+        Err(Error::new(format!("{}: {how}\n{printed}{complaint}", self.binary)))
     }
 
     fn short_name(&self) -> &str {
@@ -128,6 +152,13 @@ impl Program {
         }
         Ok(command)
     }
+}
+
+/// What comes before it breaks, where it does.
+fn all_of(mut pipe: impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = pipe.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {

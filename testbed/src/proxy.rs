@@ -31,8 +31,9 @@ pub struct Proxy {
     address: SocketAddr,
 }
 
+/// What happens to the connections to one server; who accepts them is another matter.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     target: SocketAddr,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,6 +50,9 @@ struct State {
     accepted: usize,
     /// How many pieces of answers were swallowed, so that a test can wait for the loss itself.
     swallowed_answers: usize,
+    /// The number of the connection whose requests are kept, and how many pieces of them were.
+    keeping: Option<usize>,
+    kept_requests: usize,
 }
 
 impl Proxy {
@@ -79,19 +83,7 @@ impl Proxy {
     }
 
     fn on(listener: TcpListener, address: SocketAddr, target: SocketAddr) -> Self {
-        let shared = Arc::new(Shared {
-            target,
-            state: Mutex::new(State {
-                traffic: Traffic::Forward,
-                open: true,
-                listening: true,
-                over: false,
-                connections: Vec::new(),
-                accepted: 0,
-                swallowed_answers: 0,
-            }),
-            changed: Condvar::new(),
-        });
+        let shared = Shared::new(target);
         let keeper = Arc::clone(&shared);
         thread::spawn(move || keeper.listen(listener, address));
         Self { shared, address }
@@ -112,8 +104,7 @@ impl Proxy {
     /// A connection that has lost bytes goes on losing them until it is closed: TCP never goes on
     /// after a gap.
     pub fn set(&self, traffic: Traffic) {
-        self.shared.state().traffic = traffic;
-        self.shared.changed.notify_all();
+        self.shared.set(traffic);
     }
 
     /// Drops every connection and refuses new ones.
@@ -141,9 +132,7 @@ impl Proxy {
 
     /// Drops every connection; new ones are served.
     pub fn drop_connections(&self) {
-        for connection in self.shared.state().connections.drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
+        self.shared.drop_connections();
     }
 
     /// How many connections were accepted so far.
@@ -157,6 +146,18 @@ impl Proxy {
         self.shared.wait_until(|state| state.accepted >= count)
     }
 
+    /// Keeps the requests of one connection, counted from 0, until it is told otherwise, and then passes them
+    /// on. All else passes as ever.
+    pub fn keep_requests_of(&self, connection: Option<usize>) {
+        self.shared.state().keeping = connection;
+        self.shared.changed.notify_all();
+    }
+
+    /// How many pieces of requests were kept so far.
+    pub fn kept_requests(&self) -> usize {
+        self.shared.state().kept_requests
+    }
+
     /// Waits until an answer was swallowed; false when that takes longer than [`wait::LIMIT`].
     pub fn wait_for_swallowed_answer(&self) -> bool {
         self.shared.wait_until(|state| state.swallowed_answers > 0)
@@ -165,13 +166,9 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        {
-            let mut state = self.shared.state();
-            state.over = true;
-            state.open = false;
-        }
-        self.shared.changed.notify_all();
+        self.shared.end();
         drop(TcpStream::connect(self.address()));
+        // One may have been accepted in the meantime.
         self.drop_connections();
     }
 }
@@ -183,6 +180,46 @@ enum Direction {
 }
 
 impl Shared {
+    pub(crate) fn new(target: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            state: Mutex::new(State {
+                traffic: Traffic::Forward,
+                open: true,
+                listening: true,
+                over: false,
+                connections: Vec::new(),
+                accepted: 0,
+                swallowed_answers: 0,
+                keeping: None,
+                kept_requests: 0,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn set(&self, traffic: Traffic) {
+        self.state().traffic = traffic;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn drop_connections(&self) {
+        for connection in self.state().connections.drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Closes everything, for good.
+    pub(crate) fn end(&self) {
+        {
+            let mut state = self.state();
+            state.over = true;
+            state.open = false;
+        }
+        self.changed.notify_all();
+        self.drop_connections();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +240,7 @@ impl Shared {
                     if !self.state().open {
                         break;
                     }
-                    self.serve(client);
+                    self.serve(client, Vec::new(), Duration::ZERO);
                 }
             }
             self.state().listening = false;
@@ -224,9 +261,17 @@ impl Shared {
         }
     }
 
-    fn serve(self: &Arc<Self>, client: TcpStream) {
-        let server = TcpStream::connect(self.target).ok();
+    /// Connects `client`, of whom `greeting` was read already, with the server, which may take so
+    /// long until it listens.
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        client: TcpStream,
+        greeting: Vec<u8>,
+        patience: Duration,
+    ) {
+        let server = wait::until(patience, || TcpStream::connect(self.target).ok());
         let mut state = self.state();
+        let number = state.accepted;
         state.accepted += 1;
         self.changed.notify_all();
         let Some(server) = server else {
@@ -240,20 +285,35 @@ impl Shared {
         state.connections.extend([client, server]);
         drop(state);
         let (requests, answers) = (Arc::clone(self), Arc::clone(self));
-        thread::spawn(move || requests.pump(client_in, server_out, Direction::Requests));
-        thread::spawn(move || answers.pump(server_in, client_out, Direction::Answers));
+        thread::spawn(move || {
+            requests.pump(&greeting, &client_in, server_out, Direction::Requests, number)
+        });
+        thread::spawn(move || {
+            answers.pump(&[], &server_in, client_out, Direction::Answers, number)
+        });
     }
 
-    fn pump(&self, mut from: TcpStream, mut to: TcpStream, direction: Direction) {
+    fn pump(
+        &self,
+        first: &[u8],
+        from: &TcpStream,
+        mut to: TcpStream,
+        direction: Direction,
+        number: usize,
+    ) {
+        let mut input = first.chain(from);
         let mut buffer = [0; 16 * 1024];
         let mut has_lost = false;
         loop {
-            let read = match from.read(&mut buffer) {
+            let read = match input.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
+            if direction == Direction::Requests {
+                self.while_kept(number);
+            }
             let traffic = self.after_hold();
             has_lost |= match traffic {
                 Traffic::SwallowAll => true,
@@ -280,6 +340,15 @@ impl Shared {
             let _ = to.shutdown(Shutdown::Both);
         }
         let _ = from.shutdown(Shutdown::Both);
+    }
+
+    fn while_kept(&self, number: usize) {
+        let mut state = self.state();
+        if state.keeping == Some(number) {
+            state.kept_requests += 1;
+            let kept = |state: &mut State| state.keeping == Some(number) && !state.over;
+            drop(self.changed.wait_while(state, kept));
+        }
     }
 
     fn after_hold(&self) -> Traffic {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to answer, to stop, or to let go of its port. Long, because machines
 /// that run tests are slow at times; nobody waits for it unless something is wrong.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks until the answer is there; `None` when it isn't after `limit`.
 pub fn until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {

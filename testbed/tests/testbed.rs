@@ -82,6 +82,22 @@ fn a_missing_binary_names_its_package() {
     assert!(missing.to_string().contains("package some-package"), "{missing}");
 }
 
+#[test]
+fn a_program_is_run_to_its_end_and_no_longer_than_it_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = |script: &str| Program::new("sh", "dash").args(["-c", script]);
+    // More than a pipe holds, in both directions.
+    let long = "x".repeat(300_000);
+    assert_eq!(shell("cat").run(folder.path(), &long).unwrap(), long);
+    let failed = shell("echo out; echo err >&2; exit 3").run(folder.path(), &long).unwrap_err();
+    let said = failed.to_string();
+    assert!(["exit status: 3", "out\n", "err\n"].iter().all(|it| said.contains(it)), "{said}");
+    let hangs = shell("echo $$; exec sleep 1000").within(Duration::from_millis(500));
+    let hung = hangs.run(folder.path(), &long).unwrap_err().to_string();
+    assert!(hung.contains("did not end within 500ms"), "{hung}");
+    assert_gone(hung.lines().last().unwrap().parse().unwrap());
+}
+
 fn ping(socket: &mut TcpStream) -> std::io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_millis(300)))?;
     socket.write_all(b"PING\r\n")?;

@@ -10,6 +10,12 @@ async fn a_missing_feature_is_named() {
         ("redis+cluster://me:hush@a,b", "redis"),
         #[cfg(not(feature = "redlock"))]
         ("redlock:redis://me:hush@a,redis://b,redis://c", "redlock"),
+        #[cfg(not(feature = "etcd"))]
+        ("etcd:http://me:hush@a:2379,http://b:2379", "etcd"),
+        #[cfg(not(feature = "zookeeper"))]
+        ("zookeeper:me:hush@a,b,c/chroot", "zookeeper"),
+        #[cfg(not(feature = "zookeeper"))]
+        ("zookeeper+tls:me:hush@a:1,b:1,c:1/chroot?ca=x", "zookeeper-tls"),
         #[cfg(not(feature = "sqlite"))]
         ("sqlite:x.db", "sqlite"),
         #[cfg(not(feature = "memory"))]

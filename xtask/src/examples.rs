@@ -1,20 +1,21 @@
 //! The examples that the test command runs, and what they must print.
 
+use std::process::Command;
+
+use crate::process::{self, Finished, cargo};
+
 /// One run of an example of the facade.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
-    pub(crate) features: &'static str,
     pub(crate) args: &'static [&'static str],
     /// Whether it must end with an exit code of 0, or with another.
     pub(crate) ends_well: bool,
     /// Must stand in its output besides.
     pub(crate) closing: &'static str,
-    /// Left out by `--quick`.
+    /// Left out by `--quick`. It is built as the tests are, so that nothing is built once more for it;
+    /// the others are built and run as a newcomer does it.
     pub(crate) needs_server: bool,
 }
-
-/// One set of features for all that need a server, so that each example is built once more.
-const SERVERS: &str = "mysql,postgres,redis,redlock";
 
 pub(crate) const ALL: &[Example] = &[
     flash_sale(&[]),
@@ -35,19 +36,88 @@ pub(crate) const ALL: &[Example] = &[
     flash_sale_on(&["--on", "mariadb/session"]),
     flash_sale_on(&["--on", "mariadb/session", "--kill"]),
     flash_sale_on(&["--on", "mariadb/row"]),
+    flash_sale_on(&["--on", "etcd"]),
+    flash_sale_on(&["--on", "etcd", "--kill"]),
+    flash_sale_on(&["--on", "zookeeper"]),
+    flash_sale_on(&["--on", "zookeeper", "--kill"]),
     Example {
         ends_well: false,
         closing: "require = [\"strict_fencing\"]: this backend can't promise it",
         ..flash_sale_on(&["--on", "redis", "--require", "fencing", "--require", "strict_fencing"])
     },
+    Example { name: "leader", closing: "another one leads", ..flash_sale(&[]) },
+    Example { name: "late_write", closing: "the late write was refused", ..flash_sale(&[]) },
+    Example { name: "rate_limit", closing: "never more than 3 at a time", ..flash_sale(&[]) },
+    Example {
+        name: "idempotent_consumer",
+        closing: "each of 40 messages took effect exactly once",
+        ..flash_sale(&[])
+    },
+    Example {
+        name: "idempotent_api",
+        closing: "each of 20 payments was charged exactly once",
+        ..flash_sale(&[])
+    },
+    Example {
+        name: "order_grabbing",
+        closing: "one winner for each of 10 orders",
+        ..flash_sale(&[])
+    },
+    Example { name: "migrate", closing: "moved without a gap", ..flash_sale_on(&[]) },
     stock_table(&["--on", "postgres"]),
     stock_table(&["--on", "mariadb"]),
 ];
 
+impl Example {
+    /// How it is called, with what it is told.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", self.name, self.args.join(" ")).trim().to_owned()
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self) -> (&Self, Finished) {
+        let name = self.title().replace(|c: char| !c.is_alphanumeric(), "-");
+        let limit = if self.needs_server { process::RUNNING } else { process::WITH_BUILDING };
+        (self, process::run(&format!("example-{name}"), self.command(), limit, |_| {}))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = if self.needs_server {
+            let mut command =
+                Command::new(crate::target_folder().join("debug/examples").join(self.name));
+            command.current_dir(crate::root());
+            command
+        } else {
+            cargo(&["run", "--quiet", "--package", "lockwright", "--example", self.name, "--"])
+        };
+        command.args(self.args);
+        command
+    }
+}
+
+/// The command that builds those that need no server, so that none is built while another runs.
+pub(crate) fn build_embedded() -> Command {
+    building(&["build", "--package", "lockwright"], |example| !example.needs_server)
+}
+
+/// The command that builds those that need a server.
+pub(crate) fn build() -> Command {
+    building(&["build", "--workspace", "--all-features"], |example| example.needs_server)
+}
+
+fn building(args: &[&str], wanted: impl Fn(&&Example) -> bool) -> Command {
+    let mut command = cargo(args);
+    let mut names: Vec<&str> = ALL.iter().filter(wanted).map(|example| example.name).collect();
+    names.dedup();
+    for name in names {
+        command.args(["--example", name]);
+    }
+    command
+}
+
 const fn flash_sale(args: &'static [&'static str]) -> Example {
     Example {
         name: "flash_sale",
-        features: "",
         args,
         ends_well: true,
         closing: "exactly 100 sold",
@@ -56,7 +126,7 @@ const fn flash_sale(args: &'static [&'static str]) -> Example {
 }
 
 const fn flash_sale_on(args: &'static [&'static str]) -> Example {
-    Example { features: SERVERS, needs_server: true, ..flash_sale(args) }
+    Example { needs_server: true, ..flash_sale(args) }
 }
 
 const fn stock_table(args: &'static [&'static str]) -> Example {

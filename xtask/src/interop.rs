@@ -1,13 +1,17 @@
 //! Whether Lockwright and other programs keep each other out: `cargo xtask interop`, and the last step
 //! of the test command. The tests are in `conformance/interop/`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::report::Report;
-use crate::steps::{Options, run_tests};
+use crate::steps::{Options, run_tests_of};
 
 /// The crate with the tests. The step `test` leaves it to this one.
 pub(crate) const CRATE: &str = "lockwright-interop";
+
+/// Where they are.
+const TESTS: &str = "conformance/interop/tests";
 
 /// The task: what it needs, and the step.
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -22,5 +26,25 @@ pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("the other programs lock on servers");
     }
-    run_tests("interop", &["--package", CRATE, "--tests"], &[])
+    let tests = match tests() {
+        Ok(tests) => tests,
+        Err(error) => return Report::failed(&format!("{TESTS} can't be read: {error}")),
+    };
+    // With all features of the workspace, as the other tests are: nothing is built once more for it.
+    let mut args = vec!["--workspace", "--all-features"];
+    for test in &tests {
+        args.extend(["--test", test]);
+    }
+    // Another crate's may have the same name.
+    run_tests_of("interop", &args, options, |binary| binary.package == CRATE)
+}
+
+/// The names of the test binaries.
+fn tests() -> std::io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(crate::root().join(TESTS))?;
+    let name = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+    entries
+        .map(|entry| entry.map(|entry| name(&entry.path())))
+        .filter_map(Result::transpose)
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! Reads what test binaries print, through `cargo test`.
+//! Reads what test binaries print, and `cargo test --doc`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::report::Counts;
 /// One test binary, or the doc tests of one crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// `lockwright_core src/lib.rs`, `lockwright_core tests/loss.rs`, `doc tests of lockwright_core`.
+    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
     /// As the binary says.
@@ -33,6 +33,25 @@ impl Suite {
         counts
     }
 
+    /// Notes in what it printed which of its tests have no result, and which of them it had said to take
+    /// long.
+    pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
+        let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
+        let with_result: Vec<&str> =
+            lines.iter().filter_map(|line| test_with_result(line)).collect();
+        let slow: Vec<&str> = lines.iter().filter_map(|line| slow_test(line)).collect();
+        let others = listed.iter().map(String::as_str).filter(|test| !slow.contains(test));
+        let tests = slow.iter().copied().chain(others);
+        let unfinished: Vec<&str> = tests.filter(|test| !with_result.contains(test)).collect();
+        let is_slow = |test: &&str| slow.contains(test);
+        let (slow, others): (Vec<&str>, Vec<&str>) = unfinished.into_iter().partition(is_slow);
+        for (what, tests) in [("running for long", slow), ("without a result", others)] {
+            if !tests.is_empty() {
+                self.lines.push(format!("{what}: {}", tests.join(", ")));
+            }
+        }
+    }
+
     /// The tests that it has and didn't run, each with its reason if it gives one.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| plain(line)).filter_map(|line| {
@@ -50,24 +69,27 @@ impl Suite {
     }
 }
 
-/// Takes the output of `cargo test` apart, line by line.
+/// Takes the output apart, line by line.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
     /// The title of the suite that ended last: doc tests of one crate come as several.
     last: String,
-    /// The crate whose unit tests came last: cargo runs its integration tests next, and several
-    /// crates have some of the same name.
-    unit: String,
 }
 
 impl Reader {
+    /// A reader of what one binary prints.
+    pub(crate) fn of(title: &str) -> Self {
+        let suite = Suite { title: title.to_owned(), ..Suite::default() };
+        Self { current: Some(suite), last: String::new() }
+    }
+
     /// Reads one line. Answers a suite when the line ends it.
     pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
         let line = plain(raw);
-        if let Some(title) = self.title(&line) {
+        if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
             let aborted = self.end();
-            self.current = Some(Suite { title, ..Suite::default() });
+            *self = Self::of(&format!("doc tests of {name}"));
             return aborted;
         }
         if self.current.is_none() && is_beginning(&line) && !self.last.is_empty() {
@@ -83,22 +105,6 @@ impl Reader {
         self.current.take()
     }
 
-    /// `Running tests/loss.rs (target/debug/deps/loss-0123456789abcdef)`, `Doc-tests lockwright`.
-    fn title(&mut self, line: &str) -> Option<String> {
-        let line = line.trim_start();
-        if let Some(name) = line.strip_prefix("Doc-tests ") {
-            return Some(format!("doc tests of {name}"));
-        }
-        let (source, binary) =
-            line.strip_prefix("Running ")?.strip_suffix(')')?.split_once(" (")?;
-        if let Some(source) = source.strip_prefix("unittests ") {
-            let file = binary.rsplit(['/', '\\']).next()?;
-            self.unit = file.rsplit_once('-').map_or(file, |(name, _hash)| name).to_owned();
-            return Some(format!("{} {source}", self.unit));
-        }
-        Some(format!("{} {source}", self.unit))
-    }
-
     /// The suite that never came to its end, if there is one.
     pub(crate) fn end(&mut self) -> Option<Suite> {
         self.current.take()
@@ -108,6 +114,18 @@ impl Reader {
 /// `running 3 tests`.
 fn is_beginning(line: &str) -> bool {
     line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
+}
+
+/// The test in `test a::b ... ok`.
+fn test_with_result(line: &str) -> Option<&str> {
+    let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let test = test.trim_end();
+    (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
+}
+
+/// The test in `test a::b has been running for over 60 seconds`.
+fn slow_test(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }
 
 /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s`.
@@ -143,18 +161,16 @@ fn result(line: &str) -> Option<(Counts, Duration)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Vec<Suite>, Option<Suite>) {
-        let mut reader = Reader::default();
+    fn read(mut reader: Reader, text: &str) -> (Vec<Suite>, Option<Suite>) {
         let suites = text.lines().filter_map(|line| reader.line(line)).collect();
         (suites, reader.end())
     }
 
     #[test]
-    fn suites_are_told_apart_and_counted() {
+    fn tests_are_counted() {
         let (suites, open) = read(
-            "   Compiling lockwright-core v0.1.0
-     Running unittests src/lib.rs (target/debug/deps/lockwright_core-5f3c)
-
+            Reader::of("lockwright-core src/lib.rs"),
+            "
 running 2 tests
 test a ... ok
 test b ... FAILED
@@ -162,47 +178,72 @@ test c    ... ignored, for later
 
 test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 2 filtered out; finished in 1.25s
 
-error: 1 target failed:
-     \u{1b}[1m\u{1b}[32mRunning\u{1b}[0m tests/loss.rs (target/debug/deps/loss-77)
-test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
-   Doc-tests lockwright_core
+",
+        );
+        assert_eq!(open, None);
+        assert_eq!(suites.len(), 1);
+        assert_eq!(suites[0].title, "lockwright-core src/lib.rs");
+        assert_eq!(suites[0].counts, Counts { passed: 1, failed: 1, ignored: 3, filtered: 2 });
+        assert_eq!(suites[0].took, Duration::from_millis(1250));
+        assert!(!suites[0].ok());
+        assert!(suites[0].complaints().all(|line| line != "test a ... ok"));
+        assert_eq!(suites[0].ignored().collect::<Vec<_>>(), ["c, for later"]);
+        assert!(suites[0].complaints().any(|line| line == "test b ... FAILED"));
+    }
+
+    #[test]
+    fn doc_tests_are_told_apart() {
+        let (suites, open) = read(
+            Reader::default(),
+            "   Compiling lockwright-core v0.1.0
+   \u{1b}[1m\u{1b}[32mDoc-tests\u{1b}[0m lockwright_core
 
 running 4 tests
 test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.00s; merged doctests compilation took 1.00s
 
 running 1 test
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.50s
+   Doc-tests lockwright_sql
+test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
 ",
         );
         assert_eq!(open, None);
-        let titles: Vec<_> = suites.iter().map(|suite| suite.title.as_str()).collect();
-        assert_eq!(
-            titles,
-            [
-                "lockwright_core src/lib.rs",
-                "lockwright_core tests/loss.rs",
-                "doc tests of lockwright_core",
-                "doc tests of lockwright_core",
-            ]
-        );
-        assert_eq!(suites[2].took, Duration::from_secs(2));
-        assert_eq!(suites[3].counts.passed, 1);
-        assert_eq!(suites[0].counts, Counts { passed: 1, failed: 1, ignored: 3, filtered: 2 });
-        assert_eq!(suites[0].took, Duration::from_millis(1250));
-        assert!(!suites[0].ok() && suites[1].ok());
-        assert!(suites[0].complaints().all(|line| line != "test a ... ok"));
-        assert_eq!(suites[0].ignored().collect::<Vec<_>>(), ["c, for later"]);
-        assert!(suites[0].complaints().any(|line| line == "test b ... FAILED"));
-        assert_eq!(suites[1].counts.passed, 7);
+        let seen: Vec<_> =
+            suites.iter().map(|suite| (suite.title.as_str(), suite.counts.passed)).collect();
+        let core = "doc tests of lockwright_core";
+        assert_eq!(seen, [(core, 4), (core, 1), ("doc tests of lockwright_sql", 7)]);
+        assert!(suites.iter().all(Suite::ok));
+        assert_eq!(suites[0].took, Duration::from_secs(2));
     }
 
     #[test]
-    fn a_binary_that_aborts_counts_as_a_failure() {
+    fn tests_without_a_result_are_named() {
+        let (_, open) = read(
+            Reader::of("x"),
+            "
+running 5 tests
+test a ... ok
+test b - should panic ... ok
+test c has been running for over 60 seconds
+test d has been running for over 60 seconds
+test c ... ok
+test e ... ",
+        );
+        let mut suite = open.unwrap();
+        suite.note_unfinished(&["a", "b", "c", "d", "e", "f"].map(str::to_owned));
+        let noted: Vec<_> =
+            suite.complaints().skip_while(|line| !line.contains("e ... ")).collect();
+        assert_eq!(noted, ["test e ... ", "running for long: d", "without a result: e, f"]);
+    }
+
+    #[test]
+    fn what_aborts_counts_as_a_failure() {
         let (suites, open) = read(
-            "     Running tests/a.rs (target/debug/deps/a-1)
+            Reader::default(),
+            "   Doc-tests a
 running 5 tests
 test x ... ok
-     Running tests/b.rs (target/debug/deps/b-1)
+   Doc-tests b
 process didn't exit successfully: (signal: 6, SIGABRT: process abort signal)
 ",
         );

@@ -8,24 +8,42 @@
 //! | `test` | the one test command: its steps, their order, the summary |
 //! | `steps` | each step |
 //! | `report` | what a step says when it is over |
+//! | `tested` | the list of crates whose tests start servers |
+//! | `binaries` | builds test binaries, and runs a few at a time |
+//! | `scratch` | where tests and their servers keep their files |
 //! | `process` | runs a command, keeps its output, shows it where it matters |
+//! | `hanging` | ends a command that doesn't come to its end, and says what it was doing |
 //! | `libtest` | reads what test binaries print |
 //! | `servers` | the table of what must be installed, and its installation |
+//! | `cost`, `recorded` | what hot paths cost in instructions, and the record of it |
+//! | `bench` | builds the comparative benchmarks, and starts them |
+//! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and hears who they are |
 //! | `interop` | whether other programs and we keep each other out |
 //! | `examples` | the table of examples that are run, and what they must print |
 //! | `pages` | the check of links between the pages |
 #![forbid(unsafe_code)]
 
+mod bench;
+mod binaries;
+mod cost;
 mod examples;
+mod greeting;
+mod hanging;
 mod interop;
+mod lanes;
 mod libtest;
 mod pages;
+mod peers;
 mod process;
+mod recipes;
+mod recorded;
 mod report;
+mod scratch;
 mod servers;
 mod steps;
 mod table;
 mod test;
+mod tested;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +52,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.split_first() {
         Some((word, rest)) if word == "test" => test::main(rest),
+        Some((word, rest)) if word == "cost" => cost::main(rest),
+        Some((word, rest)) if word == "bench" => bench::main(rest),
         Some((word, rest)) if word == "interop" => interop::main(rest),
+        Some((word, rest)) if word == "peers" => peers::main(rest),
         Some((word, [])) if matches!(word.as_str(), "help" | "-h" | "--help") => {
             print!("{}", help());
             ExitCode::SUCCESS
@@ -56,10 +77,17 @@ fn help() -> String {
 Usage: cargo xtask TASK
 
 Tasks:
-  test [--quick] [STEP...]   run everything that must pass, or only these steps
-       --quick               what needs no server; says at the end what was left out
-  interop                    the last of its steps, with what that needs
-  help                       this text
+  test [OPTION...] [STEP...]  run everything that must pass, or only these steps
+       --quick                what needs no server; says at the end what was left out
+       --at-a-time NUMBER     how many test binaries run beside each other; without it 2
+  cost                        its step of that name
+       --record               records what hot paths cost now, for the step to compare with
+  bench [OPTION...]           measure every backend beside its floor and its peers, for two hours;
+                              `cargo xtask bench --help` says how to ask for less
+  interop                     the last of its steps, with what that needs
+  peers                       builds the other libraries that the benchmarks measure beside ours, says
+                              which can't be, and why
+  help                        this text
 
 Steps of `test`, in their order:
 ",
@@ -68,8 +96,9 @@ Steps of `test`, in their order:
         text += &format!("  {:10} {}\n", step.name, step.what);
     }
     text += "
-A run ends with a line `N passed, N failed`, and with exit code 0 if nothing failed, 1 if
-something did, 2 if the command line was wrong. Full output is kept in target/xtask/.
+A run ends with a line `N passed, N failed`, which counts tests, and also steps where none has a
+test; and with exit code 0 if nothing failed, 1 if something did, 2 if the command line was wrong.
+Full output is kept in target/xtask/.
 ";
     text
 }
@@ -82,9 +111,12 @@ fn root() -> PathBuf {
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
+/// Where cargo builds.
+fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Where the full output of each step is kept.
 fn log_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root().join("target"), PathBuf::from)
-        .join("xtask")
+    target_folder().join("xtask")
 }

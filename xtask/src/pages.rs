@@ -1,5 +1,6 @@
 //! The check of the pages: each relative link leads somewhere, each page is in the book's summary,
-//! each dependency has its reason, each finding of a doctor is explained.
+//! each dependency has its reason, each feature, each backend and its URL are told of, each finding of a
+//! doctor is explained.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,14 +35,68 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
         &fs::read_to_string(root.join("Cargo.toml"))?,
         &fs::read_to_string(root.join("CONTRIBUTING.md"))?,
     ));
+    problems.extend(untold(root)?);
     problems.extend(unexplained_findings(root)?);
     Ok(problems)
+}
+
+/// The features of the facade and the backends that a page lacks which should have them all.
+fn untold(root: &Path) -> io::Result<Vec<String>> {
+    let features = features(&root.join("Cargo.toml"))?;
+    let mut backends: Vec<String> = match fs::read_dir(root.join("backends")) {
+        Ok(folders) => folders
+            .map(|folder| Ok(format!("backends/{}/", folder?.file_name().display())))
+            .collect::<io::Result<_>>()?,
+        Err(_) => Vec::new(),
+    };
+    backends.sort();
+    let mut problems = Vec::new();
+    for (page, what, names) in [
+        ("README.md", "feature", &features),
+        ("src/lib.rs", "feature", &features),
+        ("docs/src/architecture.md", "backend", &backends),
+    ] {
+        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
+        let lacking = names.iter().filter(|name| !text.contains(&format!("`{name}`")));
+        problems.extend(lacking.map(|name| format!("{page}: nothing about the {what} {name}")));
+    }
+    let schemes = schemes(&fs::read_to_string(root.join("src/connect.rs")).unwrap_or_default());
+    for page in ["README.md", "docs/src/guide.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
+        let lacking = schemes.iter().filter(|scheme| !text.contains(&format!("`{scheme}:")));
+        problems.extend(lacking.map(|scheme| format!("{page}: no URL that begins with {scheme}:")));
+    }
+    for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap_or_default().to_lowercase();
+        // In whatever way it is written: zookeeper, ZooKeeper; PostgreSQL has its scheme in it too.
+        let lacking = schemes.iter().filter(|scheme| !text.contains(scheme.as_str()));
+        problems.extend(lacking.map(|scheme| format!("{page}: nothing about {scheme}")));
+    }
+    Ok(problems)
+}
+
+/// The first scheme of each entry in the facade's table of backends.
+fn schemes(connect: &str) -> Vec<String> {
+    let entries = connect.split("schemes: [\"").skip(1);
+    entries.filter_map(|entry| entry.split('"').next()).map(str::to_owned).collect()
+}
+
+/// The keys of a manifest's table of features, but for `default`.
+pub(crate) fn features(manifest: &Path) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(manifest)?;
+    let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
+    Ok(table
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, _)| key.trim().to_owned())
+        .filter(|key| !key.starts_with('#') && key != "default")
+        .collect())
 }
 
 /// The findings of the backends' doctors that the page for operators doesn't have.
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     let mut sources = Vec::new();
-    collect(&root.join("backends"), "doctor.rs", &mut sources)?;
+    collect(&root.join("backends"), ".rs", &mut sources)?;
     let page = fs::read_to_string(root.join("docs/src/operations.md"))?;
     let mut problems = Vec::new();
     for source in sources {
@@ -241,11 +296,28 @@ mod tests {
         fs::create_dir_all(&book).unwrap();
         fs::create_dir_all(folder.join("backends/x")).unwrap();
         fs::write(folder.join("backends/x/doctor.rs"), "code: \"known\", code: \"new\"").unwrap();
-        fs::write(folder.join("Cargo.toml"), "").unwrap();
+        fs::write(folder.join("Cargo.toml"), "[features]\ndefault = []\n# x\nnew = []\n").unwrap();
+        fs::create_dir_all(folder.join("src")).unwrap();
+        fs::write(
+            folder.join("src/connect.rs"),
+            "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]",
+        )
+        .unwrap();
+        for page in ["cli.md", "guarantees.md", "guide.md"] {
+            fs::write(book.join(page), "# X\n`x:`\n").unwrap();
+        }
         fs::write(folder.join("CONTRIBUTING.md"), "").unwrap();
-        fs::write(folder.join("README.md"), "[x](docs/src/a.md) [y](docs/src/none.md)\n").unwrap();
-        fs::write(book.join("SUMMARY.md"), "- [A](a.md)\n- [O](operations.md)\n").unwrap();
-        fs::write(book.join("operations.md"), "| `known` | what |\n").unwrap();
+        fs::write(
+            folder.join("README.md"),
+            "[x](docs/src/a.md) [y](docs/src/none.md) `x:y` `new:`\n",
+        )
+        .unwrap();
+        fs::write(
+            book.join("SUMMARY.md"),
+            "[A](a.md) [O](operations.md) [C](cli.md) [T](guarantees.md) [G](guide.md)\n",
+        )
+        .unwrap();
+        fs::write(book.join("operations.md"), "| `known` | what X does |\n").unwrap();
         fs::write(
             book.join("a.md"),
             "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n`core/x.rs`, `x.rs`\n",
@@ -255,11 +327,18 @@ mod tests {
         let problems = check(&folder);
         fs::remove_dir_all(&folder).unwrap();
         let problems = problems.unwrap();
-        assert_eq!(problems.len(), 5, "{problems:#?}");
+        assert_eq!(problems.len(), 12, "{problems:#?}");
         assert!(problems[0].contains("README.md:1: docs/src/none.md: there is no such file"));
         assert!(problems[1].contains("a.md:2: #bottom: there is no such heading"));
         assert!(problems[2].contains("a.md:3: there is no core/x.rs"));
         assert!(problems[3].contains("b.md: not in SUMMARY.md"));
-        assert!(problems[4].contains("nothing about the finding new"));
+        assert!(problems[4].contains("README.md: nothing about the feature new"));
+        assert!(problems[5].contains("src/lib.rs: nothing about the feature new"));
+        assert!(problems[6].contains("architecture.md: nothing about the backend backends/x/"));
+        assert_eq!(problems[7], "docs/src/guide.md: no URL that begins with new:");
+        assert_eq!(problems[8], "docs/src/cli.md: nothing about new");
+        assert_eq!(problems[9], "docs/src/guarantees.md: nothing about new");
+        assert_eq!(problems[10], "docs/src/operations.md: nothing about new");
+        assert!(problems[11].contains("nothing about the finding new"));
     }
 }

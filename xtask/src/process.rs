@@ -4,17 +4,34 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+use crate::{hanging, scratch};
+
+/// How long a command may take that builds what it runs: nobody waits for it unless something is wrong.
+pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
+
+/// How long what was built may run. The slowest takes four minutes on two cores, and twice that on slow
+/// ones; and the first that wants a program in Go builds it, which takes some more.
+pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 /// `cargo`, the same one that runs this, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(crate::root());
-    // What `cargo run` set for xtask itself isn't meant for the crates that are built next, and
-    // would make cargo build them anew.
+    without_our_own(&mut command);
+    if colours() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command
+}
+
+/// Takes away what `cargo run` set for xtask itself: it isn't meant for other crates, and would make
+/// cargo build them anew.
+pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
             || name == "CARGO_MANIFEST_DIR"
@@ -23,10 +40,6 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    if colours() {
-        command.env("CARGO_TERM_COLOR", "always");
-    }
-    command
 }
 
 /// Whether output may be coloured.
@@ -42,6 +55,8 @@ pub(crate) struct Finished {
     pub(crate) lines: Vec<String>,
     /// What it started and what still held its output open after it had ended.
     left_behind: Option<String>,
+    /// How long it had, and what it was doing then, if it was ended because it took longer.
+    hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
@@ -50,11 +65,18 @@ pub(crate) struct Finished {
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too. Both of its outputs go to the log
-/// `target/xtask/NAME.log` and, line by line, to `each`.
-pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) -> Finished {
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, and ends it when it takes longer than
+/// `limit`. Both of its outputs go to the log `target/xtask/NAME.log` and, line by line, to `each`.
+pub(crate) fn run(
+    name: &str,
+    mut command: Command,
+    limit: Duration,
+    mut each: impl FnMut(&str),
+) -> Finished {
+    scratch::tell(&mut command);
     let log = crate::log_folder().join(format!("{name}.log"));
-    let mut finished = Finished { status: None, lines: Vec::new(), left_behind: None, log };
+    let (status, lines) = (None, Vec::new());
+    let mut finished = Finished { status, lines, left_behind: None, hung: None, log };
     let started = std::fs::create_dir_all(crate::log_folder())
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
@@ -66,7 +88,7 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
             drop(command); // with its ends of the pipe
             Ok((file, reader, pipe, child))
         });
-    let (mut file, reader, pipe, mut child) = match started {
+    let (mut file, reader, pipe, child) = match started {
         Ok(started) => started,
         Err(error) => {
             finished.lines.push(format!("could not be run: {error}"));
@@ -83,6 +105,7 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
             }
         }
     });
+    let mut running = Running { child, end: Instant::now() + limit };
     let mut ended: Option<Instant> = None;
     loop {
         match receiver.recv_timeout(Duration::from_millis(100)) {
@@ -91,24 +114,50 @@ pub(crate) fn run(name: &str, mut command: Command, mut each: impl FnMut(&str)) 
                 progress(&line);
                 each(&line);
                 finished.lines.push(line);
+                running.end_if_it_hangs(&mut finished, limit);
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                if let Ok(Some(status)) = child.try_wait() {
-                    finished.status = Some(status);
-                    if ended.get_or_insert_with(Instant::now).elapsed() > LINGER {
-                        finished.left_behind = Some(holders(pipe));
-                        break;
-                    }
+                if running.is_over(&mut finished, limit)
+                    && ended.get_or_insert_with(Instant::now).elapsed() > LINGER
+                {
+                    finished.left_behind = Some(holders(pipe, finished.hung()));
+                    break;
                 }
             }
         }
     }
     clear_progress();
-    if finished.status.is_none() {
-        finished.status = child.wait().ok();
+    // It may have closed its output and go on.
+    while !running.is_over(&mut finished, limit) {
+        std::thread::sleep(Duration::from_millis(20));
     }
     finished
+}
+
+/// A child, and when it is to be over.
+struct Running {
+    child: Child,
+    end: Instant,
+}
+
+impl Running {
+    /// Whether it has ended, by itself or because its time is over.
+    fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
+        if finished.status.is_none() {
+            finished.status = self.child.try_wait().ok().flatten();
+        }
+        if finished.status.is_none() {
+            self.end_if_it_hangs(finished, limit);
+        }
+        finished.status.is_some()
+    }
+
+    fn end_if_it_hangs(&mut self, finished: &mut Finished, limit: Duration) {
+        if !finished.hung() && finished.status.is_none() && Instant::now() >= self.end {
+            finished.hung = Some((limit, hanging::end(&mut self.child)));
+        }
+    }
 }
 
 impl Finished {
@@ -119,11 +168,25 @@ impl Finished {
 
     /// Whether it ended, well or with an error as was expected, and left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
-        self.status.is_some_and(|status| status.success() == well) && self.left_behind.is_none()
+        self.status.is_some_and(|status| status.success() == well)
+            && self.left_behind.is_none()
+            && !self.hung()
+    }
+
+    /// Whether it was ended because it took too long.
+    pub(crate) fn hung(&self) -> bool {
+        self.hung.is_some()
     }
 
     /// Says what a process left behind, where its output is, and how it ended, if it didn't end well.
     pub(crate) fn explain(&self) {
+        if let Some((limit, doing)) = &self.hung {
+            println!(
+                "     it had not ended after {} s, so it was killed. It was:",
+                limit.as_secs()
+            );
+            doing.lines().for_each(|line| println!("       {line}"));
+        }
         if let Some(processes) = &self.left_behind {
             println!("     left behind, with its output still open: {processes}");
         }
@@ -157,31 +220,32 @@ impl Finished {
     }
 }
 
-/// The processes other than this one that have `pipe` open, as far as the system tells.
-fn holders(pipe: u64) -> String {
+/// The processes other than this one that have `pipe` open, as far as the system tells; ended here if
+/// `killed`.
+fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
-    let holds = |process: &PathBuf| {
+    let holds = |process: &Path| {
         std::fs::read_dir(process.join("fd")).is_ok_and(|files| {
             files
                 .filter_map(Result::ok)
                 .any(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened == target))
         })
     };
-    let mut found = Vec::new();
-    for process in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
-        let pid = process.file_name().to_string_lossy().into_owned();
-        if pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id()) && holds(&process.path()) {
-            let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            found.push(format!("process {pid} ({})", command.trim()));
-        }
+    let ours = std::process::id();
+    let found: Vec<u32> = hanging::processes()
+        .filter(|(pid, folder)| *pid != ours && holds(folder))
+        .map(|(pid, _)| pid)
+        .collect();
+    let names: Vec<String> = found.iter().map(|pid| hanging::name(*pid)).collect();
+    if killed {
+        hanging::kill(&found);
     }
-    if found.is_empty() { "some process".to_owned() } else { found.join(", ") }
+    if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
 /// Runs a command whose output matters only if it fails.
 pub(crate) fn quietly(name: &str, command: Command) -> Finished {
-    let finished = run(name, command, |_| {});
+    let finished = run(name, command, WITH_BUILDING, |_| {});
     if !finished.ok() {
         finished.show();
         finished.explain();
@@ -242,7 +306,7 @@ mod tests {
 
     #[test]
     fn both_outputs_come_in_their_order() {
-        let finished = run("self-test-order", shell("echo 1; echo 2 >&2; echo 3"), |_| {});
+        let finished = run("self-test-order", shell("echo 1; echo 2 >&2; echo 3"), RUNNING, |_| {});
         assert!(finished.ok());
         assert_eq!(finished.lines, ["1", "2", "3"]);
         let logged = std::fs::read_to_string(&finished.log).unwrap();
@@ -251,19 +315,60 @@ mod tests {
 
     #[test]
     fn a_failure_is_not_hidden() {
-        assert!(!run("self-test-exit", shell("exit 3"), |_| {}).ok());
-        assert!(!run("self-test-signal", shell("kill -9 $$"), |_| {}).ok());
-        assert!(!run("self-test-missing", Command::new("/does/not/exist"), |_| {}).ok());
+        assert!(!run("self-test-exit", shell("exit 3"), RUNNING, |_| {}).ok());
+        assert!(!run("self-test-signal", shell("kill -9 $$"), RUNNING, |_| {}).ok());
+        assert!(!run("self-test-missing", Command::new("/does/not/exist"), RUNNING, |_| {}).ok());
     }
 
     #[test]
     fn a_process_left_behind_is_a_failure_and_does_not_hang_the_run() {
-        let finished = run("self-test-left", shell("sleep 60 & echo $!"), |_| {});
+        let finished = run("self-test-left", shell("sleep 60 & echo $!"), RUNNING, |_| {});
         let _ = Command::new("kill").arg(&finished.lines[0]).status();
         let said = finished.left_behind.as_deref().unwrap_or_default();
         assert!(!finished.ok());
         if cfg!(target_os = "linux") {
             assert!(said.contains(&finished.lines[0]) && said.contains("sleep 60"), "{said}");
         }
+    }
+
+    /// Whether it is still there; a zombie has no command line.
+    fn runs(pid: &str) -> bool {
+        hanging::name(pid.parse().unwrap()).contains("sleep")
+    }
+
+    #[test]
+    fn what_hangs_is_a_failure_and_ended_with_all_that_it_started() {
+        let limit = Duration::from_millis(500);
+        // A child of its own; one that nobody knows whose child it was; and one that says nothing.
+        for (what, script) in [
+            ("child", "sleep 1000 & echo $!; wait"),
+            ("orphan", "(sleep 1000 & echo $!); sleep 1000; true"),
+            ("silent", "echo $$; exec sleep 1000 >&- 2>&-"),
+        ] {
+            let begun = Instant::now();
+            let finished = run(&format!("self-test-hangs-{what}"), shell(script), limit, |_| {});
+            assert!(begun.elapsed() >= limit && begun.elapsed() < RUNNING / 2, "{what}");
+            assert!(finished.hung() && finished.status.is_some(), "{what}");
+            assert!(
+                !finished.ok() && !finished.ended(false),
+                "{what}: not as an error is expected"
+            );
+            if cfg!(target_os = "linux") {
+                let (_, doing) = finished.hung.as_ref().unwrap();
+                assert!(doing.contains("sleep 1000): sleep in ") || what == "orphan", "{doing}");
+                let gone = (0..500).any(|_| {
+                    std::thread::sleep(Duration::from_millis(10));
+                    !runs(&finished.lines[0])
+                });
+                assert!(gone, "{what}: {doing}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_ends_in_time_did_not_hang() {
+        let limit = Duration::from_secs(60);
+        let finished = run("self-test-in-time", shell("sleep 0.3; echo 1"), limit, |_| {});
+        assert!(finished.ok() && !finished.hung());
     }
 }

@@ -1,5 +1,6 @@
-//! What must be installed for the tests, and its installation.
+//! What must be installed for the tests and the benchmarks' peers, and its installation.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +18,8 @@ struct Need {
     /// Arguments with which it exits with 0 if it is complete, and says its version if `least` is
     /// given.
     probe: &'static [&'static str],
+    /// Files that have no place in PATH, such as Java's libraries.
+    files: &'static [&'static str],
     /// The oldest version that will do.
     least: Option<Version>,
     /// The Debian packages that have it.
@@ -33,6 +36,7 @@ const NEEDS: &[Need] = &[
         binary: "redis-server",
         places: &[],
         probe: &["--version"],
+        files: &[],
         least: Some((6, 0)),
         packages: &["redis-server"],
         why: "the redis backend is tested against a real server",
@@ -42,6 +46,7 @@ const NEEDS: &[Need] = &[
         binary: "postgres",
         places: &["/usr/lib/postgresql/*/bin"],
         probe: &["--version"],
+        files: &[],
         least: Some((15, 0)),
         packages: &["postgresql"],
         why: "the sql backend is tested against a real server",
@@ -51,6 +56,7 @@ const NEEDS: &[Need] = &[
         binary: "mariadbd",
         places: &[],
         probe: &["--no-defaults", "--version"],
+        files: &[],
         least: Some((10, 6)),
         // Not `mariadb-server`, which is the same with a service and a database.
         packages: &["mariadb-server-core"],
@@ -61,6 +67,7 @@ const NEEDS: &[Need] = &[
         binary: "mariadb",
         places: &[],
         probe: &["--no-defaults", "--version"],
+        files: &[],
         least: None,
         packages: &["mariadb-client-core"],
         why: "tests look at the server through it",
@@ -70,6 +77,7 @@ const NEEDS: &[Need] = &[
         binary: "pgbouncer",
         places: &[],
         probe: &["--version"],
+        files: &[],
         least: Some((1, 18)),
         packages: &["pgbouncer"],
         why: "the sql backend is tested through a pool of connections that isn't its own",
@@ -79,6 +87,7 @@ const NEEDS: &[Need] = &[
         binary: "openssl",
         places: &[],
         probe: &["version"],
+        files: &[],
         least: Some((1, 1)),
         packages: &["openssl"],
         why: "it makes the certificates of servers that are spoken to over TLS",
@@ -88,47 +97,182 @@ const NEEDS: &[Need] = &[
         binary: "python3",
         places: &[],
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
+        files: &[],
         least: Some((3, 10)),
         packages: &["python3", "python3-venv"],
-        why: "interoperation is tested with redis-py, which pip puts into a folder of the tests",
+        why: "interoperation is tested with redis-py and kazoo, which pip fetches",
     },
     Need {
         what: "Go",
         binary: "go",
         places: &[],
         probe: &["version"],
-        least: Some((1, 19)),
+        files: &[],
+        // What today's etcd asks for. Debian's own may be older: then it is said that another is wanted.
+        least: Some((1, 26)),
         packages: &["golang-go"],
-        why: "interoperation is tested with redsync, which Go builds in a folder of the tests",
+        why: "it builds today's etcd, and redsync and etcd's own client for interoperation",
+    },
+    Need {
+        what: "etcd",
+        binary: "etcd",
+        places: &[],
+        probe: &["--version"],
+        files: &[],
+        least: Some((3, 4)),
+        packages: &["etcd-server"],
+        why: "the etcd backend is tested against a real cluster",
+    },
+    Need {
+        what: "etcdctl",
+        binary: "etcdctl",
+        places: &[],
+        probe: &["version"],
+        files: &[],
+        least: Some((3, 4)),
+        packages: &["etcd-client"],
+        why: "tests look at the cluster through it, and interoperation is tested with its locks",
+    },
+    Need {
+        what: "The compiler of protocol buffers",
+        binary: "protoc",
+        places: &[],
+        // Without the definitions that it brings along it compiles none of etcd's.
+        probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
+        files: &[],
+        least: None,
+        packages: &["protobuf-compiler", "libprotobuf-dev"],
+        why: "the client library for etcd is built with it",
+    },
+    Need {
+        what: "Java with its compiler",
+        binary: "javac",
+        places: &[],
+        probe: &["-version"],
+        files: &[],
+        least: Some((11, 0)),
+        packages: &["default-jdk-headless"],
+        why: "ZooKeeper runs on it, and interoperation is tested with programs in its language",
+    },
+    Need {
+        what: "ZooKeeper",
+        binary: "java",
+        places: &[],
+        probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
+        files: &["/usr/share/java/zookeeper.jar"],
+        least: Some((3, 5)),
+        // Not `zookeeper`, which is the same with a service and a desktop's Java.
+        packages: &["libzookeeper-java"],
+        why: "the zookeeper backend is tested against a real ensemble",
+    },
+    Need {
+        what: "Curator",
+        binary: "java",
+        places: &[],
+        probe: &["--version"],
+        files: &[
+            "/usr/share/java/curator-client.jar",
+            "/usr/share/java/curator-framework.jar",
+            "/usr/share/java/curator-recipes.jar",
+        ],
+        least: None,
+        packages: &[
+            "libcurator-client-java",
+            "libcurator-framework-java",
+            "libcurator-recipes-java",
+        ],
+        why: "interoperation is tested with its locks on ZooKeeper",
+    },
+    Need {
+        what: "Valgrind",
+        binary: "valgrind",
+        places: &[],
+        probe: &["--tool=callgrind", "--version"],
+        files: &[],
+        least: Some((3, 19)),
+        packages: &["valgrind"],
+        why: "it counts the instructions of the hot paths",
     },
 ];
 
-/// Looks whether everything is there, and installs what isn't where it can.
-pub(crate) fn provide() -> Result<(), String> {
-    let missing = missing();
-    if missing.is_empty() {
-        return Ok(());
-    }
+/// Those without which the tests can't even be built, also where no server is wanted.
+const TO_BUILD: &[&str] = &["protoc"];
+
+/// Those of the above with which the benchmarks' peers are built.
+const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
+
+/// What the benchmarks' peers are built with beside these.
+const FOR_PEERS: &[Need] = &[
+    Need {
+        what: "Maven",
+        binary: "mvn",
+        places: &[],
+        probe: &["--version"],
+        files: &[],
+        least: Some((3, 6)),
+        packages: &["maven"],
+        why: "it fetches Redisson and Curator",
+    },
+    Need {
+        what: "Node.js",
+        binary: "node",
+        places: &[],
+        probe: &["--version"],
+        files: &[],
+        least: Some((18, 0)),
+        packages: &["nodejs"],
+        why: "the peers in its language run on it",
+    },
+    Need {
+        what: "npm",
+        binary: "npm",
+        places: &[],
+        probe: &["--version"],
+        files: &[],
+        least: None,
+        packages: &["npm"],
+        why: "it fetches the libraries of Node.js",
+    },
+];
+
+/// Looks whether everything is there, or what is needed without servers, and installs what isn't where
+/// it can.
+pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
+    let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
+    let missing = provide_these(&wanted.collect::<Vec<_>>());
+    if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
+}
+
+/// The same for what the benchmarks' peers are built with. What is missing all the same is no error:
+/// by its binary, why it is.
+pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
+    let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
+    let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();
+    let reason = |need: &Need, problem| {
+        format!("{} {problem}; Debian has it in {}", need.what, need.packages.join(", "))
+    };
+    missing.map(|(need, problem)| (need.binary, reason(need, problem))).collect()
+}
+
+/// Installs those of them that are missing, where it can; what is missing then.
+fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
+    let missing = missing(wanted);
     for (need, problem) in &missing {
         println!("     {} {problem}; {}", need.what, need.why);
     }
-    if !is_debian() || !is_root() {
-        return Err(instructions(&missing));
+    if missing.is_empty() || !is_debian() || !is_root() {
+        return missing;
     }
     let packages: Vec<&str> = missing.iter().flat_map(|(need, _)| need.packages).copied().collect();
     println!("     installing {}", packages.join(" "));
     let mut command = Command::new("sh");
     command.args(["-c", include_str!("install.sh"), "install.sh"]).args(&packages);
-    if !process::quietly("servers", command).ok() {
-        return Err(instructions(&missing));
-    }
-    let still = self::missing();
-    if still.is_empty() { Ok(()) } else { Err(instructions(&still)) }
+    if process::quietly("servers", command).ok() { self::missing(wanted) } else { missing }
 }
 
-/// What is missing, each with what is wrong about it.
-fn missing() -> Vec<(&'static Need, String)> {
-    NEEDS.iter().filter_map(|need| Some((need, problem(need)?))).collect()
+/// What is missing of them, each with what is wrong about it.
+fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
+    wanted.iter().filter_map(|need| Some((*need, problem(need)?))).collect()
 }
 
 fn problem(need: &Need) -> Option<String> {
@@ -136,6 +280,9 @@ fn problem(need: &Need) -> Option<String> {
     let Some(binary) = candidates(need).into_iter().find(|candidate| starts(candidate)) else {
         return Some(format!("is not installed (no {} {})", need.binary, searched(need)));
     };
+    if let Some(file) = need.files.iter().find(|file| !Path::new(file).is_file()) {
+        return Some(format!("is not installed (no {file})"));
+    }
     let output = match Command::new(&binary).args(need.probe).output() {
         Ok(output) => output,
         Err(error) => return Some(format!("can't be run ({}: {error})", binary.display())),
@@ -207,6 +354,9 @@ fn instructions(missing: &[(&Need, String)]) -> String {
             need.binary,
             searched(need)
         );
+        for file in need.files {
+            let _ = writeln!(text, "    and {file} is there");
+        }
     }
     let packages: Vec<&str> = missing.iter().flat_map(|(need, _)| need.packages).copied().collect();
     let _ = writeln!(
@@ -247,6 +397,7 @@ mod tests {
             binary: "lockwright-no-such-binary",
             places: &["/no/such/*/folder"],
             probe: &["--version"],
+            files: &[],
             least: Some((6, 0)),
             packages: &["redis-server"],
             why: "",
@@ -261,12 +412,31 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_file_is_named() {
+        let need = Need {
+            what: "ZooKeeper",
+            binary: "sh",
+            places: &[],
+            probe: &["-c", "true"],
+            files: &["/no/such/zookeeper.jar"],
+            least: None,
+            packages: &["libzookeeper-java"],
+            why: "",
+        };
+        let problem = problem(&need).unwrap();
+        assert!(problem.contains("no /no/such/zookeeper.jar"), "{problem}");
+        let text = instructions(&[(&need, problem)]);
+        assert!(text.contains("/no/such/zookeeper.jar is there"), "{text}");
+    }
+
+    #[test]
     fn a_version_that_is_too_old_is_said() {
         let need = |least| Need {
             what: "the shell",
             binary: "sh",
             places: &[],
             probe: &["-c", "echo 5.3"],
+            files: &[],
             least: Some(least),
             packages: &[],
             why: "",

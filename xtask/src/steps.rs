@@ -2,18 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
-use crate::libtest::{Reader, Suite};
-use crate::process::{self, cargo, clear_progress, plain, quietly};
+use crate::binaries::Binary;
+use crate::examples::Example;
+use crate::libtest::Reader;
+use crate::process::{self, Finished, cargo, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
-use crate::{examples, interop, pages, servers, table};
+use crate::{binaries, cost, examples, interop, lanes, pages, servers, table, tested};
 
 /// What the command line asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Options {
     /// Only what needs no server.
     pub(crate) quick: bool,
+    /// How many test binaries run beside each other.
+    pub(crate) at_a_time: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // Most of them wait most of the time, and more than two wouldn't be ended much sooner.
+        Self { quick: false, at_a_time: 2 }
+    }
 }
 
 /// One step.
@@ -49,6 +59,12 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "doc", what: "the API's pages, without warnings", stops: false, run: doc },
     Step { name: "examples", what: "the examples do their job", stops: false, run: run_examples },
     Step { name: "benches", what: "the benches run, once each", stops: false, run: benches },
+    Step {
+        name: "cost",
+        what: "the hot paths cost the instructions that are recorded",
+        stops: false,
+        run: cost::step,
+    },
     Step { name: "table", what: "every case by every backend", stops: false, run: cases },
     Step {
         name: "interop",
@@ -58,46 +74,29 @@ pub(crate) const ALL: &[Step] = &[
     },
 ];
 
-/// Crates whose tests need a server, all of them.
-const SERVER_CRATES: &[&str] = &["lockwright-redis", "lockwright-testbed", interop::CRATE];
-
-/// Crates of which some test binaries start a server before they look which tests are wanted, and
-/// those that don't.
-const SOME_BINARIES: [(&str, &[&str]); 2] = [
-    ("lockwright-sql", &["--lib", "--test", "it", "--test", "conformance"]),
-    (
-        "lockwright-redlock",
-        &["--lib", "--test", "quorum", "--test", "model", "--test", "simulation"],
-    ),
-];
-
-/// How the tests of other crates that need a server are told: by these in their paths. They stand
-/// in a module that is named after the server, or have `on_` and its name in their own.
-const SERVER_TESTS: &[&str] = &[
-    "redis::",
-    "on_redis",
-    "postgres::",
-    "on_postgres",
-    "mysql::",
-    "on_mysql",
-    "pgbouncer::",
-    "on_pgbouncer",
-];
-
 /// How many crates the facade may consist of with memory alone, itself included.
 const LEANEST: usize = 30;
 
 /// What must not be among them.
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
+/// The crates of the command as it is by default that are bound to something that isn't Rust: C source
+/// that they bring with them, or the kernel.
+const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
+
+/// What is among a crate's dependencies when its build needs more than a C compiler.
+const BUILD_TOOLS: &[&str] =
+    &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
+
 fn needs(options: &Options) -> Report {
-    if options.quick {
-        return Report::left_out("nothing was looked for or installed");
-    }
-    match servers::provide() {
+    let mut report = match servers::provide(!options.quick) {
         Ok(()) => Report::of(true),
         Err(problem) => Report::failed(&problem),
+    };
+    if options.quick {
+        report.left_out.push("servers: none was looked for or installed".to_owned());
     }
+    report
 }
 
 fn fmt(_: &Options) -> Report {
@@ -133,7 +132,7 @@ fn doc(_: &Options) -> Report {
 
 /// The facade with no feature, and with each of its features alone.
 fn features(options: &Options) -> Report {
-    let names = match features_of(&crate::root().join("Cargo.toml")) {
+    let names = match pages::features(&crate::root().join("Cargo.toml")) {
         Ok(names) => names,
         Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
     };
@@ -148,65 +147,31 @@ fn features(options: &Options) -> Report {
         }
     }
     // What isn't compiled in must say so, which no test shows that has it all.
-    let args = "--package lockwright --no-default-features --features memory --test facade";
-    let mut report = run_tests("features-test", &words(args), &[]);
+    let mut args = words(
+        "--package lockwright --no-default-features --features \
+         lockwright/memory,lockwright/zookeeper --test facade",
+    );
+    if !options.quick {
+        // In the same build: a server's TLS isn't compiled in either.
+        args.extend(words(
+            "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
+             --test tls",
+        ));
+    }
+    let mut report = run_tests("features-test", &args, options);
     if options.quick {
         report.left_out.push("features: servers that want TLS, without it".to_owned());
-    } else {
-        let args = "--package lockwright-sql --no-default-features --features mysql,postgres \
-                    --test tls";
-        report.add(run_tests("features-tls", &words(args), &[]));
     }
     report
-}
-
-/// The keys of the `[features]` table, but for `default`.
-fn features_of(manifest: &Path) -> std::io::Result<Vec<String>> {
-    let text = fs::read_to_string(manifest)?;
-    let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
-    Ok(table
-        .take_while(|line| !line.starts_with('['))
-        .filter_map(|line| line.split_once('='))
-        .map(|(key, _)| key.trim().to_owned())
-        .filter(|key| !key.starts_with('#') && key != "default")
-        .collect())
 }
 
 fn test(options: &Options) -> Report {
     if let Err(error) = table::begin() {
         return Report::failed(&format!("target/conformance can't be written: {error}"));
     }
-    if !options.quick {
-        let mut args = words("--workspace --all-features --tests --exclude");
-        args.push(interop::CRATE);
-        return run_tests("test", &args, &[]);
-    }
-    let mut args = words("--workspace --all-features --tests");
-    let mut left_out = Vec::new();
-    for (name, _) in SOME_BINARIES {
-        args.extend(["--exclude", name]);
-        left_out.push(format!("test: the binaries of {name} that need a server"));
-    }
-    for name in SERVER_CRATES {
-        args.extend(["--exclude", name]);
-        left_out.push(format!("test: all of {name}, which needs a server"));
-    }
-    let skips = SERVER_TESTS.iter().flat_map(|name| ["--skip", name]);
-    args.push("--");
-    args.extend(skips.clone());
-    let mut report = run_tests("test", &args, &left_out);
-    for (name, binaries) in SOME_BINARIES {
-        let mut some = vec!["--package", name, "--all-features"];
-        some.extend(binaries);
-        some.push("--");
-        some.extend(skips.clone());
-        report.add(run_tests(&name.replace("lockwright", "test"), &some, &[]));
-    }
-    if report.tests.filtered > 0 {
-        let number = report.tests.filtered;
-        report.left_out.push(format!("test: {number} tests of other crates, which need a server"));
-    }
-    report
+    let mut args = words("--workspace --all-features --tests --exclude");
+    args.push(interop::CRATE);
+    run_tests("test", &args, options)
 }
 
 /// Every case by every backend.
@@ -220,48 +185,57 @@ fn cases(options: &Options) -> Report {
     }
 }
 
-fn doctest(options: &Options) -> Report {
-    let mut args = words("--workspace --all-features --doc");
-    let mut left_out = Vec::new();
-    if options.quick {
-        for name in SERVER_CRATES {
-            args.extend(["--exclude", name]);
-            left_out.push(format!("doctest: {name}"));
-        }
-    }
-    run_tests("doctest", &args, &left_out)
+/// Builds test binaries and runs them, with `--quick` only what needs no server.
+fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
+    run_tests_of(step, args, options, |_| true)
 }
 
-/// Runs `cargo test` and says one line for each binary; all that it printed where it failed.
-pub(crate) fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Report {
-    let mut command = cargo(&["test", "--no-fail-fast"]);
-    command.args(args);
-    let mut report = Report::of(true);
-    report.left_out.extend_from_slice(left_out);
-    let mut reader = Reader::default();
-    let mut say = |suite: Suite| {
-        clear_progress();
-        table::note(&suite);
-        let counts = suite.counts();
-        report.tests.add(counts);
-        report.left_out.extend(suite.ignored().map(|test| format!("{name}: {test}")));
-        if suite.ok() {
-            if counts.passed + counts.ignored > 0 {
-                let took = suite.took.as_secs_f64();
-                println!("     {:4} passed  {took:6.2} s  {}", counts.passed, suite.title);
-            }
-        } else {
-            println!("     FAILED  {}", suite.title);
-            suite.complaints().for_each(|line| println!("{line}"));
-        }
+/// The same with only some of those that are built.
+pub(crate) fn run_tests_of(
+    step: &str,
+    args: &[&str],
+    options: &Options,
+    wanted: impl Fn(&Binary) -> bool,
+) -> Report {
+    let mut binaries = match binaries::build(step, args) {
+        Ok(binaries) => binaries,
+        Err(report) => return report,
     };
-    let finished = process::run(name, command, |line| {
-        if let Some(suite) = reader.line(line) {
-            say(suite);
+    binaries.retain(wanted);
+    let (mut skips, mut left_out) = (Vec::new(), Vec::new());
+    if options.quick {
+        let servers = binaries.extract_if(.., |binary| tested::starts_servers(binary));
+        left_out.extend(servers.map(|binary| format!("{step}: {}", binary.title)));
+        skips.extend(tested::paths().flat_map(|path| ["--skip".to_owned(), path]));
+    }
+    let mut report = binaries::run(step, binaries, &skips, options.at_a_time, process::RUNNING);
+    report.left_out.extend(left_out);
+    if report.tests.filtered > 0 {
+        let number = report.tests.filtered;
+        report
+            .left_out
+            .push(format!("{step}: {number} tests of other binaries that start servers"));
+    }
+    report
+}
+
+fn doctest(options: &Options) -> Report {
+    let mut args = words("test --workspace --all-features --doc");
+    let mut report = Report::of(true);
+    if options.quick {
+        for package in tested::packages_with_servers() {
+            args.extend(["--exclude", package]);
+            report.left_out.push(format!("doctest: {package}"));
         }
+    }
+    let mut reader = Reader::default();
+    let mut suites = Vec::new();
+    let finished = process::run("doctest", cargo(&args), process::WITH_BUILDING, |line| {
+        suites.extend(reader.line(line));
     });
-    if let Some(suite) = reader.end() {
-        say(suite);
+    suites.extend(reader.end());
+    for suite in suites {
+        report.add(binaries::said("doctest", &suite));
     }
     if !finished.ok() {
         report.outcome = Outcome::Failed;
@@ -270,8 +244,6 @@ pub(crate) fn run_tests(name: &str, args: &[&str], left_out: &[String]) -> Repor
             finished.show();
         }
         finished.explain();
-    } else if report.tests.failed > 0 {
-        report.outcome = Outcome::Failed;
     }
     report
 }
@@ -281,63 +253,100 @@ fn run_examples(options: &Options) -> Report {
         return Report::left_out("there are none");
     }
     let mut report = Report::of(true);
-    for example in examples::ALL {
-        let title = format!("{} {}", example.name, example.args.join(" "));
-        let title = title.trim();
-        if options.quick && example.needs_server {
-            report.left_out.push(format!("examples: {title}, which needs a server"));
-            continue;
-        }
-        let mut command = cargo(&["run", "--quiet", "--package", "lockwright", "--example"]);
-        command.args([example.name, "--features", example.features, "--"]).args(example.args);
-        let log = format!("example-{}", title.replace(|c: char| !c.is_alphanumeric(), "-"));
-        let finished = process::run(&log, command, |_| {});
-        let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
-        if finished.ended(example.ends_well) && closed {
-            println!("     ok    {title}");
-        } else {
-            println!("     FAILED  {title}");
-            finished.show();
-            if !closed {
-                println!("     it did not print: {}", example.closing);
-            }
-            finished.explain();
-            report.outcome = Outcome::Failed;
-        }
+    let (on_servers, embedded): (Vec<_>, Vec<_>) =
+        examples::ALL.iter().partition(|example| example.needs_server);
+    if !quietly("examples-embedded", examples::build_embedded()).ok() {
+        return Report::of(false);
+    }
+    lanes::run(options.at_a_time, embedded, Example::run, |(example, finished)| {
+        report.add(judged(example, &finished))
+    });
+    if options.quick {
+        let titles = on_servers.iter().map(|example| example.title());
+        report
+            .left_out
+            .extend(titles.map(|title| format!("examples: {title}, which needs a server")));
+    } else if quietly("examples", examples::build()).ok() {
+        lanes::run(options.at_a_time, on_servers, Example::run, |(example, finished)| {
+            report.add(judged(example, &finished));
+        });
+    } else {
+        return Report::of(false);
     }
     report
 }
 
-fn tree(_: &Options) -> Report {
-    let args = "tree --edges normal --prefix none --package lockwright --no-default-features \
-                --features memory";
-    let finished = process::run("tree", cargo(&words(args)), |_| {});
+/// Says whether an example did its job, and all that it printed where it didn't.
+fn judged(example: &Example, finished: &Finished) -> Report {
+    let title = example.title();
+    let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
+    let did = finished.ended(example.ends_well) && closed;
+    clear_progress();
+    if did {
+        println!("     ok    {title}");
+    } else {
+        println!("     FAILED  {title}");
+        finished.show();
+        if !closed {
+            println!("     it did not print: {}", example.closing);
+        }
+        finished.explain();
+    }
+    Report::of(did)
+}
+
+/// The names and versions of the crates that a package is made of.
+fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
+    let command = cargo(&words(&format!("tree --prefix none {args}")));
+    let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
     if !finished.ok() {
         finished.show();
         finished.explain();
-        return Report::of(false);
+        return None;
     }
-    let crates: BTreeSet<String> = finished
+    let names = finished
         .lines
         .iter()
-        .map(|line| plain(line).split_whitespace().take(2).collect::<Vec<_>>().join(" "))
-        .filter(|name| !name.is_empty())
-        .collect();
-    let list = || crates.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    if crates.is_empty() || crates.len() > LEANEST {
+        .map(|line| plain(line).split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+    Some(names.filter(|name| !name.is_empty()).collect())
+}
+
+fn tree(_: &Options) -> Report {
+    let args = "--edges normal --package lockwright --no-default-features --features memory";
+    let Some(crates_of_facade) = crates("tree", args) else { return Report::of(false) };
+    if crates_of_facade.is_empty() || crates_of_facade.len() > LEANEST {
+        let list = crates_of_facade.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Report::failed(&format!(
-            "lockwright with memory alone is {} crates, {LEANEST} at most are promised: {}",
-            crates.len(),
-            list()
+            "lockwright with memory alone is {} crates, {LEANEST} at most are promised: {list}",
+            crates_of_facade.len(),
         ));
     }
-    for name in crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name) {
-        if CLIENT_LIBRARIES.contains(&name) {
-            return Report::failed(&format!("lockwright with memory alone depends on {name}"));
-        }
+    if let Some(name) = names(&crates_of_facade).find(|name| CLIENT_LIBRARIES.contains(name)) {
+        return Report::failed(&format!("lockwright with memory alone depends on {name}"));
     }
-    println!("     lockwright with memory alone: {} crates", crates.len());
+    println!("     lockwright with memory alone: {} crates", crates_of_facade.len());
+
+    let args = "--edges normal,build --package lockwright-cli";
+    let Some(crates_of_command) = crates("tree-command", args) else { return Report::of(false) };
+    let needs_more =
+        |name: &&str| BUILD_TOOLS.contains(name) || name.ends_with("-sys") && !BOUND.contains(name);
+    if crates_of_command.is_empty() {
+        return Report::failed("the command consists of no crates");
+    }
+    if let Some(name) = names(&crates_of_command).find(needs_more) {
+        return Report::failed(&format!(
+            "the command as it is by default needs more than a C compiler to build: {name}"
+        ));
+    }
+    println!(
+        "     the command: {} crates, none needs more than a C compiler",
+        crates_of_command.len()
+    );
     Report::of(true)
+}
+
+fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
+    crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
 /// Runs each bench once, built as tests are: that it runs is what is asked here, not how fast.

@@ -67,11 +67,23 @@ impl Table {
         cases
     }
 
-    /// In Markdown.
+    /// How many cases each backend passed, failed, and doesn't promise; its number is that of its column.
+    fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
+        (1..).zip(&self.0).map(|(number, (backend, cases))| {
+            let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
+            (number, backend.as_str(), Verdict::ALL.map(count))
+        })
+    }
+
+    /// In Markdown. The columns are numbered: there are too many of them for names.
     fn markdown(&self) -> String {
-        let mut text = String::from("| case |");
-        for backend in self.backends() {
-            let _ = write!(text, " {backend} |");
+        let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
+        for (number, backend, [passed, _, not_promised]) in self.counts() {
+            let _ = writeln!(text, "| {number} | {backend} | {passed} | {not_promised} |");
+        }
+        text += "\n| case |";
+        for (number, ..) in self.counts() {
+            let _ = write!(text, " {number} |");
         }
         text += "\n|---|";
         text += &":-:|".repeat(self.0.len());
@@ -86,16 +98,13 @@ impl Table {
         text
     }
 
-    /// For a terminal: the columns are numbered, so that the rows stay short.
+    /// For a terminal.
     fn plain(&self) -> String {
         let mut text = String::new();
-        for (number, (backend, cases)) in self.0.iter().enumerate() {
-            let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
-            let [passed, failed, not_promised] = Verdict::ALL.map(count);
+        for (number, backend, [passed, failed, not_promised]) in self.counts() {
             let _ = writeln!(
                 text,
-                "     {:>2} {backend}: {passed} passed, {failed} failed, {not_promised} not promised",
-                number + 1
+                "     {number:>2} {backend}: {passed} passed, {failed} failed, {not_promised} not promised",
             );
         }
         let cases = self.cases();
@@ -116,17 +125,20 @@ impl Table {
                 let _ = write!(text, "  {shown}");
             }
         }
-        text + "\n     ✓ passed   ✗ failed   – not promised by the backend's profile\n"
+        text + "\n     ✓ passed   ✗ failed   – not promised\n"
     }
 
     fn page(&self) -> String {
         format!(
             "# What each backend passes\n\n\
              Every case of the conformance suite on every backend, against real servers, as \
-             `cargo xtask test` saw it\nlast; it writes this page. ✓ passed; – is not promised by the \
-             backend\'s profile, so there is nothing to\npass. What a case checks, \
-             `lockwright conformance --list` says. [Guarantees](guarantees.md) says what the\n\
-             promises mean.\n\n{}",
+             `cargo xtask test` saw it\nlast; it writes this page. ✓ passed; – is not promised, so there \
+             is nothing to pass: by the backend's\nprofile, or as the case needs what isn't done there \
+             (its server frozen, restarted, emptied or cut off,\nother processes, a clock that is \
+             moved, something that its locks protect).\n`lockwright conformance` does no such thing to \
+             the server of its URL, so it says \"not promised\"\nof more cases, and of each why. What a \
+             case checks, `lockwright conformance --list` says.\n[Guarantees](guarantees.md) says what \
+             the promises mean.\n\n{}",
             self.markdown()
         )
     }
@@ -231,7 +243,9 @@ mod tests {
             &["test               x::one ... FAILED", "test [not promised] x::two ... ignored"]
         )));
         assert!(!table.add(&Suite { lines: vec!["test y ... ok".into()], ..Suite::default() }));
-        let expected = "| case | a | b |\n|---|:-:|:-:|\n| `x::one` | FAILED | ✓ |\n\
+        let expected = "| | backend | passed | not promised |\n|--:|---|--:|--:|\n\
+                        | 1 | a | 0 | 1 |\n| 2 | b | 1 | 0 |\n\n\
+                        | case | 1 | 2 |\n|---|:-:|:-:|\n| `x::one` | FAILED | ✓ |\n\
                         | `x::two` | – |  |\n";
         assert_eq!(table.markdown(), expected);
         assert_eq!(table.failed(), 1);

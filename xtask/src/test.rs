@@ -4,14 +4,22 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome, Report};
+use crate::scratch::Scratch;
 use crate::steps::{self, Options, Step};
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let mut options = Options::default();
     let mut chosen: Vec<&Step> = Vec::new();
-    for arg in args {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
         if arg == "--quick" {
             options.quick = true;
+        } else if arg == "--at-a-time" {
+            let number = args.next().map_or("", String::as_str);
+            options.at_a_time = match number.parse() {
+                Ok(number @ 1..) => number,
+                _ => return crate::usage_error(&format!("`--at-a-time` of `{number}` binaries")),
+            };
         } else if matches!(arg.as_str(), "help" | "-h" | "--help") {
             print!("{}", crate::help());
             return ExitCode::SUCCESS;
@@ -26,6 +34,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         chosen.extend(steps::ALL);
     }
 
+    let _scratch = Scratch::begin();
     let mut done: Vec<Done> = Vec::new();
     for step in chosen {
         println!("==== {}: {}", step.name, step.what);
@@ -87,8 +96,22 @@ fn summary(done: &[Done], options: &Options) -> ExitCode {
             println!("  {what}");
         }
     }
-    println!("\n{} passed, {} failed", counts.passed, counts.failed);
+    println!("\n{}", last_line(done, counts));
     if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What everybody looks at. Where no step has tests, "0 passed" alone would read like nothing done.
+fn last_line(done: &[Done], counts: Counts) -> String {
+    let mut line = format!("{} passed, {} failed", counts.passed, counts.failed);
+    if done.iter().all(|done| done.report.tests == Counts::default()) {
+        let steps = ["passed", "FAILED", "left out"].map(|verdict| {
+            let steps = done.iter().filter(|done| done.verdict() == verdict).count();
+            (steps > 0).then(|| format!("{steps} {verdict}"))
+        });
+        let steps: Vec<String> = steps.into_iter().flatten().collect();
+        line += &format!(" (no tests; of the steps {})", steps.join(", "));
+    }
+    line
 }
 
 impl Done {
@@ -103,4 +126,30 @@ impl Done {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_steps_where_there_are_no_tests() {
+        let done = |report| Done { step: "x", took: Duration::ZERO, report };
+        let mut all = vec![done(Report::of(true)), done(Report::of(true))];
+        assert_eq!(
+            last_line(&all, Counts::default()),
+            "0 passed, 0 failed (no tests; of the steps 2 passed)"
+        );
+        all.extend([done(Report::of(false)), done(Report::left_out("why"))]);
+        let counts = Counts { failed: 1, ..Counts::default() };
+        assert_eq!(
+            last_line(&all, counts),
+            "0 passed, 1 failed (no tests; of the steps 2 passed, 1 FAILED, 1 left out)"
+        );
+        let mut tested = Report::of(true);
+        tested.tests.passed = 7;
+        all.push(done(tested));
+        let counts = Counts { passed: 7, failed: 1, ..Counts::default() };
+        assert_eq!(last_line(&all, counts), "7 passed, 1 failed");
+    }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
-    Settle, Wait, async_trait,
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Event, Events,
+    Finding, Inspection, LockName, Page, Profile, Reason, Renew, Renewal, Result, Seen, Settle,
+    Token, Wait, async_trait,
 };
 
 use crate::store::Store;
@@ -60,16 +60,19 @@ impl Memory {
     }
 
     fn answer_acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        if claim.mode != Mode::Exclusive {
-            return Err(Error::unsupported("modes other than exclusive", self.profile()));
-        }
         let queue_for: Option<Duration> = match wait {
             Wait::No => None,
             Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
         };
-        // Under the lock, so that instants are in the order of the steps.
-        let mut store = self.store();
-        store.acquire(claim, queue_for, self.0.clock.now())
+        let done = {
+            let mut store = self.store();
+            // Under the lock, so that instants are in the order of the steps.
+            store.acquire(claim, queue_for, self.0.clock.now())?
+        };
+        if done.wake {
+            self.tell(&[Event::Wake(claim.name.clone())]);
+        }
+        Ok(done.answer)
     }
 
     fn answer_release(&self, claim: &Claim, settle: Settle) -> Ended {
@@ -130,6 +133,11 @@ impl DistributedLock for Memory {
         Some(self.answer_acquire(claim, Wait::No))
     }
 
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let mut store = self.store();
+        store.swap(from, to, self.0.clock.now())
+    }
+
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let mut store = self.store();
         let now = self.0.clock.now();
@@ -163,9 +171,9 @@ impl DistributedLock for Memory {
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
         let done = self.store().break_lock(name, seen, how, &note, self.0.clock.now());
-        let (broken, token) = done.answer;
-        let mut events = Vec::new();
-        events.extend(token.map(|token| Event::Lost(token, Reason::Broken)));
+        let (broken, tokens) = done.answer;
+        let told = tokens.into_iter().map(|token| Event::Lost(token, Reason::Broken));
+        let mut events: Vec<Event> = told.collect();
         events.extend(done.wake.then(|| Event::Wake(name.clone())));
         self.tell(&events);
         Ok(broken)

@@ -8,24 +8,28 @@
 //! |---|---|
 //! | `lib.rs` | the map, and the [profile] |
 //! | `backend.rs` | [`Memory`], the trait implementation |
-//! | `store.rs` | the holds, queues and tombstones, without any locking of their own |
+//! | `store.rs` | the names and the tombstones, without any locking of their own |
+//! | `row.rs` | one name: its holds and its queue |
 //!
-//! Waiting clients queue in the order in which they came, and are woken when a hold is released.
+//! Waiting clients queue in the order in which they came, and are woken when a hold is released. A
+//! writer that waits stops new readers, and a claim of many permits new ones of few.
 //! Nothing can be wrong with it from outside, so its `doctor` finds nothing.
 #![forbid(unsafe_code)]
 
 mod backend;
+mod row;
 mod store;
 
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, WakeUp};
 
 pub use backend::Memory;
 
 /// What it promises. It survives whatever its process survives.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("memory");
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.reach = Reach::Process;
     profile.fencing = Fencing::Strict;
     profile.order = Order::Fifo;
@@ -33,6 +37,7 @@ pub fn profile() -> Profile {
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerClockStep]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.tickets = true;
     profile.ttl = Duration::from_millis(10)..=Profile::LONGEST_TTL;
     profile.renew_batch = 1_000;
     profile.slow_poll = Duration::from_secs(1);

@@ -1,16 +1,18 @@
 //! The holds, queues and tombstones. Every method is one atomic step, given that its caller has
 //! the store to itself; the instant at which it happens is the caller's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::hash_map::EntryRef;
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, ErrorKind, Fence,
-    Granted, Holder, Identity, Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal,
-    RenewalOutcome, Result, Seen, Settle, Token,
+    Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal, RenewalOutcome, Result,
+    Seen, Settle, Token,
 };
+
+use crate::row::{Held, Row};
 
 /// How long a tombstone keeps a late duplicate out, at least.
 const TOMBSTONE: Duration = Duration::from_secs(3_600);
@@ -28,28 +30,6 @@ pub(crate) struct Store {
     tombstones: HashMap<Token, BootInstant>,
 }
 
-#[derive(Default)]
-struct Row {
-    hold: Option<Held>,
-    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
-    queue: Option<Box<VecDeque<Waiter>>>,
-}
-
-struct Held {
-    token: Token,
-    identity: Arc<Identity>,
-    fence: u64,
-    fences: u32,
-    expires: BootInstant,
-    broken: Option<Box<str>>,
-}
-
-struct Waiter {
-    token: Token,
-    /// It has gone without a word if it hasn't asked again by then.
-    live_until: BootInstant,
-}
-
 /// What a step did, and whether those who wait for the name should be told.
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
@@ -62,55 +42,99 @@ impl Store {
         claim: &Claim,
         queue_for: Option<Duration>,
         now: BootInstant,
-    ) -> Result<Attempt> {
-        if !self.tombstones.is_empty() && self.tombstones.contains_key(&claim.token) {
-            return Err(Error::new(
-                ErrorKind::Lost(Reason::Gone),
-                "this claim was ended before it arrived; ask with a new token",
-            ));
-        }
+    ) -> Result<Done<Attempt>> {
+        self.refuse_the_buried(claim.token)?;
         let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
-        if let Some(hold) = row.hold.as_mut().filter(|hold| hold.token == claim.token) {
+        let waiters = row.is_waited_for();
+        if let Some(hold) = row.held_by(claim.token) {
             let mut granted = hold.granted();
             if hold.broken.is_some() {
-                granted.valid = Some(hold.expires.saturating_since(now));
+                granted.valid = Some(hold.left(now));
             } else {
                 hold.expires = now + claim.ttl;
             }
-            granted.waiters = row.queue.is_some();
-            return Ok(Attempt::Granted(granted));
+            granted.waiters = waiters;
+            return Ok(Done { answer: Attempt::Granted(granted), wake: false });
         }
-        if row.hold.is_none() && row.is_next(claim.token) {
-            let fence = self.last_fence + 1;
-            let last = self.last_fence + u64::from(claim.fences.max(1));
-            if last > Fence::MAX.get() {
-                return Err(Error::unavailable("the fences are used up; begin with a new store"));
-            }
-            self.last_fence = last;
-            row.leave_queue(claim.token);
+        if let Some(present) = row.other_kind(claim.mode) {
+            return Err(Error::other_kind(present, claim.mode));
+        }
+        if row.lets_in(claim.token, claim.mode) {
+            let (fence, fences) = match row.epoch(claim.mode) {
+                Some(epoch) => (epoch, 1),
+                None => {
+                    let fences =
+                        if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
+                    (next_fence(&mut self.last_fence, fences)?, fences)
+                }
+            };
+            let has_waited = row.leave_queue(claim.token);
             let hold = Held {
                 token: claim.token,
                 identity: Arc::clone(&claim.identity),
+                mode: claim.mode,
                 fence,
-                fences: claim.fences.max(1),
+                fences,
                 expires: now + claim.ttl,
                 broken: None,
             };
             let mut granted = hold.granted();
-            granted.waiters = row.queue.is_some();
-            row.hold = Some(hold);
-            return Ok(Attempt::Granted(granted));
+            granted.waiters = row.is_waited_for();
+            row.add(hold);
+            // The next one may fit beside it, and may have asked when it wasn't its turn yet.
+            let wake = has_waited && row.lets_next_in();
+            return Ok(Done { answer: Attempt::Granted(granted), wake });
         }
         let queued = queue_for.is_some();
         if let Some(patience) = queue_for {
-            row.queue_up(claim.token, now + patience);
+            row.queue_up(claim.token, claim.mode, now + patience);
         }
-        Ok(Attempt::Busy(Busy {
-            retry_after: row.hold.as_ref().map(|hold| hold.expires.saturating_since(now)),
-            holder: row.hold.as_ref().map(|hold| Box::new(hold.shown(now))),
+        let busy = Busy {
+            retry_after: row.free_at(claim.mode).map(|at| at.saturating_since(now)),
+            holder: row.holds().next().map(|hold| Box::new(hold.shown(now))),
             queued,
-        }))
+        };
+        Ok(Done { answer: Attempt::Busy(busy), wake: false })
+    }
+
+    /// Gives the hold of a token to another one.
+    pub(crate) fn swap(&mut self, from: Token, to: &Claim, now: BootInstant) -> Result<Attempt> {
+        self.refuse_the_buried(to.token)?;
+        let not_held = Ok(Attempt::Busy(Busy::default()));
+        let Some(row) = self.names.get_mut(&to.name) else { return not_held };
+        row.expire(now);
+        // A repeat, whose first answer didn't arrive.
+        if let Some(hold) = row.held_by(to.token) {
+            hold.expires = now + to.ttl;
+            return Ok(Attempt::Granted(hold.granted()));
+        }
+        let Some(hold) = row.held_by(from) else { return not_held };
+        if hold.broken.is_some() || hold.mode != to.mode {
+            return not_held;
+        }
+        // Readers beside each other share theirs.
+        if hold.mode != Mode::Shared {
+            hold.fence = next_fence(&mut self.last_fence, 1)?;
+        }
+        hold.fences = 1;
+        hold.token = to.token;
+        hold.identity = Arc::clone(&to.identity);
+        hold.expires = now + to.ttl;
+        let granted = hold.granted();
+        // A late duplicate of the first acquire mustn't find the name free some day.
+        self.tombstones.insert(from, now + TOMBSTONE.max(to.ttl));
+        Ok(Attempt::Granted(granted))
+    }
+
+    fn refuse_the_buried(&self, token: Token) -> Result<()> {
+        if self.tombstones.is_empty() || !self.tombstones.contains_key(&token) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Lost(Reason::Gone),
+            "this claim was ended before it arrived; ask with a new token",
+        ))
     }
 
     pub(crate) fn renew(&mut self, renew: &Renew<'_>, now: BootInstant) -> Renewal {
@@ -118,8 +142,8 @@ impl Store {
         let Some(row) = self.names.get_mut(&claim.name) else {
             return Renewal::not_held(Reason::Gone);
         };
-        let waiters = row.queue.is_some();
-        let outcome = match row.hold.as_mut().filter(|hold| hold.token == claim.token) {
+        let waiters = row.is_waited_for();
+        let outcome = match row.held_by(claim.token) {
             None => RenewalOutcome::NotHeld(Reason::Gone),
             Some(hold) if now >= hold.expires => RenewalOutcome::NotHeld(Reason::Expired),
             Some(hold) if hold.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
@@ -148,34 +172,24 @@ impl Store {
             return not_held;
         };
         let row = entry.get_mut();
-        let held = row.hold.as_ref().is_some_and(|hold| hold.token == claim.token);
-        let expired = row.expire(now);
-        if held {
-            row.hold = None;
-        }
+        let held = row.remove(claim.token).is_some_and(|hold| now < hold.expires);
+        row.expire(now);
         let left = row.leave_queue(claim.token);
-        let wake = row.hold.is_none() && row.queue.is_some();
+        let wake = row.lets_next_in();
         if row.is_idle() {
             entry.remove();
         }
-        let answer = if (held && !expired) || left { Ended::Released } else { Ended::NotHeld };
+        let answer = if held || left { Ended::Released } else { Ended::NotHeld };
         Done { answer, wake }
     }
 
     pub(crate) fn inspect(&self, name: &LockName, now: BootInstant) -> Inspection {
         let mut inspection = Inspection::free(name.clone());
+        inspection.waiters = Some(0);
         if let Some(row) = self.names.get(name) {
             inspection.holders.extend(row.live(now).map(|hold| hold.shown(now)));
-            inspection.waiters = Some(
-                row.queue
-                    .as_ref()
-                    .map_or(0, |queue| queue.iter().filter(|w| now < w.live_until).count())
-                    as u64,
-            );
-            inspection.fence =
-                row.hold.as_ref().map(|hold| Fence::new(hold.fence + u64::from(hold.fences) - 1));
-        } else {
-            inspection.waiters = Some(0);
+            inspection.waiters = Some(row.waiters(now));
+            inspection.fence = row.fence();
         }
         inspection
     }
@@ -187,7 +201,7 @@ impl Store {
             .filter(|(name, row)| {
                 name.as_str().starts_with(prefix)
                     && after.is_none_or(|after| name.as_str() > after)
-                    && row.live(now).is_some()
+                    && row.live(now).next().is_some()
             })
             .map(|(name, _)| name)
             .collect();
@@ -200,7 +214,8 @@ impl Store {
         }
     }
 
-    /// Breaks the hold that was seen. Answers its token too, so that its holder can be told.
+    /// Breaks the hold that was seen, or all there are. Answers their tokens too, so that their
+    /// holders can be told.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
@@ -208,30 +223,35 @@ impl Store {
         how: BreakHow,
         note: &str,
         now: BootInstant,
-    ) -> Done<(Broken, Option<Token>)> {
-        let nothing = Done { answer: (Broken::NotHeld, None), wake: false };
-        let Some(row) = self.names.get_mut(name) else { return nothing };
+    ) -> Done<(Broken, Vec<Token>)> {
+        let nothing = || Done { answer: (Broken::NotHeld, Vec::new()), wake: false };
+        let Some(row) = self.names.get_mut(name) else { return nothing() };
         row.expire(now);
-        let Some(hold) = row.hold.as_mut() else { return nothing };
-        if matches!(seen, Seen::Token(token) if token != hold.token) {
-            return nothing;
-        }
-        let left = hold.expires.saturating_since(now);
-        let token = Some(hold.token);
+        let is_meant = |hold: &Held| match seen {
+            Seen::Token(token) => token == hold.token,
+            Seen::Any => true,
+        };
+        let meant = || row.holds().filter(|hold| is_meant(hold));
+        let Some(left) = meant().map(|hold| hold.left(now)).max() else { return nothing() };
+        let tokens: Vec<Token> = meant().map(|hold| hold.token).collect();
         match how {
             BreakHow::RunOut => {
-                hold.broken.get_or_insert_with(|| note.into());
-                Done { answer: (Broken::RunsOut(left), token), wake: false }
+                for hold in row.holds_mut().filter(|hold| is_meant(hold)) {
+                    hold.broken.get_or_insert_with(|| note.into());
+                }
+                Done { answer: (Broken::RunsOut(left), tokens), wake: false }
             }
             BreakHow::Now => {
-                // A repeat of its acquire may still be on its way.
-                self.tombstones.insert(hold.token, now + TOMBSTONE);
-                row.hold = None;
-                let wake = row.queue.is_some();
+                for token in &tokens {
+                    row.remove(*token);
+                    // A repeat of its acquire may still be on its way.
+                    self.tombstones.insert(*token, now + TOMBSTONE);
+                }
+                let wake = row.lets_next_in();
                 if row.is_idle() {
                     self.names.remove(name);
                 }
-                Done { answer: (Broken::Freed(left), token), wake }
+                Done { answer: (Broken::Freed(left), tokens), wake }
             }
         }
     }
@@ -242,66 +262,11 @@ impl Store {
     }
 }
 
-impl Row {
-    /// Forgets what has run out: the hold, and waiters that have gone. True if the hold had.
-    fn expire(&mut self, now: BootInstant) -> bool {
-        let expired = self.hold.take_if(|hold| now >= hold.expires).is_some();
-        if let Some(queue) = &mut self.queue {
-            queue.retain(|waiter| now < waiter.live_until);
-            if queue.is_empty() {
-                self.queue = None;
-            }
-        }
-        expired
+/// The first of so many fences that nobody had.
+fn next_fence(last: &mut u64, count: u32) -> Result<u64> {
+    let reserved = *last + u64::from(count);
+    if reserved > Fence::MAX.get() {
+        return Err(Error::unavailable("the fences are used up; begin with a new store"));
     }
-
-    fn live(&self, now: BootInstant) -> Option<&Held> {
-        self.hold.as_ref().filter(|hold| now < hold.expires)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.hold.is_none() && self.queue.is_none()
-    }
-
-    /// Whether nobody stands before the token in the queue.
-    fn is_next(&self, token: Token) -> bool {
-        self.queue.as_ref().and_then(|queue| queue.front()).is_none_or(|first| first.token == token)
-    }
-
-    fn queue_up(&mut self, token: Token, live_until: BootInstant) {
-        let queue = self.queue.get_or_insert_default();
-        match queue.iter_mut().find(|waiter| waiter.token == token) {
-            Some(waiter) => waiter.live_until = live_until,
-            None => queue.push_back(Waiter { token, live_until }),
-        }
-    }
-
-    fn leave_queue(&mut self, token: Token) -> bool {
-        let Some(queue) = &mut self.queue else { return false };
-        let before = queue.len();
-        queue.retain(|waiter| waiter.token != token);
-        let left = queue.len() < before;
-        if queue.is_empty() {
-            self.queue = None;
-        }
-        left
-    }
-}
-
-impl Held {
-    fn granted(&self) -> Granted {
-        let mut granted = Granted::new(Fence::new(self.fence));
-        granted.fences = self.fences;
-        granted
-    }
-
-    fn shown(&self, now: BootInstant) -> Holder {
-        let mut holder = Holder::new(Some(self.token));
-        holder.identity = Some((*self.identity).clone());
-        holder.mode = Mode::Exclusive;
-        holder.fence = Some(Fence::new(self.fence));
-        holder.remaining = Some(self.expires.saturating_since(now));
-        holder.broken = self.broken.as_deref().map(str::to_owned);
-        holder
-    }
+    Ok(std::mem::replace(last, reserved) + 1)
 }

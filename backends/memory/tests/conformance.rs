@@ -1,14 +1,53 @@
 //! The conformance suite on the memory backend, on a clock that the suite moves.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Runtime, connector, harness};
-use lockwright_core::{Clock, Result, async_trait};
+use lockwright_conformance::{
+    Connect, Factory, Protect, Protected, Runtime, connector, harness, protect,
+};
+use lockwright_core::fencing::{Fenced, Gate};
+use lockwright_core::{Clock, LockName, Result, async_trait};
 use lockwright_memory::Memory;
 
-struct InProcess;
+/// The locks, and a service in the same process.
+#[derive(Default)]
+struct InProcess(Service);
+
+/// Values behind a gate.
+#[derive(Clone, Default)]
+struct Service {
+    gate: Gate,
+    values: Arc<Mutex<HashMap<LockName, u64>>>,
+}
+
+impl Service {
+    fn values(&self) -> MutexGuard<'_, HashMap<LockName, u64>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One value.
+struct Value(Service, LockName);
+
+#[async_trait]
+impl Protected for Value {
+    async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
+        let inside = self.0.gate.enter(&self.1, fenced).await?;
+        // As what is written elsewhere: it takes a while, for some longer, and others have their turn.
+        Clock::tokio().sleep(Duration::from_millis(fenced.fence.get() % 3)).await;
+        self.0.values().insert(self.1.clone(), value);
+        drop(inside);
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<Option<u64>> {
+        Ok(self.0.values().get(&self.1).copied())
+    }
+}
 
 #[async_trait]
 impl Factory for InProcess {
@@ -24,11 +63,16 @@ impl Factory for InProcess {
         Runtime::Paused
     }
 
+    fn protected(&self) -> Option<Protect> {
+        let service = self.0.clone();
+        Some(protect(move |name| std::future::ready(Ok(Value(service.clone(), name)))))
+    }
+
     fn ttl(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
 
 fn main() -> ExitCode {
-    harness::main(InProcess)
+    harness::main(InProcess::default())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Fence, Holder, Identity, Inspection, LockName, Result, Token};
+use lockwright_core::{Fence, Holder, Identity, Inspection, LockName, Mode, Result, Token};
 use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
@@ -51,18 +51,18 @@ pub(crate) enum Found {
 
 /// What `inspect.lua` says of one name.
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    let mut words = Words::of(answer, Effect::Reads)?;
-    let state = words.word(0)?.to_owned();
-    if state == "alien" {
+    /// Of the state, the highest fence and the number of those who wait; and of each holder.
+    const WORDS: (usize, usize) = (3, 6);
+
+    let words = Words::of(answer, Effect::Reads)?;
+    if words.word(0)? == "alien" {
         return Ok(Found::Alien(format!("a {}", words.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    inspection.fence = words.text(2).and_then(|fence| fence.parse().ok()).map(Fence::new);
-    if state != "free" {
-        // As the holder in a "busy" has it: without the counter.
-        words.words.remove(2);
-        inspection.holders.push(holder(&words, 1));
-    }
+    inspection.fence = words.text(1).and_then(|fence| fence.parse().ok()).map(Fence::new);
+    inspection.waiters = words.text(2).and_then(|waiters| waiters.parse().ok());
+    let holders = (WORDS.0..words.words.len()).step_by(WORDS.1);
+    inspection.holders.extend(holders.map(|at| holder(&words, at)));
     Ok(Found::Lock(inspection))
 }
 
@@ -76,25 +76,66 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// A holder, described from `at` on by: ms left, token, identity, fence, broken.
+/// A holder, described from `at` on by: ms left, token, identity, fence, broken, mode.
 pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     let token = words.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
     holder.remaining = words.duration(at);
+    // A key that has no time to live.
+    holder.endless = words.text(at) == Some("-1");
     holder.identity = words.text(at + 2).and_then(identity);
-    holder.fence = words.text(at + 3).and_then(|fence| fence.parse().ok()).map(Fence::new);
+    holder.mode = words.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
+    // What tells permits from each other is none.
+    let has_fence = !matches!(holder.mode, Mode::Permits { .. });
+    let fence = words.text(at + 3).filter(|_| has_fence);
+    holder.fence = fence.and_then(|fence| fence.parse().ok()).map(Fence::new);
     holder.broken = words.text(at + 4).map(str::to_owned);
     holder
 }
 
+/// As the scripts name a mode; read again by [`mode`].
+pub(crate) fn mode_text(mode: Mode) -> String {
+    match mode {
+        Mode::Permits { count, of } => format!("{count}/{of}"),
+        Mode::Shared => "s".to_owned(),
+        _ => "x".to_owned(),
+    }
+}
+
+fn mode(text: &str) -> Option<Mode> {
+    match text {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => {
+            let (count, of) = text.split_once('/')?;
+            Some(Mode::Permits { count: count.parse().ok()?, of: of.parse().ok()? })
+        }
+    }
+}
+
+/// Stands between an identity and a leader's value. Neither has control characters.
+const VALUE: char = '\u{1f}';
+
+/// As an identity is written, and read again by [`identity`].
+pub(crate) fn identity_text(identity: &Identity) -> String {
+    match &identity.value {
+        None => identity.to_string(),
+        Some(value) => format!("{identity}{VALUE}{value}"),
+    }
+}
+
 /// Reads `[label@]host:pid`, from its end: a label may contain anything.
 fn identity(text: &str) -> Option<Identity> {
+    let (text, value) = match text.split_once(VALUE) {
+        Some((text, value)) => (text, Some(Arc::from(value))),
+        None => (text, None),
+    };
     let (rest, pid) = text.rsplit_once(':')?;
     let (label, host) = match rest.rsplit_once('@') {
         Some((label, host)) => (Some(Arc::from(label)), host),
         None => (None, rest),
     };
-    Some(Identity { host: Arc::from(host), pid: pid.parse().ok()?, label })
+    Some(Identity { host: Arc::from(host), pid: pid.parse().ok()?, label, value })
 }
 
 #[cfg(test)]
@@ -104,8 +145,10 @@ mod tests {
     #[test]
     fn an_identity_survives_its_text() {
         for label in [None, Some("billing"), Some("a@b:c"), Some("")] {
-            let written = Identity::of_this_process(label);
-            assert_eq!(identity(&written.to_string()), Some(written));
+            let mut written = Identity::of_this_process(label);
+            assert_eq!(identity(&identity_text(&written)), Some(written.clone()));
+            written.value = Some(Arc::from("http://[::1]:80/?a@b"));
+            assert_eq!(identity(&identity_text(&written)), Some(written));
         }
         assert_eq!(identity("somebody"), None);
     }

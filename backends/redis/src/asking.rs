@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Result};
+use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Result};
 use redis::Value;
 
-use crate::FOREIGN_POLL;
 use crate::answer::{self, Words};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
+use crate::{FOREIGN_POLL, OFFER};
 
 /// What the script says to a claim.
 #[derive(Debug)]
@@ -17,30 +17,37 @@ pub(crate) enum Outcome {
     /// To a token that held already.
     Again(Granted),
     Busy(Busy),
+    /// It waits in the queue from here on, at this time of the server's in µs.
+    Queued(Busy, u64),
     /// The token was released or broken before.
     Ended,
     /// The server isn't the node of a quorum that was meant.
     Stranger,
 }
 
-/// What every claim is sent with.
-pub(crate) fn arguments(claim: &Claim, waits: bool) -> [String; 5] {
+/// What every claim is sent with: token, TTL, fences and identity.
+pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
+    // Beside others each has one.
+    let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
     [
         claim.token.to_string(),
         millis_rounded_up(claim.ttl).to_string(),
-        claim.fences.max(1).to_string(),
-        claim.identity.to_string(),
-        if waits { "1" } else { "0" }.to_owned(),
+        fences.to_string(),
+        answer::identity_text(&claim.identity),
     ]
 }
 
-/// Reads the script's answer.
-pub(crate) fn outcome(answer: Value, keys: &Keys) -> Result<Outcome> {
+/// Reads the script's answer to a claim of this mode.
+pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     let words = Words::of(answer, Effect::Changes)?;
     match words.word(0)? {
         "granted" => Ok(Outcome::Granted(granted(&words)?)),
         "again" => Ok(Outcome::Again(granted(&words)?)),
-        "busy" => Ok(Outcome::Busy(busy(&words))),
+        "busy" => Ok(match (words.number(7), words.number(8)) {
+            (Ok(before), Ok(micros)) => Outcome::Queued(queued(busy(&words), before), micros),
+            _ => Outcome::Busy(busy(&words)),
+        }),
+        "kind" => Err(Error::other_kind(present(words.word(1)?, mode), mode)),
         "ended" => Ok(Outcome::Ended),
         "stranger" => Ok(Outcome::Stranger),
         "foreign" => Err(alien("something else")),
@@ -71,6 +78,32 @@ fn busy(words: &Words) -> Busy {
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
+}
+
+/// Whoever is further back asks later: those before it may get it first, and each of them that has
+/// gone holds it up for as long as an offer lives.
+fn queued(mut busy: Busy, before: u64) -> Busy {
+    const FOREIGN_POLLS: u32 = 5;
+
+    let before = u32::try_from(before).unwrap_or(u32::MAX);
+    let is_foreign = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
+    let later = if is_foreign {
+        FOREIGN_POLL * before.min(FOREIGN_POLLS - 1)
+    } else {
+        OFFER.saturating_mul(before)
+    };
+    busy.retry_after = busy.retry_after.map(|time| time.saturating_add(later));
+    busy.queued = true;
+    busy
+}
+
+/// What a name is in use as that can't be used as `wanted`.
+fn present(kind: &str, wanted: Mode) -> Mode {
+    match kind.parse() {
+        Ok(of) => Mode::Permits { count: 1, of },
+        Err(_) if wanted == Mode::Exclusive => Mode::Shared,
+        Err(_) => Mode::Exclusive,
+    }
 }
 
 /// The key of the lock is none of a lock.

@@ -14,7 +14,8 @@ use crate::cluster::moving::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::servers::Servers;
-use crate::{Redis, answer, doctor, listing, replicas, scripts, tracking};
+use crate::topology::Topology;
+use crate::{OFFER, PATIENCE, Redis, answer, doctor, listing, offers, replicas, scripts, tracking};
 
 /// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -29,15 +30,17 @@ impl DistributedLock for Redis {
     }
 
     fn attach(&self, events: Events) {
-        self.servers.wakeups().attach(events);
+        self.servers.wakeups().audience().attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        let attempt = match self.attempt(claim, wait).await {
-            Err(cause) if replicas::are_too_few(&cause) => Err(self.give_back(claim, cause).await),
-            attempt => attempt,
-        };
+        let attempt = self.counted(claim, self.attempt(claim, wait)).await;
         attempt.map_err(|error| self.named(error).with_name(&claim.name))
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let attempt = self.counted(to, self.take_over(from, to)).await;
+        attempt.map_err(|error| self.named(error).with_name(&to.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -45,7 +48,12 @@ impl DistributedLock for Redis {
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.end(claim, settle).await.map_err(|error| self.named(error).with_name(&claim.name))
+        let ended = self.end(claim, settle).await;
+        if ended.is_ok() {
+            // Whoever releases a token doesn't ask for it again.
+            self.given_up.settled(claim.token);
+        }
+        ended.map_err(|error| self.named(error).with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -81,37 +89,77 @@ impl DistributedLock for Redis {
 
 impl Redis {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        if claim.mode != Mode::Exclusive {
-            return Err(lockwright_core::Error::unsupported(
-                &format!("the mode {}", claim.mode),
-                &self.profile,
-            ));
-        }
         let keys = self.keys(&claim.name)?;
-        let waits = wait != Wait::No;
-        let answer = self
-            .servers
-            .run(
-                &scripts::ACQUIRE,
-                &[&keys.lock, &keys.fence, &keys.hold, &keys.ended(claim.token)],
-                &asking::arguments(claim, waits).each_ref().map(String::as_str),
-                Effect::Changes,
-            )
-            .await?;
-        match asking::outcome(answer, &keys)? {
-            Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
-            Outcome::Busy(mut busy) => {
-                if waits {
-                    self.servers.wakeups().waits(&claim.name);
-                    self.listen_for(&keys, &mut busy).await;
-                }
+        let wakeups = self.servers.wakeups();
+        let sent = wakeups.offers().now();
+        let patience = match wait {
+            Wait::No => Duration::ZERO,
+            // A little longer than its limit: who waits in the same process may take over its place then.
+            Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
+        };
+        let tombstone = keys.ended(claim.token);
+        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
+        let scripted = [lock, fence, hold, &tombstone, queue, holders, about].map(String::as_str);
+        let common = asking::arguments(claim);
+        let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
+        let patience = millis_rounded_up(patience).to_string();
+        let mode = answer::mode_text(claim.mode);
+        arguments.extend([&*patience, &mode, wakeups.offers().id()]);
+        arguments.extend([
+            self.servers.counts_receivers(),
+            wakeups.released(),
+            claim.name.as_str(),
+        ]);
+        if wait != Wait::No {
+            wakeups.offers().asks(claim.token);
+        }
+        let answer = self.servers.run(&scripts::ACQUIRE, &scripted, &arguments, Effect::Changes);
+        let outcome = answer.await.and_then(|answer| asking::outcome(answer, &keys, claim.mode));
+        if !matches!(outcome, Ok(Outcome::Queued(..))) {
+            wakeups.offers().asked(claim.token);
+        }
+        match outcome? {
+            Outcome::Granted(granted) | Outcome::Again(granted) => {
+                wakeups.offers().forget(claim.token);
+                Ok(Attempt::Granted(granted))
+            }
+            Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
+            Outcome::Queued(mut busy, micros) => {
+                // A grant counts only once replicas have it; and in a Cluster, or by Sentinel, the offer may be
+                // made by another server than the one that queued the claim, with another clock: the queue
+                // goes along with a slot that is moved, and is on the replica that takes over.
+                let config = self.servers.config();
+                let asks_again =
+                    config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
+                wakeups.offers().waits(claim, sent, micros, asks_again);
+                wakeups.audience().waits(&claim.name);
+                self.listen_for(&keys, &mut busy).await;
                 Ok(Attempt::Busy(busy))
             }
-            Outcome::Ended => Err(error(
-                ErrorKind::Lost(Reason::Gone),
-                "this token was released or broken before, so its hold does not come back; ask \
-                 with a new token",
-            )),
+            Outcome::Ended => Err(ended()),
+            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+        }
+    }
+
+    /// Gives the hold of a token to another one.
+    async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let keys = self.keys(&to.name)?;
+        self.servers.wakeups().tracked().forget(&keys.lock, from);
+        let old = from.to_string();
+        let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
+        let [token, ttl, _, identity] = asking::arguments(to);
+        let mode = answer::mode_text(to.mode);
+        let arguments = [&*token, &ttl, &mode, &identity, &old, &lasts];
+        let (ends_to, ends_from) = (keys.ended(to.token), keys.ended(from));
+        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
+        let scripted = [lock, fence, hold, &ends_to, &ends_from, queue, holders, about];
+        let scripted = scripted.map(String::as_str);
+        let answer =
+            self.servers.run(&scripts::SWAP, &scripted, &arguments, Effect::Changes).await?;
+        match asking::outcome(answer, &keys, to.mode)? {
+            Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
+            Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(Attempt::Busy(busy)),
+            Outcome::Ended => Err(ended()),
             Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
@@ -130,26 +178,45 @@ impl Redis {
         }
     }
 
+    /// What came of asking, if that counts.
+    async fn counted(
+        &self,
+        claim: &Claim,
+        asking: impl Future<Output = Result<Attempt>>,
+    ) -> Result<Attempt> {
+        if self.given_up.has(claim.token) {
+            return Err(ended());
+        }
+        match asking.await {
+            Err(cause) if replicas::are_too_few(&cause) => Err(self.give_back(claim, cause).await),
+            attempt => attempt,
+        }
+    }
+
     /// Ends a hold that was granted and doesn't count.
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        match self.end(claim, Settle::Answered).await {
-            Ok(Ended::Released) => replicas::given_back(&cause),
+        // Until the answer is there, and for good if none comes or nobody waits for it any more.
+        self.given_up.begin(claim.token);
+        let Ok(ended) = self.end(claim, Settle::Answered).await else { return cause };
+        self.given_up.settled(claim.token);
+        match ended {
+            Ended::Released => replicas::given_back(&cause),
             // It was there a moment ago, so this may have been asked of another server.
-            Ok(Ended::NotHeld) | Err(_) => cause,
+            Ended::NotHeld => cause,
         }
     }
 
     async fn end(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let keys = self.keys(&claim.name)?;
-        let tombstone = match settle {
-            Settle::Answered => 0,
-            Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
-        };
+        let tombstone = buried_for(claim, settle);
         self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
+        self.servers.wakeups().offers().forget(claim.token);
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
-        let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
+        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
+        let scripted = [lock, hold, &ended, fence, queue, holders, about].map(String::as_str);
         let (buried, released) = (tombstone.to_string(), self.servers.wakeups().released());
-        let arguments = [&token, &buried, released, claim.name.as_str()];
+        let counts = self.servers.counts_receivers();
+        let arguments = [&token, &buried, released, claim.name.as_str(), counts];
         let answer = match &self.servers {
             Servers::One(link) => {
                 link.run(&scripts::RELEASE, &scripted, &arguments, Effect::Changes).await?
@@ -159,7 +226,8 @@ impl Redis {
                 match cluster.try_run(release, &scripted, &arguments, Effect::Changes).await? {
                     Some(answer) => answer,
                     None => {
-                        let hold = Hold { keys: &keys, ended: &ended, token: &token };
+                        let mode = claim.mode;
+                        let hold = Hold { keys: &keys, ended: &ended, token: &token, mode };
                         return hold.end(cluster, claim, tombstone).await;
                     }
                 }
@@ -168,11 +236,52 @@ impl Redis {
         match answer {
             Value::Int(1) => Ok(Ended::Released),
             Value::Int(0) => Ok(Ended::NotHeld),
+            Value::Int(life @ 2..) => {
+                let life = Duration::from_millis(life.unsigned_abs());
+                offers::look_after(&self.servers, &claim.name, life);
+                Ok(Ended::Released)
+            }
+            other => Err(odd_answer(Effect::Changes, other)),
+        }
+    }
+
+    /// The same on a node of a quorum, which has no queue.
+    pub(crate) async fn withdraw(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let keys = self.keys(&claim.name)?;
+        let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
+        let (buried, released) = (buried_for(claim, settle).to_string(), self.servers.wakeups());
+        let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
+        let arguments = [&token, &buried, released.released(), claim.name.as_str()];
+        let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, Effect::Changes);
+        match answer.await.map_err(|error| error.with_name(&claim.name))? {
+            Value::Int(1) => Ok(Ended::Released),
+            Value::Int(0) => Ok(Ended::NotHeld),
             other => Err(odd_answer(Effect::Changes, other)),
         }
     }
 
     async fn break_it(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        note: &str,
+    ) -> Result<Broken> {
+        if seen != Seen::Any {
+            return self.break_one(name, seen, how, note).await;
+        }
+        let holders = self.inspect(name).await?.holders;
+        if holders.iter().all(|holder| holder.mode == Mode::Exclusive) {
+            return self.break_one(name, seen, how, note).await;
+        }
+        let mut broken = Broken::NotHeld;
+        for token in holders.iter().filter_map(|holder| holder.token) {
+            broken = broken.and(self.break_one(name, Seen::Token(token), how, note).await?);
+        }
+        Ok(broken)
+    }
+
+    async fn break_one(
         &self,
         name: &LockName,
         seen: Seen,
@@ -194,7 +303,15 @@ impl Redis {
                 .servers
                 .run(
                     &scripts::BREAK,
-                    &[&keys.lock, &keys.fence, &keys.hold, &ended],
+                    &[
+                        &keys.lock,
+                        &keys.fence,
+                        &keys.hold,
+                        &ended,
+                        &keys.queue,
+                        &keys.holders,
+                        &keys.about,
+                    ],
                     &[
                         &token.map_or_else(String::new, |token| token.to_string()),
                         if seen == Seen::Any { "1" } else { "0" },
@@ -204,6 +321,7 @@ impl Redis {
                         self.servers.wakeups().released(),
                         name.as_str(),
                         self.servers.wakeups().broken(),
+                        self.servers.counts_receivers(),
                     ],
                     Effect::Changes,
                 )
@@ -235,4 +353,20 @@ impl Redis {
     fn keys(&self, name: &LockName) -> Result<Keys> {
         Keys::new(&self.servers.config().key_prefix, name)
     }
+}
+
+/// For how long a token is remembered that must not come back, in ms.
+fn buried_for(claim: &Claim, settle: Settle) -> u128 {
+    match settle {
+        Settle::Answered => 0,
+        Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
+    }
+}
+
+fn ended() -> Error {
+    error(
+        ErrorKind::Lost(Reason::Gone),
+        "this token was released or broken before, so its hold does not come back; ask with a new \
+         token",
+    )
 }

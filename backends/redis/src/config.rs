@@ -48,8 +48,7 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem { what, form, backend }| {
-            let message = format!("{what} in {shown:?}; a URL is {form}");
-            Error::invalid_config(message).with_backend(backend)
+            Error::invalid_url(&shown, &what, form).with_backend(backend)
         })?;
         let config = Self {
             topology: contents.topology,

@@ -46,7 +46,8 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
         ErrorKind::Denied,
         "the user lacks a permission; it needs the lock's keys, the keys and channels under \
          lockwright:*, the commands EVAL, EVALSHA, SUBSCRIBE and SCAN, and those that scripts use: \
-         TIME, GET, MGET, SET, DEL, EXISTS, TYPE, PTTL, PEXPIRE, HGET, HSET, HMGET, PUBLISH",
+         TIME, GET, MGET, SET, DEL, EXISTS, TYPE, PTTL, PEXPIRE, HGET, HSET, HMGET, HDEL, HEXISTS, \
+         ZADD, ZREM, ZRANGE, ZRANGEBYSCORE, ZRANK, ZSCORE, PUBLISH",
     ),
     ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
     ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's long script"),

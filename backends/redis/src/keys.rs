@@ -2,9 +2,12 @@
 //!
 //! | key | holds | lives |
 //! |---|---|---|
-//! | the lock: exactly *prefix + name* | the token; `token:broken` once an operator broke it | one TTL |
+//! | the lock: exactly *prefix + name* | the token; `token:broken` once an operator broke it; a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence given out | until idle for a week |
 //! | `lockwright:{…}:hold` | a hash for people: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as long as the lock |
+//! | `lockwright:{…}:queue` | a sorted set: the tokens that wait, by their arrival | as long as one of them |
+//! | `lockwright:{…}:holders` | a sorted set: the tokens of readers, or of those with permits, by their expiry in ms; the lock then holds `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as long as the lock |
+//! | `lockwright:{…}:about` | a hash: what those of the queue want and who they are, and the same of those who hold beside others | as long as these |
 //! | `lockwright:{…}:ended:TOKEN` | `released` or `broken …`: the token must not come back | an hour or more |
 //! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: which data these are | as long as the data |
 //!
@@ -40,6 +43,9 @@ pub(crate) struct Keys {
     pub(crate) lock: String,
     pub(crate) fence: String,
     pub(crate) hold: String,
+    pub(crate) queue: String,
+    pub(crate) holders: String,
+    pub(crate) about: String,
     ended: String,
 }
 
@@ -62,6 +68,9 @@ impl Keys {
         Ok(Self {
             fence: companion("fence"),
             hold: companion("hold"),
+            queue: companion("queue"),
+            holders: companion("holders"),
+            about: companion("about"),
             ended: companion("ended"),
             lock,
         })
@@ -75,8 +84,8 @@ impl Keys {
     }
 
     /// What `inspect.lua` looks at.
-    pub(crate) fn described(&self) -> [&str; 3] {
-        [&self.lock, &self.fence, &self.hold]
+    pub(crate) fn described(&self) -> [&str; 6] {
+        [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.about]
     }
 
     /// The tombstone of `token`.
@@ -85,13 +94,14 @@ impl Keys {
     }
 }
 
-/// What `SCAN … MATCH` finds the `hold` keys by.
+/// What `SCAN … MATCH` finds the `hold` and `holders` keys by.
 pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
 
-/// The lock's key that a `hold` key belongs to; `None` for what only looks like one.
+/// The lock's key that a `hold` or `holders` key belongs to; `None` for what only looks like one.
 pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
-    match rest.strip_prefix(":hold")? {
+    let rest = rest.strip_prefix(":hold")?;
+    match rest.strip_prefix("ers").unwrap_or(rest) {
         "" => Some(tag),
         lock => lock.strip_prefix(':'),
     }
@@ -199,7 +209,14 @@ mod tests {
         for name in NAMES {
             let keys = keys(name);
             let wanted = slot_of(&keys.lock);
-            for key in [&keys.fence, &keys.hold, &keys.ended(Token::random())] {
+            for key in [
+                &keys.fence,
+                &keys.hold,
+                &keys.queue,
+                &keys.holders,
+                &keys.about,
+                &keys.ended(Token::random()),
+            ] {
                 assert_eq!(slot_of(key), wanted, "{name}: {key}");
             }
         }
@@ -211,7 +228,8 @@ mod tests {
         let token = Token::random();
         for name in NAMES {
             let keys = keys(name);
-            for key in [keys.ended(token), keys.lock, keys.fence, keys.hold] {
+            let Keys { lock, fence, hold, queue, holders, about, .. } = keys.clone();
+            for key in [keys.ended(token), lock, fence, hold, queue, holders, about] {
                 assert!(all.insert(key.clone()), "{key}");
             }
         }
@@ -221,6 +239,7 @@ mod tests {
     fn the_lock_is_found_by_its_hold() {
         for name in NAMES {
             assert_eq!(lock_of_hold(&keys(name).hold), Some(name));
+            assert_eq!(lock_of_hold(&keys(name).holders), Some(name));
             assert_eq!(lock_of_hold(&keys(name).fence), None);
         }
         for other in ["lockwright:{a}:holder", "lockwright:{a", "x", ""] {

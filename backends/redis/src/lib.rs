@@ -51,7 +51,8 @@
 //! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back. Over a
 //!   failover they grow as long as the new master's clock isn't behind the old one's by more than
 //!   the failover took.
-//! - No order among waiters. A release wakes them; they poll too.
+//! - Waiters of all clients are served in the order in which they came. A failover may lose the queue;
+//!   then they queue again. So may the move of a slot to a server whose clock is far ahead.
 //! - A replica takes over without the last writes, and so with the same lock free again: no
 //!   failover is survived. `doctor` looks for what makes that worse.
 //!
@@ -72,8 +73,9 @@
 //! node that serves it. A node that is dead or frozen holds up what hashes to its slots, and nothing
 //! else; once a replica has taken over, the client goes on by itself. But replication is
 //! asynchronous, so a failover can lose a lock: then two believe that they hold it, and only the
-//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its holds
-//! are renewed and released, and nothing of it is granted. A Cluster of Redis 6 is untested.
+//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its exclusive
+//! holds are renewed and released, and nothing of it is granted. Readers and permits are renewed as long as
+//! their keys are all on one node, and released when the move is done. A Cluster of Redis 6 is untested.
 //!
 //! # Permissions
 //!
@@ -82,7 +84,8 @@
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
-//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget
+//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget +hdel +hexists
+//!     +zadd +zrem +zrange +zrangebyscore +zrank +zscore
 //!     +client|tracking +client|caching
 //! ```
 //!
@@ -116,10 +119,12 @@
 //! | `answer.rs` | reading what the scripts answer |
 //! | `node.rs` | one of the servers of a quorum |
 //! | `wakeup.rs` | waiting: the subscription |
+//! | `offers.rs` | handing a lock over to the first who waits |
 //! | `tracking.rs` | hearing of what others do to our keys |
 //! | `listing.rs` | listing held names |
 //! | `doctor.rs` | what is wrong with a server |
 //! | `replay.rs` | whether a log gives back what scripts wrote |
+//! | `fencing.rs` | refusing late writes to a Redis |
 //! | `errors.rs` | what the client library's errors mean for a lock |
 #![forbid(unsafe_code)]
 
@@ -132,9 +137,11 @@ mod connection;
 mod doctor;
 mod errors;
 mod failure;
+pub mod fencing;
 mod keys;
 mod listing;
 pub mod node;
+mod offers;
 mod renewing;
 mod replay;
 mod replicas;
@@ -149,15 +156,24 @@ mod wakeup;
 
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp};
 
 pub use config::Config;
+pub use redis;
 
+use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// How often a waiter asks when nothing wakes it.
-const SLOW_POLL: Duration = Duration::from_millis(500);
+/// How often a waiter asks when nothing wakes it: seldom, as it stands in a queue and is offered the
+/// lock when it is its turn.
+const SLOW_POLL: Duration = Duration::from_secs(10);
+
+/// For how long a waiter that isn't heard of is taken to live on.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long an offer lives, as in the scripts.
+const OFFER: Duration = Duration::from_secs(2);
 
 /// How often a waiter asks about a holder that isn't one of ours, which tells nobody when it goes,
 /// where the server doesn't tell either.
@@ -172,9 +188,14 @@ const FOREIGN_POLL: Duration = Duration::from_millis(100);
 pub struct Redis {
     servers: Servers,
     profile: Profile,
+    given_up: GivenUp,
 }
 
 impl Redis {
+    fn new(servers: Servers, profile: Profile) -> Self {
+        Self { servers, profile, given_up: GivenUp::default() }
+    }
+
     /// Connects to what `url` leads to, with the settings of [`Config::new`], and looks at it.
     ///
     /// # Errors
@@ -212,7 +233,7 @@ async fn connect(config: Config) -> Result<Redis> {
     let servers = Servers::connect(config).await?;
     tracking::start(&servers);
     let Servers::One(link) = &servers else {
-        return Ok(Redis { servers, profile: cluster_profile() });
+        return Ok(Redis::new(servers, cluster_profile()));
     };
     let server = doctor::Server::look(link).await?;
     if !for_diagnosis {
@@ -220,7 +241,7 @@ async fn connect(config: Config) -> Result<Redis> {
     }
     // A master that restarts may find itself a replica of another, which lacks the last writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
-    Ok(Redis { servers, profile: profile_of(topology.backend(), keeps) })
+    Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }
 
 /// What it promises on a server that keeps every write it acknowledged. On any other,
@@ -244,7 +265,8 @@ fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     let mut profile = Profile::new(backend);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;
-    profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
+    profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;
     profile.survives = if keeps_every_write {
         Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart])
@@ -253,6 +275,7 @@ fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     };
     profile.tombstones = true;
     profile.breakable = true;
+    profile.tickets = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 100;
     profile.slow_poll = SLOW_POLL;

@@ -9,8 +9,8 @@
 //! and a page needs no more memory than its own names.
 //!
 //! In a Cluster each master is walked. A key that is moved from one that wasn't looked at yet to one
-//! that was would be missed. So if a slot was on the move, or is served by another node than before,
-//! all are walked once more, and what either walk found counts: a name is in the listing that is
+//! that was would be missed. So if a slot was on the move, or its master has another than before, all
+//! are walked once more, and what either walk found counts: a name is in the listing that is
 //! held all the time, unless its slot was moved twice meanwhile.
 
 use std::collections::BTreeSet;

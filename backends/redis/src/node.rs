@@ -107,7 +107,7 @@ impl Node {
         let wakeups = Arc::new(Wakeups::new(&config));
         let link = Link::connect_later(Arc::new(config), wakeups, to)?;
         let servers = Servers::One(Arc::clone(&link));
-        let redis = Redis { servers, profile: profile_of("redis", false) };
+        let redis = Redis::new(servers, profile_of("redis", false));
         Ok(Self { redis, link, largest_ttl, certificate_key, looked: Mutex::default() })
     }
 
@@ -239,15 +239,16 @@ impl Node {
         if !self.counts(&live, certificate) {
             return Ok(Vote::Stranger);
         }
-        let common = asking::arguments(claim, waits);
+        let common = asking::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let candidate = candidate.get().to_string();
-        arguments.extend([certificate.text.as_str(), &candidate]);
+        let waits_too = if waits { "1" } else { "0" };
+        arguments.extend([waits_too, certificate.text.as_str(), &candidate]);
         let answer = self
             .link()
             .run_on(
                 &live,
-                &scripts::ACQUIRE,
+                &scripts::VOTE,
                 &[
                     &keys.lock,
                     &keys.fence,
@@ -259,12 +260,12 @@ impl Node {
                 Effect::Changes,
             )
             .await?;
-        Ok(match asking::outcome(answer, &keys)? {
+        Ok(match asking::outcome(answer, &keys, claim.mode)? {
             Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
-            Outcome::Busy(busy) => {
+            Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
                 if waits {
-                    self.link().wakeups().waits(&claim.name);
+                    self.link().wakeups().audience().waits(&claim.name);
                 }
                 Vote::No(Box::new(busy))
             }
@@ -351,7 +352,7 @@ impl Node {
     /// # Cancel safety
     /// May be dropped: the request may still take effect.
     pub async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.redis.release(claim, settle).await
+        self.redis.withdraw(claim, settle).await
     }
 
     /// Who holds `name` here.
@@ -359,7 +360,10 @@ impl Node {
     /// # Errors
     /// As [`Redis`]'s inspect.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.redis.inspect(name).await
+        let mut inspection = self.redis.inspect(name).await?;
+        // Those who wait don't stand in a queue here.
+        inspection.waiters = None;
+        Ok(inspection)
     }
 
     /// The names that are held here, page by page, in the order of their bytes.
@@ -367,7 +371,9 @@ impl Node {
     /// # Errors
     /// As [`Redis`]'s list.
     pub async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.redis.list(prefix, from).await
+        let mut page = self.redis.list(prefix, from).await?;
+        page.names.iter_mut().for_each(|inspection| inspection.waiters = None);
+        Ok(page)
     }
 
     /// An operator's forced release here.

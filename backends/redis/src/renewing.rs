@@ -1,6 +1,6 @@
 //! Renewing: what `renew.lua` is given for several holds, and what it answers.
 
-use lockwright_core::{Reason, Renew, Renewal, Result};
+use lockwright_core::{Mode, Reason, Renew, Renewal, Result};
 use redis::Value;
 
 use crate::answer::Words;
@@ -11,7 +11,7 @@ use crate::keys::Keys;
 
 /// Holds that are renewed in one call.
 pub(crate) struct Batch {
-    keys: Vec<(Keys, String)>,
+    keys: Vec<(Keys, String, Mode)>,
     arguments: Vec<String>,
 }
 
@@ -21,19 +21,38 @@ impl Batch {
         for Renew { claim, .. } in holds {
             let keys = Keys::new(prefix, &claim.name)?;
             let ended = keys.ended(claim.token);
-            batch.keys.push((keys, ended));
+            batch.keys.push((keys, ended, claim.mode));
             batch.arguments.push(claim.token.to_string());
             batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
+            let kind = if claim.mode == Mode::Exclusive { "x" } else { "s" };
+            batch.arguments.push(kind.to_owned());
         }
         Ok(batch)
     }
 
     pub(crate) fn keys(&self) -> Vec<&str> {
-        self.keys
-            .iter()
-            .flat_map(|(keys, ended)| [&keys.lock, &keys.fence, &keys.hold, ended])
-            .map(String::as_str)
-            .collect()
+        self.keys_with(|_, ended| ended)
+    }
+
+    /// The same but for the tombstones, which aren't there as a rule: while a slot is on the move, a script runs
+    /// where all of its keys are. What is gone has to be looked up then.
+    pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
+        // A fence is none, whoever reads it for one.
+        self.keys_with(|keys, _| &keys.fence)
+    }
+
+    fn keys_with<'b>(&'b self, tombstone: impl Fn(&'b Keys, &'b str) -> &'b str) -> Vec<&'b str> {
+        let mut all = Vec::with_capacity(4 * self.keys.len());
+        for (keys, ended, mode) in &self.keys {
+            let Keys { lock, fence, hold, holders, about, .. } = keys;
+            let ended = tombstone(keys, ended);
+            if *mode == Mode::Exclusive {
+                all.extend([&**lock, fence, hold, ended]);
+            } else {
+                all.extend([&**lock, fence, holders, ended, about]);
+            }
+        }
+        all
     }
 
     pub(crate) fn arguments(&self) -> Vec<&str> {
@@ -42,9 +61,9 @@ impl Batch {
 
     /// Each hold by itself, with its TTL in ms.
     pub(crate) fn holds(&self) -> impl Iterator<Item = (Hold<'_>, &str)> {
-        let arguments = self.arguments.chunks_exact(2);
-        self.keys.iter().zip(arguments).map(|((keys, ended), arguments)| {
-            (Hold { keys, ended, token: &arguments[0] }, arguments[1].as_str())
+        let arguments = self.arguments.chunks_exact(3);
+        self.keys.iter().zip(arguments).map(|((keys, ended, mode), arguments)| {
+            (Hold { keys, ended, token: &arguments[0], mode: *mode }, arguments[1].as_str())
         })
     }
 

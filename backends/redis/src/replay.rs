@@ -37,6 +37,9 @@ pub(crate) async fn ask(link: &Link, live: &Live) -> Result<Replay> {
         &["DEL", &lock, &companion],
         &["HSET", &companion, "token", "1"],
         &["PEXPIRE", &companion, "1"],
+        &["HDEL", &companion, "token"],
+        &["ZADD", &companion, "1", "token"],
+        &["ZREM", &companion, "token"],
     ] {
         let mut may = redis::cmd("ACL");
         may.arg("DRYRUN").arg("default").arg(writes);

@@ -6,14 +6,19 @@
 //! blocks its connection in the server; so these requests go over one of their own, and everything
 //! else keeps its pace.
 //!
+//! What too few have is released, by the other connection. Where no answer to that comes, it may be carried
+//! out at any later time, also after another request for the same token that was granted: so there is none.
+//! The client settles that token, and goes on with another.
+//!
 //! This narrows what a failover loses, and is not consensus: the replica that takes over need not be
 //! one that acknowledged, and one that did may lose it again.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, Result};
+use lockwright_core::{Error, ErrorKind, Result, Token};
 use redis::{Cmd, RedisError, Value};
 
 use crate::asking::millis_rounded_up;
@@ -64,9 +69,33 @@ pub(crate) fn given_back(cause: &Error) -> Error {
     error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
 }
 
+/// Tokens whose grant didn't count, and whose release may still be on its way to the server.
+#[derive(Debug, Default)]
+pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
+
+impl GivenUp {
+    /// Its release is sent now.
+    pub(crate) fn begin(&self, token: Token) {
+        self.tokens().insert(token);
+    }
+
+    /// That was answered, or it is never asked for again.
+    pub(crate) fn settled(&self, token: Token) {
+        self.tokens().remove(&token);
+    }
+
+    pub(crate) fn has(&self, token: Token) -> bool {
+        self.tokens().contains(&token)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashSet<Token>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whether what this script does is worth nothing until the replicas have it.
 pub(crate) fn are_waited_for(script: &Script) -> bool {
-    [&*scripts::ACQUIRE, &*scripts::RENEW, &*scripts::MOVING_RENEW]
+    [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW, &*scripts::MOVING_RENEW]
         .into_iter()
         .any(|waited_for| std::ptr::eq(script, waited_for))
 }
@@ -92,7 +121,8 @@ impl Link {
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
-        let is_acquire = std::ptr::eq(script, &*scripts::ACQUIRE);
+        let is_acquire =
+            [&*scripts::ACQUIRE, &*scripts::SWAP].into_iter().any(|it| std::ptr::eq(script, it));
         let told = match self.within(live, limit, Effect::Changes, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(

@@ -17,19 +17,22 @@ pub(crate) struct Script {
 }
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {$(
-        $(#[$doc])*
+    ($($name:ident = $($file:literal)+;)*) => {$(
         pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))));
+            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("scripts/", $file))),+)));
     )*};
 }
 
 scripts! {
-    ACQUIRE = "acquire.lua";
-    RENEW = "renew.lua";
-    RELEASE = "release.lua";
-    BREAK = "break.lua";
-    INSPECT = "inspect.lua";
+    ACQUIRE = "alone.lua" "clock.lua" "family.lua" "acquire.lua";
+    RENEW = "clock.lua" "renew.lua";
+    RELEASE = "alone.lua" "clock.lua" "family.lua" "release.lua";
+    ADVANCE = "alone.lua" "clock.lua" "family.lua" "advance.lua";
+    SWAP = "alone.lua" "clock.lua" "family.lua" "swap.lua";
+    BREAK = "alone.lua" "clock.lua" "family.lua" "break.lua";
+    INSPECT = "clock.lua" "inspect.lua";
+    VOTE = "alone.lua" "vote.lua";
+    WITHDRAW = "withdraw.lua";
     LOOK = "look.lua";
     ADMIT = "admit.lua";
     RAISE = "raise.lua";

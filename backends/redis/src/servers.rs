@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use lockwright_core::{LockName, Renew, Renewal, Result};
 use redis::{Cmd, Value};
+use tokio::runtime::Handle;
 
 use crate::answer::{self, Found};
 use crate::cluster::Cluster;
@@ -74,6 +75,23 @@ impl Servers {
         match self {
             Self::One(link) => link.wakeups(),
             Self::Cluster(cluster) => cluster.wakeups(),
+        }
+    }
+
+    /// The runtime in which the client connected.
+    pub(crate) fn runtime(&self) -> &Handle {
+        match self {
+            Self::One(link) => link.runtime(),
+            Self::Cluster(cluster) => cluster.runtime(),
+        }
+    }
+
+    /// Whether a script may count who receives what it publishes, as it is told: in a Cluster who
+    /// listens may be connected to another node.
+    pub(crate) fn counts_receivers(&self) -> &'static str {
+        match self {
+            Self::One(_) => "1",
+            Self::Cluster(_) => "0",
         }
     }
 

@@ -33,7 +33,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{ErrorKind, Event, LockName, Renew, Renewal, RenewalOutcome, Result, Token};
+use lockwright_core::{
+    ErrorKind, Event, LockName, Mode, Renew, Renewal, RenewalOutcome, Result, Token,
+};
 use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -114,6 +116,10 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = self.holds();
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
+            // The key of those beside each other changes with each that comes and goes.
+            if claim.mode != Mode::Exclusive {
+                continue;
+            }
             let key = format!("{key_prefix}{}", claim.name);
             if is_renewed(renewal) && claim.ttl >= SHORTEST_TTL {
                 known.insert(key.clone(), claim.token);
@@ -187,13 +193,13 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
                 for key in &keys {
                     let name = key.strip_prefix(servers.config().key_prefix.as_str());
                     if let Some(name) = name.and_then(|name| LockName::new(name).ok()) {
-                        wakeups.wake_if_waited_for(name);
+                        wakeups.audience().wake(&name);
                     }
                 }
                 tracked.held(&keys)
             }
             Changed::Flushed => {
-                wakeups.wake_all();
+                wakeups.audience().wake_all();
                 tracked.all()
             }
             Changed::Reconnected => tracked.all(),
@@ -256,7 +262,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     };
     for (key, value) in keys.iter().zip(&values) {
         if let Some(token) = wakeups.tracked().changed_hands(key, value) {
-            wakeups.send(&Event::AtRisk(token));
+            wakeups.audience().send(&Event::AtRisk(token));
         }
     }
     true

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
+use lockwright_core::kit::tls::Files;
 use lockwright_core::{duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::replicas::Replicas;
-use crate::tls::{self, Files};
+use crate::tls;
 use crate::topology::Topology;
 
 const SERVER_PORT: u16 = 6_379;
@@ -133,7 +134,8 @@ fn socket(url: &str) -> Result<Contents, String> {
 
 fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
     let mut parameters = Parameters::of(parts.query)?;
-    let files = Files::take(|name| parameters.take(name), secured)?;
+    let files =
+        Files::take(|name| parameters.take(name), secured, "the URL doesn't begin with rediss")?;
     let mut login = |name| (kind == Kind::Sentinel).then(|| parameters.take(name)).flatten();
     let (sentinel_user, sentinel_password) = (login("sentinel_user"), login("sentinel_password"));
     let key_prefix = parameters.take("prefix").unwrap_or_default();

@@ -1,52 +1,43 @@
 //! How a client hears that a lock may be free, or that an operator broke its hold.
 //!
-//! Each client subscribes to two channels, on the connection that it has anyway:
+//! Each client subscribes to three channels, on the connection that it has anyway:
 //!
-//! - *released*: the name of a lock that was released **while somebody waited for it**. Whoever
-//!   finds a lock held and means to wait leaves a mark on the hold; a release without a mark tells
-//!   nobody, so that locks without contention cost the other clients nothing.
-//! - *broken*: the token of a hold that an operator broke, for its holder.
+//! - *released*: the name of a lock that everybody who waits for it should ask for again: it was
+//!   broken, or released while its slot was on the move, or by a node of a quorum; or more could have
+//!   it than one script should offer it to. A release as such tells only whom it offers the lock to;
+//!   locks without contention cost the other clients nothing.
+//! - *broken*: the token of a hold that an operator broke, for its holder;
+//! - *offered*, a channel of its own: see `offers.rs`.
 //!
 //! What others do to our keys is heard in another way: see `tracking.rs`.
 //!
 //! Both are hints. Messages get lost while there is no connection, so after each new subscription
 //! everybody who waited is woken; and a waiter polls anyway.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
 
-use lockwright_core::{Event, Events, LockName, Reason};
+use lockwright_core::kit::Audience;
+use lockwright_core::{Event, LockName, Reason};
 use redis::{FromRedisValue, Value};
 
 use crate::SLOW_POLL;
 use crate::cluster::Current;
 use crate::config::Config;
 use crate::keys::slot_of;
+use crate::offers::Offers;
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
-
-/// A waiter asks at least once each [`SLOW_POLL`]. One that has not been heard of for much longer
-/// has gone.
-const FORGOTTEN_AFTER: Duration = SLOW_POLL.saturating_mul(10);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     key_prefix: String,
     released: String,
     broken: String,
-    attached: Mutex<Arc<Vec<Events>>>,
-    waiting: Mutex<Waiting>,
+    audience: Audience,
     tracked: Tracked,
+    offers: Offers,
     /// Who serves which slot, in a Cluster.
     slots: OnceLock<Arc<Current>>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    names: HashMap<LockName, Instant>,
-    /// At how many names those that have gone are looked for.
-    sweep_at: usize,
 }
 
 impl Wakeups {
@@ -57,9 +48,9 @@ impl Wakeups {
             key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
-            attached: Mutex::default(),
-            waiting: Mutex::default(),
+            audience: Audience::new(SLOW_POLL),
             tracked: Tracked::default(),
+            offers: Offers::default(),
             slots: OnceLock::new(),
         }
     }
@@ -88,23 +79,13 @@ impl Wakeups {
         &self.broken
     }
 
-    pub(crate) fn channels(&self) -> [&str; 2] {
-        [&self.released, &self.broken]
+    pub(crate) fn channels(&self) -> [&str; 3] {
+        [&self.released, &self.broken, self.offers.channel()]
     }
 
-    pub(crate) fn attach(&self, events: Events) {
-        Arc::make_mut(&mut self.attached()).push(events);
-    }
-
-    /// Remembers that somebody waits for `name`.
-    pub(crate) fn waits(&self, name: &LockName) {
-        let now = Instant::now();
-        let mut waiting = self.waiting();
-        waiting.names.insert(name.clone(), now);
-        if waiting.names.len() > waiting.sweep_at {
-            waiting.names.retain(|_, heard| now.duration_since(*heard) < FORGOTTEN_AFTER);
-            waiting.sweep_at = 2 * waiting.names.len() + 64;
-        }
+    /// The clients, and who of them waits.
+    pub(crate) fn audience(&self) -> &Audience {
+        &self.audience
     }
 
     /// What is heard of the keys themselves.
@@ -112,26 +93,9 @@ impl Wakeups {
         &self.tracked
     }
 
-    /// Wakes those who wait for `name`, if somebody did lately.
-    pub(crate) fn wake_if_waited_for(&self, name: LockName) {
-        if self.waiting().names.contains_key(&name) {
-            self.send(&Event::Wake(name));
-        }
-    }
-
-    /// Wakes everybody who waited lately.
-    pub(crate) fn wake_all(&self) {
-        let now = Instant::now();
-        let names: Vec<LockName> = self
-            .waiting()
-            .names
-            .iter()
-            .filter(|(_, heard)| now.duration_since(**heard) < FORGOTTEN_AFTER)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in names {
-            self.send(&Event::Wake(name));
-        }
+    /// Who waits in queues, and what was offered.
+    pub(crate) fn offers(&self) -> &Offers {
+        &self.offers
     }
 
     /// Takes a message: its channel and what was published there.
@@ -144,43 +108,14 @@ impl Wakeups {
             LockName::new(&text).ok().filter(|name| self.counts(name, from)).map(Event::Wake)
         } else if channel == self.broken {
             broken_hold(&text)
+        } else if channel == self.offers.channel() {
+            self.offers.receive(&text)
         } else {
             None
         };
         if let Some(event) = event {
-            self.send(&event);
+            self.audience.send(&event);
         }
-    }
-
-    /// No lock of ours is held here: the client may do as it likes in its sink.
-    pub(crate) fn send(&self, event: &Event) {
-        let attached = Arc::clone(&self.attached());
-        let gone: Vec<usize> = attached
-            .iter()
-            .enumerate()
-            .filter_map(|(at, events)| (!events.send(event.clone())).then_some(at))
-            .collect();
-        if gone.is_empty() {
-            return;
-        }
-        let mut present = self.attached();
-        // Clients are only ever added at the end, unless somebody else removed those that had gone.
-        if Arc::ptr_eq(&present, &attached) {
-            let mut at = 0;
-            let staying = |_: &Events| {
-                at += 1;
-                !gone.contains(&(at - 1))
-            };
-            Arc::make_mut(&mut present).retain(staying);
-        }
-    }
-
-    fn attached(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,16 @@
 //! The conformance suite on a Redis Cluster.
 #![forbid(unsafe_code)]
 
+#[path = "suite/shelf.rs"]
+mod shelf;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -35,6 +40,10 @@ impl Factory for Nodes {
 
     fn child(&self) -> Option<Command> {
         child::this_program(&self.0.url())
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        Some(shelf::shelf(self.0.nodes.iter().map(testbed::Redis::url).collect()))
     }
 
     fn harms(&self) -> &[Harm] {

@@ -4,12 +4,17 @@
 //! is promised. What becomes of holds then is tested beside the suite.
 #![forbid(unsafe_code)]
 
+#[path = "suite/shelf.rs"]
+mod shelf;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
@@ -61,6 +66,10 @@ impl Factory for Set {
 
     fn child(&self) -> Option<Command> {
         child::this_program(&self.0.url())
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        Some(shelf::shelf(vec![self.0.servers[0].url()]))
     }
 
     fn harms(&self) -> &[Harm] {

@@ -10,7 +10,8 @@ use lockwright_testbed::Redis;
 /// As `lib.rs` has them, but for the names of the locks.
 const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +evalsha +info \
                      +config|get +time +scan +get +mget +set +del +exists +type +pttl +pexpire \
-                     +hget +hset +hmget +acl|dryrun";
+                     +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange +zrangebyscore \
+                     +zrank +zscore +acl|dryrun";
 
 fn main() -> ExitCode {
     let options = Redis::options().tls().user("locks", "p@ss/word", RULES);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Cursor, ErrorKind, Holder, Inspection, LockName, Page, Result, Seen, Token,
+    BreakHow, Broken, Cursor, ErrorKind, Fence, Holder, Inspection, LockName, Page, Result, Seen,
+    Token,
 };
 
 use crate::errors::{NodeErrors, error};
@@ -34,7 +35,9 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
         let shown: Vec<&Inspection> =
             answers.iter().flatten().filter_map(|answer| answer.as_ref().ok()).collect();
         let free = shown.iter().filter(|shown| shown.holders.is_empty()).count();
-        free >= fleet.quorum || most(&shown).is_some_and(|(_, nodes)| nodes >= fleet.quorum)
+        // Then nobody else can have one.
+        let has_quorum = |votes: &Votes| votes.nodes >= fleet.quorum;
+        free >= fleet.quorum || votes(&shown).values().any(has_quorum)
     };
     let answers = ask_all(fleet, limit, ask, is_enough).await;
     let shown = enough(fleet, answers, "said who holds it")?;
@@ -64,24 +67,39 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     Err(errors.into_error(kind, &what))
 }
 
-/// The holder that most nodes show, and how many do.
-fn most(shown: &[&Inspection]) -> Option<(Option<Token>, usize)> {
-    let mut holders: HashMap<Option<Token>, usize> = HashMap::new();
+/// What the nodes that answered show of one holder.
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Votes {
+    /// The highest that one of them shows.
+    fence: Option<Fence>,
+    /// How many they are.
+    nodes: usize,
+}
+
+fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
+    let mut all: HashMap<Option<Token>, Votes> = HashMap::new();
     for holder in shown.iter().flat_map(|shown| &shown.holders) {
-        *holders.entry(holder.token).or_default() += 1;
+        let votes = all.entry(holder.token).or_default();
+        votes.fence = votes.fence.max(holder.fence);
+        votes.nodes += 1;
     }
-    holders.into_iter().max_by_key(|(token, nodes)| (*nodes, *token))
+    all
+}
+
+/// The one that has a quorum, or may have one with the nodes that didn't answer. Of several, that with the highest
+/// fence: nodes that missed a release still show a hold that is over, and there may be more of these than of those
+/// that answered for the next one, whose fence is above it.
+fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
+    let silent = fleet.nodes.len() - shown.len();
+    let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
+    Some(may_hold.max_by(|(_, one), (_, other)| one.cmp(other))?.0)
 }
 
 /// What the nodes that answered show, as one.
 fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     let mut merged = Inspection::free(name);
     merged.fence = shown.iter().filter_map(|shown| shown.fence).max();
-    let silent = fleet.nodes.len() - shown.len();
-    let Some((token, nodes)) = most(shown) else { return merged };
-    if nodes + silent < fleet.quorum {
-        return merged;
-    }
+    let Some(token) = holder(fleet, shown) else { return merged };
     let mut holders: Vec<&Holder> = shown
         .iter()
         .flat_map(|shown| &shown.holders)
@@ -175,6 +193,12 @@ async fn break_one(
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
         error(kind, format!("{done} nodes broke it, but too few answered")).with_source(cause)
     })?;
+    let silent = fleet.nodes.len() - answers.len();
+    if done + silent < fleet.quorum {
+        // Votes that no quorum shares are no hold: those of a claim that failed, or what a release that is
+        // under way hasn't yet taken back.
+        return Ok(Broken::NotHeld);
+    }
     for answer in answers {
         broken = match (broken, answer) {
             (broken, Broken::NotHeld) => broken,

@@ -49,6 +49,10 @@ impl Factory for Five {
         Ok(to(url(&self.0.urls())))
     }
 
+    fn at_a_time(&self) -> usize {
+        4
+    }
+
     fn label(&self) -> Option<String> {
         Some(format!("redlock-{NODES}"))
     }

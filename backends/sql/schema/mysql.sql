@@ -41,6 +41,32 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Those who hold a name beside each other: readers, or the holders of permits. Their name's row above says
+-- so: its token is `readers` or `semaphore of N`, its fence is the one that the readers share or the last
+-- permit's number, and it runs out with the last of them. So a claim that wants the name for itself has
+-- nothing to look for here. Whoever changes rows here has locked the name's row before.
+--
+-- A writer that waits for readers has a row too, with the mode `exclusive`. Until it expires, or the fence
+-- has moved on, no new reader is let in.
+CREATE TABLE IF NOT EXISTS {beside} (
+    name     VARCHAR(512) NOT NULL,
+    token    VARCHAR(32) NOT NULL,
+    -- JSON, for people: host, pid, label.
+    identity TEXT NOT NULL,
+    mode     VARCHAR(16) NOT NULL,
+    -- How many it has of how many there are; 0 but for permits.
+    permits  BIGINT NOT NULL,
+    size     BIGINT NOT NULL,
+    -- The fence that readers share, a permit's number, or that of those whom a writer waits for.
+    fence    BIGINT NOT NULL,
+    ttl      BIGINT NOT NULL,
+    expires  BIGINT NOT NULL,
+    updated  BIGINT NOT NULL,
+    -- Who broke it and why. A broken hold can't be renewed and runs out.
+    broken   TEXT,
+    PRIMARY KEY (name, token)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- One row, made last. Every name that has no row of its own starts above the floor, so a row may go
 -- once the floor is at its last fence.
 CREATE TABLE IF NOT EXISTS {meta} (

@@ -23,6 +23,23 @@ CREATE TABLE IF NOT EXISTS {hold} (
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Who reads a name beside others. The name's row above says so: its token is `readers`, and its fence
+-- is theirs as well. The columns are those above.
+CREATE TABLE IF NOT EXISTS {reader} (
+    kind     VARCHAR(8)   NOT NULL,
+    name     VARCHAR(512) NOT NULL,
+    token    VARCHAR(32)  NOT NULL,
+    identity TEXT         NOT NULL,
+    fence    BIGINT       NOT NULL,
+    ttl_ms   BIGINT       NOT NULL,
+    session  BIGINT       NOT NULL,
+    updated  BIGINT       NOT NULL,
+    broken   TEXT,
+    released TINYINT      NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name, token),
+    CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- What is locked in the mode "row". Nothing ever changes in it: a row that is locked for long can't
 -- be the one that is written to.
 CREATE TABLE IF NOT EXISTS {row} (

@@ -43,6 +43,32 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
+-- Those who hold a name beside each other: readers, or the holders of permits. Their name's row above says
+-- so: its token is `readers` or `semaphore of N`, its fence is the one that the readers share or the last
+-- permit's number, and it runs out with the last of them. So a claim that wants the name for itself has
+-- nothing to look for here. Whoever changes rows here has locked the name's row before.
+--
+-- A writer that waits for readers has a row too, with the mode `exclusive`. Until it expires, or the fence
+-- has moved on, no new reader is let in.
+CREATE TABLE IF NOT EXISTS {beside} (
+    name     text COLLATE "C" NOT NULL,
+    token    text COLLATE "C" NOT NULL,
+    -- JSON, for people: host, pid, label.
+    identity text NOT NULL,
+    mode     text NOT NULL,
+    -- How many it has of how many there are; 0 but for permits.
+    permits  bigint NOT NULL,
+    size     bigint NOT NULL,
+    -- The fence that readers share, a permit's number, or that of those whom a writer waits for.
+    fence    bigint NOT NULL,
+    ttl      bigint NOT NULL,
+    expires  bigint NOT NULL,
+    updated  bigint NOT NULL,
+    -- Who broke it and why. A broken hold can't be renewed and runs out.
+    broken   text,
+    PRIMARY KEY (name, token)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
 -- One row. Every name that has no row of its own starts above the floor, so a row may go once the
 -- floor is at its last fence.
 CREATE TABLE IF NOT EXISTS {meta} (

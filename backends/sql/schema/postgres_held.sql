@@ -23,6 +23,22 @@ CREATE TABLE IF NOT EXISTS {hold} (
     PRIMARY KEY (kind, name)
 );
 
+-- Who reads a name beside others. The name's row above says so: its token is `readers`, and its fence
+-- is theirs as well. The columns are those above.
+CREATE TABLE IF NOT EXISTS {reader} (
+    kind     text   NOT NULL,
+    name     text   COLLATE "C" NOT NULL,
+    token    text   NOT NULL,
+    identity text   NOT NULL,
+    fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
+    ttl_ms   bigint NOT NULL,
+    session  bigint NOT NULL,
+    updated  timestamptz NOT NULL,
+    broken   text,
+    released boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (kind, name, token)
+);
+
 -- What is locked in the mode "row". Nothing ever changes in it: a row that is locked for long can't
 -- be the one that is written to.
 CREATE TABLE IF NOT EXISTS {row} (

@@ -14,6 +14,12 @@
 //! clock that runs while the machine sleeps and that all processes share.
 #![forbid(unsafe_code)]
 
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
+))]
+mod kind;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "postgres")]
@@ -31,7 +37,11 @@ pub mod transaction {
 }
 
 /// The sqlx whose connections the functions for transactions take.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
+))]
 pub use sqlx;
 
 #[cfg(feature = "mysql")]

@@ -1,11 +1,16 @@
 //! The conformance suite on MariaDB, with holds as rows.
 #![forbid(unsafe_code)]
 
+#[path = "shelf/mysql.rs"]
+mod shelf;
+
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Mysql;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -39,6 +44,10 @@ impl Factory for Server {
         child::this_program(&self.0.url())
     }
 
+    fn protected(&self) -> Option<Protect> {
+        Some(shelf::shelf(self.0.url()))
+    }
+
     fn harms(&self) -> &[Harm] {
         &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
     }
@@ -70,7 +79,7 @@ fn main() -> ExitCode {
         return code;
     }
     // Each client has a few connections.
-    match testbed::MariaDb::options().set("max_connections", "400").start() {
+    match testbed::MariaDb::options().set("max_connections", "400").start().and_then(shelf::on) {
         Ok(server) => harness::main(Server(server)),
         Err(error) => {
             eprintln!("{error}");

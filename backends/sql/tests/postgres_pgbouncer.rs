@@ -1,11 +1,16 @@
 //! The conformance suite on PostgreSQL behind PgBouncer, which pools transactions.
 #![forbid(unsafe_code)]
 
+#[path = "shelf/postgres.rs"]
+mod shelf;
+
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, PgBouncer, Proxy};
@@ -13,17 +18,17 @@ use lockwright_testbed::{self as testbed, PgBouncer, Proxy};
 /// All cases beside each other on one server, and a server of its own for each that harms it.
 struct Server {
     pooler: PgBouncer,
-    _postgres: testbed::Postgres,
+    postgres: testbed::Postgres,
 }
 
 /// A server with a pooler that has fewer connections than its clients.
 fn start() -> testbed::Result<Server> {
-    let postgres = testbed::Postgres::start()?;
+    let postgres = testbed::Postgres::start().and_then(shelf::on)?;
     let pooler = PgBouncer::in_front_of(&postgres)
         .set("default_pool_size", "8")
         .set("max_client_conn", "1000")
         .start()?;
-    Ok(Server { pooler, _postgres: postgres })
+    Ok(Server { pooler, postgres })
 }
 
 fn to(url: String) -> Connect {
@@ -54,6 +59,11 @@ impl Factory for Server {
 
     fn child(&self) -> Option<Command> {
         child::this_program(&self.pooler.url())
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        // The application has its own way to the server, past the pooler.
+        Some(shelf::shelf(self.postgres.url()))
     }
 
     fn harms(&self) -> &[Harm] {

@@ -1,6 +1,7 @@
 //! `break`: an operator's forced release.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use lockwright::{BreakHow, Broken, Error, ErrorKind, Inspection, LockName, Locks, Seen, Token};
 use serde_json::json;
@@ -46,6 +47,8 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
+        // A foreign hold has nothing by which the server could tell it from the next one.
+        Some(Seen::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakHow::Now } else { BreakHow::RunOut };
             locks
@@ -59,7 +62,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         let (outcome, within) = match broken {
             Broken::NotHeld => ("not_held", None),
             Broken::RunsOut(left) => ("runs_out", Some(left)),
-            Broken::Freed(left) => ("freed", Some(left)),
+            Broken::Freed(left) => ("freed", (left < Duration::MAX).then_some(left)),
         };
         print_json(&json!({
             "name": what.name,
@@ -84,6 +87,18 @@ fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
             several.len()
         ))),
     }
+}
+
+/// Whether whoever was seen to hold it, without a token of ours, seems to hold it now: after a prompt it may
+/// be one of ours.
+async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
+    let now = locks.inspect(&what.name).await?;
+    // All that doesn't change from one look to the next.
+    let who = |seen: &Inspection| -> Vec<_> {
+        let holders = seen.holders.iter();
+        holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()
+    };
+    Ok(who(&now) == who(seen))
 }
 
 /// What can't be made to run out, as another library holds it, can only be freed at once.
@@ -118,6 +133,11 @@ fn sentence(broken: Broken) -> String {
             duration::show(left)
         ),
         Broken::Freed(left) if left.is_zero() => "freed\n".to_owned(),
+        Broken::Freed(Duration::MAX) => {
+            "freed: its holder may go on believing that it holds until it \
+                                         looks, and nobody knows when that is\n"
+                .to_owned()
+        }
         Broken::Freed(left) => format!(
             "freed: its holder may go on believing that it holds for up to {}; writes that carry \
              their fence are told apart\n",

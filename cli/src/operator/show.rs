@@ -1,7 +1,5 @@
 //! `list` and `show`.
 
-use std::time::Duration;
-
 use lockwright::{Holder, Inspection, Locks};
 
 use super::table::table;
@@ -84,13 +82,13 @@ pub(super) fn describe(seen: &Inspection) -> String {
 }
 
 fn left(holder: &Holder) -> String {
-    match (holder.remaining, &holder.broken) {
-        (None, _) => "without limit".to_owned(),
-        (Some(left), Some(_)) => format!("{}, broken", shown(left)),
-        (Some(left), None) => shown(left),
+    let mut left = match holder.remaining {
+        Some(left) => duration::show(left),
+        None if holder.endless => "without limit".to_owned(),
+        None => "not known".to_owned(),
+    };
+    if holder.broken.is_some() {
+        left.push_str(", broken");
     }
-}
-
-fn shown(left: Duration) -> String {
-    duration::show(left)
+    left
 }

@@ -12,7 +12,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
-    started: u64,
+    /// In the kernel's ticks since it booted.
+    pub started: u64,
     /// Its process group when it was seen. It may change while the process stays the same.
     group: i32,
 }
@@ -73,6 +74,28 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
 /// The living process of this number.
 pub(crate) fn process(pid: Pid) -> Option<Process> {
     look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
+}
+
+/// The processes above this one, nearest first.
+pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
+    let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
+    let us = look_at(rustix::process::getpid());
+    std::iter::successors(us, above).skip(1).map(|entry| entry.process)
+}
+
+/// Whether a process may send this one a signal: as root, or as the same user.
+pub(crate) fn may_end_us(pid: Pid) -> bool {
+    let users = |process: &str| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        let mut users = line.split_ascii_whitespace().map(str::to_owned);
+        Some([users.next()?, users.next()?, users.next()?])
+    };
+    let theirs = users(&pid.as_raw_nonzero().to_string());
+    let (Some([real, effective, _]), Some([ours, _, saved])) = (theirs, users("self")) else {
+        return false;
+    };
+    effective == "0" || [&real, &effective].into_iter().any(|it| [&ours, &saved].contains(&it))
 }
 
 fn look_at(pid: Pid) -> Option<Entry> {
@@ -173,6 +196,14 @@ mod tests {
         assert!(bystander.try_wait().unwrap().is_none(), "started at another time: not the one");
         bystander.kill().unwrap();
         bystander.wait().unwrap();
+    }
+
+    #[test]
+    fn who_started_us_is_above_us() {
+        let parent = rustix::process::getppid().unwrap();
+        let above: Vec<Pid> = ancestors().map(|process| process.pid).collect();
+        assert_eq!(above.first(), Some(&parent));
+        assert!(!above.contains(&rustix::process::getpid()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::process::{SELF, SUPERVISE};
 
 /// A command that seems to exist.
 #[derive(Debug)]
-pub(crate) struct Resolved(Vec<OsString>);
+pub(crate) struct Resolved(Vec<OsString>); // never empty
 
 /// The command of `run`, or why it can't be.
 ///
@@ -48,6 +48,13 @@ fn exists(program: &OsStr) -> bool {
 }
 
 impl Resolved {
+    /// The command itself.
+    pub(crate) fn itself(&self) -> Command {
+        let mut command = Command::new(&self.0[0]);
+        command.args(&self.0[1..]);
+        command
+    }
+
     /// The supervisor of this command, with these variables in its and the command's environment.
     pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
         let mut supervisor = Command::new(SELF);

@@ -91,6 +91,7 @@ fn begin<'a>(
         supervisor_done: Cell::new(false),
         command: Cell::new(None),
         children,
+        risk_told: Cell::new(false),
         loss_told: Cell::new(false),
     };
     Ok(Some((held, child_changed)))
@@ -139,6 +140,8 @@ struct Held<'a> {
     /// The command, and its process group.
     command: Cell<Option<Pid>>,
     children: Children,
+    /// Whether the last that was said of the hold is that it may be lost.
+    risk_told: Cell<bool>,
     loss_told: Cell<bool>,
 }
 
@@ -232,10 +235,14 @@ impl Held<'_> {
         let term = term(self.guard);
         self.order(Order::Confirmed(term));
         self.children.know_strangers(self.supervisor);
-        self.voice.event(
-            "renewed",
-            json!({ "name": self.guard.name(), "deadline_ns": term.deadline.as_nanos() }),
-        );
+        let name = self.guard.name();
+        let fields = json!({ "name": name, "deadline_ns": term.deadline.as_nanos() });
+        if self.risk_told.replace(false) {
+            let again = format!("the lock {name:?} is renewed again; the command goes on");
+            self.voice.tell("renewed", fields, &again);
+        } else {
+            self.voice.event("renewed", fields);
+        }
     }
 
     fn hear(&self, report: Report) -> Result<Option<Outcome>, Failure> {
@@ -293,6 +300,7 @@ impl Held<'_> {
     }
 
     fn tell_risk(&self) {
+        self.risk_told.set(true);
         self.voice.tell(
             "at_risk",
             json!({ "name": self.guard.name(), "left_ms": millis(self.guard.remaining()) }),

@@ -3,6 +3,7 @@
 mod children;
 mod command;
 mod held;
+mod nested;
 mod signals;
 mod waiting;
 
@@ -42,7 +43,10 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
     // What can't work is said before anybody is kept from the lock.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
+    let holds = nested::Holds::of_this_process()?;
+    nested::become_if_held(voice, place, run, &holds, &command)?;
     let config = config(place)?;
+    let key = format!("{}{}", config.namespace, run.name);
     let run = &Run {
         ttl: run.ttl.or(config.ttl),
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
@@ -65,7 +69,8 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
             locks = config.connect() => locks?,
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
-        let result = hold_and_run(voice, place, run, &command, &locks, &mut signals).await;
+        let around = Around { holds, key };
+        let result = hold_and_run(voice, place, run, around, &command, &locks, &mut signals).await;
         // A cancelled wait is taken back in the background; that should reach the server.
         let _ = timeout(FAREWELL, locks.close()).await;
         result
@@ -75,10 +80,17 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
     result
 }
 
+/// What stands around the command: the outer holds, and under which name this one joins them.
+struct Around {
+    holds: nested::Holds,
+    key: String,
+}
+
 async fn hold_and_run(
     voice: Voice,
     place: &Place,
     run: &Run,
+    around: Around,
     command: &command::Resolved,
     locks: &Locks,
     signals: &mut Signals,
@@ -108,6 +120,8 @@ async fn hold_and_run(
     let command = command.with_environment([
         ("LOCKWRIGHT_NAME", run.name.clone()),
         ("LOCKWRIGHT_FENCE", guard.fence().to_string()),
+        ("LOCKWRIGHT_FENCED", guard.fenced().to_string()),
+        around.holds.and(&around.key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
     let held::Conclusion { outcome, all_gone } = held::hold(voice, &guard, command, signals).await;

@@ -26,7 +26,7 @@ fn all_of_it_counts() {
          require = [\"strict_fencing\"]\n"
     );
     let script = "echo $LOCKWRIGHT_OWNER; \"$1\" list --json --namespace '' --url \"$2\"; \
-                  \"$1\" run \"$3\" -- echo both; echo $?";
+                  env -u LOCKWRIGHT_HOLDS \"$1\" run \"$3\" -- echo both; echo $?";
     let program = crate::harness::program();
     let args = ["run", "--json", "a", "--", "sh", "-c", script, "sh", program, &url, "a"];
     let finished = with_config(&sandbox, &config, args);
@@ -129,7 +129,8 @@ fn runs_on(urls: impl IntoIterator<Item = String>) {
         let sandbox = Sandbox::new();
         let config =
             format!("url = \"{url}\"\nttl = \"5s\"\nrequire = [\"network\", \"fencing\"]\n");
-        let script = "\"$1\" run -n a -- echo both; echo $?; \"$1\" list; echo $LOCKWRIGHT_FENCE";
+        let script = "env -u LOCKWRIGHT_HOLDS \"$1\" run -n a -- echo both; echo $?; \"$1\" list; \
+                      echo $LOCKWRIGHT_FENCE";
         let program = crate::harness::program();
         let args = ["run", "a", "--", "sh", "-c", script, "sh", program];
         let finished = with_config(&sandbox, &config, args);
@@ -161,4 +162,16 @@ fn the_command_runs_in_every_mode_on_mysql() {
 fn the_command_runs_on_redis() {
     let server = lockwright_testbed::redis::Redis::start().unwrap();
     runs_on([server.url()]);
+}
+
+#[test]
+fn the_command_runs_on_etcd() {
+    let cluster = lockwright_testbed::Etcd::start().unwrap();
+    runs_on([cluster.url()]);
+}
+
+#[test]
+fn the_command_runs_on_zookeeper() {
+    let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
+    runs_on([ensemble.url()]);
 }

@@ -239,7 +239,8 @@ fn the_help_has_the_exit_codes_and_no_secret() {
     let sandbox = Sandbox::at("redis://me:hush-hush@host/");
     let help = sandbox.output(["run", "--help"]);
     assert_eq!(help.code(), 0);
-    for needed in ["Exit codes", "75", "-n", "--ttl", "LOCKWRIGHT_URL"] {
+    for needed in ["Exit codes", "75", "-n", "--ttl", "LOCKWRIGHT_URL", "postgres://", "zookeeper:"]
+    {
         assert!(help.stdout().contains(needed), "{}", help.stdout());
     }
     assert!(!help.stdout().contains("hush"), "{}", help.stdout());

@@ -52,6 +52,7 @@ impl Sandbox {
             .env("LOCKWRIGHT_URL", &self.url)
             .env("DIR", self.folder.path())
             .env_remove("LOCKWRIGHT_NAMESPACE")
+            .env_remove("LOCKWRIGHT_HOLDS")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command
@@ -66,6 +67,11 @@ impl Sandbox {
     /// `lockwright` to its end.
     pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
         self.finish(&mut self.lockwright(args))
+    }
+
+    /// `lockwright run ARGS` to its end.
+    pub(crate) fn output_of(&self, args: &[&str]) -> Finished {
+        self.finish(self.lockwright(["run"]).args(args))
     }
 
     /// Any program to its end. What it writes goes to files: a pipe would be waited for until

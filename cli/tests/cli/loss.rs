@@ -314,6 +314,26 @@ fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     scene.finish().assert_ended_by_deadline();
 }
 
+/// Who reads that it could not be renewed wants to read, too, that this is over.
+#[test]
+fn a_redis_that_comes_back_in_time_is_told_of() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let said = sandbox.path("said");
+    let mut held = sandbox.lockwright(["run", "--ttl", "10s", "a", "--", "sleep", "60"]);
+    let mut held = held.stderr(fs::File::create(&said).unwrap()).spawn().unwrap();
+    let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
+    wait_until("it is held", || sandbox.output(["run", "-n", "a", "true"]).code() == 1);
+    redis.freeze();
+    wait_until("the risk is told", || says("could not be renewed yet"));
+    assert!(!says("is renewed again"));
+    redis.thaw();
+    wait_until("that it is over is told", || says("the lock \"a\" is renewed again"));
+    assert!(held.try_wait().unwrap().is_none(), "the command goes on");
+    held.kill().unwrap();
+    held.wait().unwrap();
+}
+
 #[test]
 fn a_redis_that_is_gone_ends_the_command_by_the_deadline() {
     let mut redis = Redis::start().unwrap();

@@ -6,6 +6,7 @@ mod errors;
 mod flags;
 mod harness;
 mod loss;
+mod nested;
 mod operator;
 mod run;
 mod signals;

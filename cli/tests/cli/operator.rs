@@ -213,6 +213,71 @@ fn what_another_library_holds_can_only_be_freed_at_once() {
 }
 
 #[test]
+fn only_what_has_no_end_is_shown_as_without_limit() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    redis.command::<()>(&["SET", "a", "somebody else's"]).unwrap();
+    redis.command::<()>(&["SET", "b", "somebody else's", "PX", "60000"]).unwrap();
+    let shown = sandbox.output(["show", "a"]).stdout();
+    assert!(shown.contains("left        without limit\n"), "{shown}");
+    let shown = sandbox.output(["show", "--json", "a"]).json();
+    assert_eq!(shown["holders"][0]["remaining_ms"], serde_json::Value::Null, "{shown}");
+    assert_eq!(shown["holders"][0]["endless"], true, "{shown}");
+    let shown = sandbox.output(["show", "--json", "b"]).json();
+    assert_eq!(shown["holders"][0]["endless"], false, "{shown}");
+    assert!(shown["holders"][0]["remaining_ms"].is_u64(), "{shown}");
+}
+
+/// What an operator does of a night, with nothing changed but the URL.
+fn is_operated(url: &str, backend: &str) {
+    let sandbox = Sandbox::at(url);
+    let held = sandbox.start(&["--ttl", "5s", "jobs/night", "--", "sleep", "60"]);
+    held.wait_for_event("started");
+    let shown = sandbox.output(["show", "--json", "jobs/night"]).json();
+    let holder = &shown["holders"][0];
+    assert_eq!(holder["identity"]["pid"], held.pid(), "{shown}");
+    assert_eq!(holder["fence"], held.event("granted").unwrap()["fence"], "{shown}");
+    assert_eq!(holder["endless"], false, "{shown}");
+    let text = sandbox.output(["show", "jobs/night"]).stdout();
+    let is_told = holder["remaining_ms"].is_u64();
+    assert_eq!(text.contains("left        not known\n"), !is_told, "{text}");
+    let list = sandbox.output(["list", "--json", "jobs/"]).json();
+    assert_eq!(list[0]["name"], "jobs/night", "{list}");
+
+    let doctor = sandbox.output(["doctor", "--json"]);
+    assert_eq!(doctor.json()["profile"]["backend"], backend, "{}", doctor.stderr());
+
+    let broken = sandbox.output(["break", "--yes", "--now", "--reason", "test", "jobs/night"]);
+    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    sandbox.assert_free("jobs/night");
+    let error = held.wait_for_event("error");
+    assert_eq!(error["exit_code"], 75, "{error}");
+    assert_eq!(held.code(), 75);
+}
+
+#[test]
+fn an_operator_does_the_same_on_etcd() {
+    is_operated(&lockwright_testbed::Etcd::start().unwrap().url(), "etcd");
+}
+
+#[test]
+fn an_operator_does_the_same_on_zookeeper() {
+    let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
+    is_operated(&ensemble.url(), "zookeeper");
+
+    // What another program holds: nobody knows when it looks again.
+    for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
+        ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
+    }
+    let sandbox = Sandbox::at(&ensemble.url());
+    let freed = sandbox.output(["break", "--yes", "--now", "theirs"]);
+    assert_eq!(freed.code(), 0, "{}{}", freed.stdout(), freed.stderr());
+    assert!(freed.stdout().contains("by          a client of another kind"), "{}", freed.stdout());
+    assert!(freed.stdout().contains("left        not known\n"), "{}", freed.stdout());
+    assert!(freed.stdout().contains("until it looks"), "{}", freed.stdout());
+}
+
+#[test]
 fn the_conformance_suite_runs_against_what_the_url_names() {
     let sandbox = Sandbox::new();
     let finished = sandbox.output(["conformance", "names::bad_"]);

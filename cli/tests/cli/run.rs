@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
+use lockwright::fencing::Fenced;
+use lockwright::{Fence, LockName};
 use rustix::process::Signal;
 
 use crate::harness::{Sandbox, children, signal, wait_until};
@@ -51,6 +53,26 @@ fn the_command_knows_the_name_the_fence_and_the_owner() {
     let again = sandbox.output(["run", "my job", "--", "sh", "-c", "echo $LOCKWRIGHT_FENCE"]);
     let again: u64 = again.stdout().trim().parse().unwrap();
     assert!(again > holder["fence"].as_u64().unwrap());
+}
+
+#[test]
+fn the_command_has_what_goes_with_its_requests() {
+    let sandbox = Sandbox::new();
+    let script = "echo \"$LOCKWRIGHT_FENCE\"; echo \"$LOCKWRIGHT_FENCED\"";
+    let inner = format!("{script}; \"$0\" run --namespace shop/ -n a -- sh -c '{script}'");
+    let program = crate::harness::program();
+    let finished =
+        sandbox.output(["run", "--namespace", "shop/", "a", "--", "sh", "-c", &inner, program]);
+    let out = finished.stdout();
+    let lines: Vec<&str> = out.lines().collect();
+    let [fence, fenced, nested @ ..] = &lines[..] else { panic!("{out}{}", finished.stderr()) };
+    // As one who holds it by the library sends it.
+    let sent = Fenced {
+        name: LockName::new("shop/a").unwrap(),
+        fence: Fence::new(fence.parse().unwrap()),
+    };
+    assert_eq!(*fenced, sent.to_string());
+    assert_eq!(nested, [*fence, *fenced], "a run in a run has the same: {}", finished.stderr());
 }
 
 #[test]

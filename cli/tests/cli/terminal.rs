@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
 
+use lockwright_testbed::redis::Redis;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::harness::{Sandbox, program, wait_for, wait_until};
@@ -225,4 +226,34 @@ fn a_terminal_that_closes_ends_the_command() {
     assert_eq!(terminal.code(), 129);
     sandbox.wait_until_empty();
     sandbox.assert_free("a");
+}
+
+#[test]
+fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let script = "$LW break --now a; echo \"code: $?\"";
+    redis.command::<()>(&["SET", "a", "somebody else's", "PX", "600000"]).unwrap();
+    let mut terminal = Terminal::script(&sandbox, script);
+    terminal.wait_for("[y/N]");
+    // While the operator thinks, it goes, and one of ours comes.
+    redis.command::<()>(&["DEL", "a"]).unwrap();
+    let held = sandbox.start(&["a", "--", "sleep", "600"]);
+    held.wait_for_event("started");
+    terminal.typed("y\n");
+    terminal.wait_for("code: 1");
+    assert!(terminal.screen().contains("nothing was changed"), "{}", terminal.screen());
+    assert_eq!(terminal.code(), 0);
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1, "it is still held");
+    assert!(held.event("lost").is_none());
+    drop(held);
+
+    let sandbox = Sandbox::at(&redis.url());
+    redis.command::<()>(&["SET", "b", "somebody else's", "PX", "600000"]).unwrap();
+    let mut terminal = Terminal::script(&sandbox, &script.replace(" a;", " b;"));
+    terminal.wait_for("[y/N]");
+    terminal.typed("y\n");
+    terminal.wait_for("code: 0");
+    assert_eq!(terminal.code(), 0);
+    sandbox.assert_free("b");
 }

@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
 
 async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
-    let (first, second) = (context.claim("x"), context.claim("x"));
+    let (first, second) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*one, &first).await?;
     refused(&*two, &second).await?;
     // Also through the connection that holds: it is the token that counts.
@@ -62,7 +62,8 @@ async fn only_one_of_many_is_granted(context: Arc<Context>) -> Verdict {
         for _ in 0..4 {
             let backend = context.backend().await?;
             for _ in 0..4 {
-                let (backend, claim) = (Arc::clone(&backend), context.claim(&format!("x{round}")));
+                let claim = context.long_claim(&format!("x{round}"));
+                let backend = Arc::clone(&backend);
                 asking.spawn(async move {
                     let answer = backend.try_acquire(&claim).await;
                     (answer, claim)
@@ -84,13 +85,13 @@ async fn only_one_of_many_is_granted(context: Arc<Context>) -> Verdict {
 
 async fn a_refused_claim_leaves_nothing_behind(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let holder = context.claim("x");
+    let holder = context.long_claim("x");
     take(&context, &*backend, &holder).await?;
     for _ in 0..3 {
-        refused(&*backend, &context.claim("x")).await?;
+        refused(&*backend, &context.long_claim("x")).await?;
     }
     release(&*backend, &holder).await?;
-    let next = context.claim("x");
+    let next = context.long_claim("x");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
 }
@@ -98,7 +99,7 @@ async fn a_refused_claim_leaves_nothing_behind(context: Arc<Context>) -> Verdict
 async fn a_released_name_is_free_at_once(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
     for round in 0..10 {
-        let claim = context.claim("x");
+        let claim = context.long_claim("x");
         let backend = if round % 2 == 0 { &*one } else { &*two };
         take(&context, backend, &claim).await?;
         release(backend, &claim).await?;

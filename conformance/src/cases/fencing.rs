@@ -61,7 +61,7 @@ async fn fences_grow_through_releases(context: Arc<Context>) -> Verdict {
     let mut last = Fence::new(0);
     for round in 0..20 {
         let backend = if round % 3 == 0 { &*one } else { &*two };
-        let claim = context.claim("x");
+        let claim = context.long_claim("x");
         let fence = take(&context, backend, &claim).await?.granted.fence;
         ensure!(fence > last, "the fence {fence} came after {last}");
         last = fence;
@@ -86,15 +86,15 @@ async fn fences_grow_through_expiry(context: Arc<Context>) -> Verdict {
 
 async fn fences_grow_when_others_are_busy(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let idle = context.claim("idle");
+    let idle = context.long_claim("idle");
     let before = take(&context, &*backend, &idle).await?.granted.fence;
     release(&*backend, &idle).await?;
     for number in 0..150 {
-        let claim = context.claim(&format!("busy {}", number % 75));
+        let claim = context.long_claim(&format!("busy {}", number % 75));
         take(&context, &*backend, &claim).await?;
         release(&*backend, &claim).await?;
     }
-    let again = context.claim("idle");
+    let again = context.long_claim("idle");
     let other = context.backend().await?;
     let after = take(&context, &*other, &again).await?.granted.fence;
     ensure!(after > before, "the fence {after} came after {before}");
@@ -141,7 +141,7 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
 async fn fences_are_comparable_everywhere(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     for name in ["x", "y"] {
-        let claim = context.claim(name);
+        let claim = context.long_claim(name);
         let granted = take(&context, &*backend, &claim).await?.granted;
         let fence = granted.fence;
         ensure!(fence >= Fence::new(1) && fence <= Fence::MAX, "the fence {fence} is out of range");
@@ -153,7 +153,7 @@ async fn fences_are_comparable_everywhere(context: Arc<Context>) -> Verdict {
 
 async fn a_reserved_block_is_passed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (mut many, next) = (context.claim("x"), context.claim("x"));
+    let (mut many, next) = (context.long_claim("x"), context.long_claim("x"));
     many.fences = 8;
     let granted = take(&context, &*backend, &many).await?.granted;
     ensure!(granted.fences >= 1, "a hold without a fence was granted");
@@ -166,7 +166,7 @@ async fn a_reserved_block_is_passed(context: Arc<Context>) -> Verdict {
 
 async fn a_break_passes_the_block(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (mut broken, next) = (context.claim("x"), context.claim("x"));
+    let (mut broken, next) = (context.long_claim("x"), context.long_claim("x"));
     broken.fences = 8;
     let granted = take(&context, &*backend, &broken).await?.granted;
     let seen = Seen::Token(broken.token);
@@ -179,7 +179,7 @@ async fn a_break_passes_the_block(context: Arc<Context>) -> Verdict {
 
 async fn the_operator_sees_the_fence(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let claim = context.claim("x");
+    let claim = context.long_claim("x");
     let fence = take(&context, &*backend, &claim).await?.granted.fence;
     let inspection = backend.inspect(&claim.name).await?;
     let shown = inspection.holders.first().and_then(|holder| holder.fence);

@@ -129,13 +129,13 @@ async fn a_release_of_a_free_name_finds_nothing(context: Arc<Context>) -> Verdic
 
 async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let one = context.claim("one");
+    let one = context.long_claim("one");
     let mut two = one.clone();
     two.name = context.name("two");
     take(&context, &*backend, &one).await?;
     take(&context, &*backend, &two).await?;
     release(&*backend, &one).await?;
-    refused(&*backend, &context.claim("two")).await?;
+    refused(&*backend, &context.long_claim("two")).await?;
     release(&*backend, &two).await
 }
 

@@ -2,19 +2,27 @@
 
 use crate::case::Case;
 
+mod breaking;
 mod cancellation;
+mod election;
+mod enforcement;
 mod exclusion;
 mod expiry;
 mod fencing;
 mod loss;
 mod misdelete;
+mod multi;
 mod names;
 mod operator;
+mod order;
+mod permits;
 mod processes;
 mod reentrancy;
 mod renewal;
 mod repeats;
 mod servers;
+mod shared;
+mod tickets;
 mod waiting;
 
 const GROUPS: &[&[Case]] = &[
@@ -25,6 +33,14 @@ const GROUPS: &[&[Case]] = &[
     misdelete::CASES,
     fencing::CASES,
     waiting::CASES,
+    order::CASES,
+    shared::CASES,
+    permits::CASES,
+    multi::CASES,
+    election::CASES,
+    tickets::CASES,
+    enforcement::CASES,
+    breaking::CASES,
     renewal::CASES,
     loss::CASES,
     cancellation::CASES,

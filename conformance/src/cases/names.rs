@@ -53,7 +53,7 @@ async fn independent(context: &Context, names: &[&str]) -> Verdict {
     let backend = context.backend().await?;
     let mut claims = Vec::new();
     for name in names {
-        let claim = context.claim(name);
+        let claim = context.long_claim(name);
         take(context, &*backend, &claim).await?;
         claims.push(claim);
     }
@@ -142,7 +142,7 @@ async fn wildcards_in_a_prefix_mean_nothing(context: Arc<Context>) -> Verdict {
     let names = ["ab", "a_b", "a%b", "a*b", "axb", "Ab", "a", "a[b", "a\\b"];
     let mut claims = Vec::new();
     for name in names {
-        let claim = context.claim(name);
+        let claim = context.long_claim(name);
         take(&context, &*backend, &claim).await?;
         claims.push(claim);
     }

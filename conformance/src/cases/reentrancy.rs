@@ -81,11 +81,11 @@ async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
     // The first one first.
     while guards.len() > 1 {
         guards.remove(0).release().await?;
-        refused(&*other, &context.claim("x")).await?;
+        refused(&*other, &context.long_claim("x")).await?;
         guards[0].check()?;
     }
     guards.remove(0).release().await?;
-    let next = context.claim("x");
+    let next = context.long_claim("x");
     take(&context, &*other, &next).await?;
     release(&*other, &next).await
 }
@@ -96,11 +96,11 @@ async fn a_dropped_guard_counts_too(context: Arc<Context>) -> Verdict {
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
     drop(first);
-    refused(&*other, &context.claim("x")).await?;
+    refused(&*other, &context.long_claim("x")).await?;
     second.check()?;
     drop(second);
     locks.close().await;
-    let next = context.claim("x");
+    let next = context.long_claim("x");
     take(&context, &*other, &next).await?;
     release(&*other, &next).await
 }
@@ -174,12 +174,12 @@ async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
 
 async fn a_repeat_is_not_a_second_hold(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let claim = context.claim("x");
+    let claim = context.long_claim("x");
     for _ in 0..3 {
         take(&context, &*backend, &claim).await?;
     }
     release(&*backend, &claim).await?;
-    let next = context.claim("x");
+    let next = context.long_claim("x");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
 }

@@ -153,7 +153,7 @@ async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
 
 async fn a_released_hold_is_not_renewed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (claim, next) = (context.claim("x"), context.claim("x"));
+    let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*backend, &claim).await?;
     release(&*backend, &claim).await?;
     let outcome = renew(&*backend, &claim).await?;
@@ -165,7 +165,8 @@ async fn a_released_hold_is_not_renewed(context: Arc<Context>) -> Verdict {
 async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let size = context.profile.renew_batch.clamp(1, 6);
-    let claims: Vec<_> = (0..size).map(|number| context.claim(&format!("x{number}"))).collect();
+    let claims: Vec<_> =
+        (0..size).map(|number| context.long_claim(&format!("x{number}"))).collect();
     // Every other one is held.
     for claim in claims.iter().step_by(2) {
         take(&context, &*backend, claim).await?;
@@ -187,10 +188,9 @@ async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
 async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let size = context.profile.renew_batch.clamp(1, 250);
-    let mut claims: Vec<_> = (0..size).map(|number| context.claim(&format!("x{number}"))).collect();
-    for claim in &mut claims {
-        // Taking so many takes its time.
-        claim.ttl = (context.ttl * 20).min(*context.profile.ttl.end());
+    let claims: Vec<_> =
+        (0..size).map(|number| context.long_claim(&format!("x{number}"))).collect();
+    for claim in &claims {
         take(&context, &*backend, claim).await?;
     }
     let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();

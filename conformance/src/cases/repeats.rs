@@ -92,7 +92,7 @@ pub(super) const CASES: &[Case] = &[
 
 async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
-    let claim = context.claim("x");
+    let claim = context.long_claim("x");
     take(&context, &*one, &claim).await?;
     for backend in [&*one, &*two] {
         match backend.acquire(&claim, Wait::No).await? {
@@ -102,7 +102,7 @@ async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
             }
         }
     }
-    refused(&*two, &context.claim("x")).await?;
+    refused(&*two, &context.long_claim("x")).await?;
     release(&*two, &claim).await
 }
 
@@ -300,22 +300,32 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 }
 
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
+    let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        let (locks, faulty) = context.faulty_client().await?;
-        let guard = locks.mutex("x").acquire().await?;
-        let released_at = context.clock.now();
-        faulty.next(Op::Release, [fate]);
-        let answer = guard.release().await;
-        ensure!(answer.is_err(), "{fate:?}: the answer is missing, and it said {answer:?}");
-        locks.close().await;
+        // The soonest of a few: a busy machine is late now and then, a hold that only runs out always.
+        let mut soonest = Duration::MAX;
+        for _ in 0..3 {
+            let (locks, faulty) = context.faulty_client().await?;
+            let guard = locks.mutex("x").acquire().await?;
+            let released_at = context.clock.now();
+            faulty.next(Op::Release, [fate]);
+            let answer = guard.release().await;
+            ensure!(answer.is_err(), "{fate:?}: the answer is missing, and it said {answer:?}");
+            locks.close().await;
+            let (backend, next) = (context.backend().await?, context.claim("x"));
+            let entry = context
+                .granted_within(&*backend, &next, context.patience(), context.ttl / 50)
+                .await?;
+            soonest = soonest.min(entry.sent.saturating_since(released_at));
+            let ended = backend.release(&next, Settle::Answered).await?;
+            let spared = ended == Ended::Released;
+            ensure!(spared, "{fate:?}: the late release took the next one's hold");
+            if soonest < bound {
+                break;
+            }
+        }
         // Long before its TTL is over: it was released, and didn't just run out.
-        let backend = context.backend().await?;
-        let (next, bound) = (context.claim("x"), context.ttl * 9 / 10);
-        let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-        let took = entry.sent.saturating_since(released_at);
-        ensure!(took < bound, "{fate:?}: it took {took:?} of a TTL of {:?}", context.ttl);
-        let ended = backend.release(&next, Settle::Answered).await?;
-        ensure!(ended == Ended::Released, "{fate:?}: the late release took the next one's hold");
+        ensure!(soonest < bound, "{fate:?}: it took {soonest:?} of a TTL of {:?}", context.ttl);
     }
     Ok(())
 }

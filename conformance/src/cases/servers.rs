@@ -167,12 +167,12 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
 async fn fences_grow_through_lost_data(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let backend = server.connect.connect().await?;
-    let before = context.claim("x");
+    let before = context.long_claim("x");
     let fence = take(&context, &*backend, &before).await?.granted.fence;
     release(&*backend, &before).await?;
     server.step(Step::Begin(Harm::Forget)).await?;
     server.step(Step::End(Harm::Forget)).await?;
-    let (other, after) = (server.connect.connect().await?, context.claim("x"));
+    let (other, after) = (server.connect.connect().await?, context.long_claim("x"));
     let later = take(&context, &*other, &after).await?.granted.fence;
     ensure!(later > fence, "before it lost its data it gave {fence}, and then {later}");
     release(&*other, &after).await

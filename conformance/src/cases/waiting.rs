@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, ErrorKind, Settle, Step, Wait};
+use lockwright_core::{
+    Attempt, BreakHow, DistributedLock, ErrorKind, Locks, Seen, Settle, Step, Wait,
+};
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, refused, release, take};
-use crate::faults::Op;
+use crate::faults::{Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -120,15 +122,26 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        let begun = context.clock.now();
-        let limit = context.ttl / 2;
-        match locks.mutex("x").wait_for(limit).acquire().await {
-            Err(error) if error.kind() == ErrorKind::TimedOut(step) => {}
-            other => return Err(Failure::new(format!("it answered {other:?}, not {step:?}"))),
+        // On a busy machine the server itself may not have answered by then, which is said.
+        let mut unanswered = 0;
+        loop {
+            let begun = context.clock.now();
+            let limit = context.ttl / 2;
+            let error = match locks.mutex("x").wait_for(limit).acquire().await {
+                Ok(guard) => return Err(Failure::new(format!("it was granted: {guard:?}"))),
+                Err(error) => error,
+            };
+            if error.kind() == ErrorKind::TimedOut(Step::Answer) && unanswered < 2 {
+                unanswered += 1;
+                continue;
+            }
+            let at_its_step = error.kind() == ErrorKind::TimedOut(step);
+            ensure!(at_its_step, "it answered {error:?}, not {step:?}");
+            let took = context.clock.now().saturating_since(begun);
+            let most = limit + context.moment();
+            ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
+            break;
         }
-        let took = context.clock.now().saturating_since(begun);
-        let most = limit + context.moment();
-        ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
     }
     two.close().await;
     guard.check()?;
@@ -176,44 +189,61 @@ enum Going {
 
 /// A waiter that has just asked is let in before it would ask again by itself.
 async fn woken(context: &Context, going: Going) -> Verdict {
-    use lockwright_core::{BreakHow, Seen};
-
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    for round in 0..3 {
-        let mut holder = context.claim("x");
-        holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
-        take(context, &*backend, &holder).await?;
-        let asked = faulty.calls(Op::Acquire);
-        let waiter = {
-            let (locks, clock) = (locks.clone(), context.clock.clone());
-            tokio::spawn(async move {
-                let guard = locks.mutex("x").no_limit().acquire().await;
-                (guard, clock.now())
-            })
-        };
-        // Once to see that it is held, and once with its place to be woken at.
-        faulty.called(Op::Acquire, asked + 2).await;
-        context.clock.sleep(slow / 10).await;
-        let gone = context.clock.now();
-        match going {
-            Going::Released => release(&*backend, &holder).await?,
-            Going::Broken => {
-                let seen = Seen::Token(holder.token);
-                let name = &holder.name;
-                backend.break_lock(name, seen, BreakHow::Now, "the suite", "to see").await?;
-            }
+    // By itself it asks no earlier than three quarters of the slow poll after it asked last.
+    let soon = slow * 6 / 10;
+    let (mut in_time, mut late) = (0, Vec::new());
+    // A busy machine is late now and then, a waiter that isn't told always.
+    while in_time < 3 {
+        let took = let_in_after(context, &*backend, &locks, &faulty, going).await?;
+        if took < soon {
+            in_time += 1;
+        } else {
+            late.push(took);
+            ensure!(late.len() < 3, "it took {late:?}; it polls each {slow:?}");
         }
-        let (guard, granted) = waiter.await?;
-        guard?.release().await?;
-        let took = granted.saturating_since(gone);
-        // By itself it asks no earlier than three quarters of the slow poll after it asked last.
-        let soon = slow * 6 / 10;
-        ensure!(took < soon, "in round {round} it took {took:?}; it polls each {slow:?}");
     }
     locks.close().await;
     Ok(())
+}
+
+/// How long after the holder has gone the waiter is let in.
+async fn let_in_after(
+    context: &Context,
+    backend: &dyn DistributedLock,
+    locks: &Locks,
+    faulty: &Faulty,
+    going: Going,
+) -> Verdict<Duration> {
+    let slow = context.profile.slow_poll;
+    let mut holder = context.claim("x");
+    holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
+    take(context, backend, &holder).await?;
+    let asked = faulty.calls(Op::Acquire);
+    let waiter = {
+        let (locks, clock) = (locks.clone(), context.clock.clone());
+        tokio::spawn(async move {
+            let guard = locks.mutex("x").no_limit().acquire().await;
+            (guard, clock.now())
+        })
+    };
+    // Once to see that it is held, and once with its place to be woken at.
+    faulty.called(Op::Acquire, asked + 2).await;
+    context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
+    let gone = context.clock.now();
+    match going {
+        Going::Released => release(backend, &holder).await?,
+        Going::Broken => {
+            let seen = Seen::Token(holder.token);
+            let name = &holder.name;
+            backend.break_lock(name, seen, BreakHow::Now, "the suite", "to see").await?;
+        }
+    }
+    let (guard, granted) = waiter.await?;
+    guard?.release().await?;
+    Ok(granted.saturating_since(gone))
 }
 
 async fn a_release_wakes_the_waiter(context: Arc<Context>) -> Verdict {

@@ -4,6 +4,9 @@
 
 mod client;
 mod flaws;
+mod hall;
+mod majority;
+mod shelf;
 mod store;
 
 use std::process::ExitCode;
@@ -13,11 +16,16 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_conformance::context::Believer;
 use lockwright_conformance::report::run_case;
-use lockwright_conformance::{Connect, Factory, Outcome, Runtime, cases, connector};
+use lockwright_conformance::{
+    Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
+};
 use lockwright_core::{Clock, DistributedLock, Result, async_trait};
 
 use client::SmallClient;
-use flaws::{BACKENDS, CLIENTS, ClientFlaw, Flaw};
+use flaws::{BACKENDS, CLIENTS, ClientFlaw, Flaw, HALLS, HallFlaw, SHELVES, ShelfFlaw};
+use hall::Hall;
+use majority::majority_of;
+use shelf::shelf;
 use store::Shop;
 
 /// A backend with one flaw, and the real client or a small one with one flaw.
@@ -57,6 +65,78 @@ impl Factory for Broken {
     }
 }
 
+/// What the hall is for; of the rest it doesn't have everything.
+const HALLS_GROUPS: [Group; 6] =
+    [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
+
+/// A backend of readers and permits with one flaw.
+struct BrokenHall(HallFlaw);
+
+#[async_trait]
+impl Factory for BrokenHall {
+    async fn open(&self, clock: &Clock) -> Result<Connect> {
+        let hall = Hall::new(self.0, clock.clone());
+        Ok(connector(move || {
+            let hall = hall.clone();
+            async move { Ok(hall) }
+        }))
+    }
+
+    fn runtime(&self) -> Runtime {
+        Runtime::Paused
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+/// A sound backend, whose locks protect something with one flaw.
+struct BrokenShelf(Protect);
+
+impl BrokenShelf {
+    fn new(flaw: ShelfFlaw) -> Self {
+        Self(shelf(flaw))
+    }
+}
+
+#[async_trait]
+impl Factory for BrokenShelf {
+    async fn open(&self, clock: &Clock) -> Result<Connect> {
+        Sound.open(clock).await
+    }
+
+    fn runtime(&self) -> Runtime {
+        Runtime::Paused
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        Some(self.0.clone())
+    }
+}
+
+/// Permits of so many nodes.
+struct Nodes(usize);
+
+#[async_trait]
+impl Factory for Nodes {
+    async fn open(&self, clock: &Clock) -> Result<Connect> {
+        Ok(majority_of(self.0, clock))
+    }
+
+    fn runtime(&self) -> Runtime {
+        Runtime::Paused
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
 /// For the default of `believer`.
 struct Sound;
 
@@ -67,13 +147,18 @@ impl Factory for Sound {
     }
 }
 
-fn outcome(case: &str, broken: Broken) -> Result<Outcome, Failed> {
+fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     let case = cases::named(case).ok_or_else(|| format!("there is no case {case}"))?;
     Ok(run_case(case, Arc::new(broken)))
 }
 
 /// The case must fail on `broken`, and say what is wrong; and pass on `sound`.
-fn is_caught(case: &str, says: &str, broken: Broken, sound: Broken) -> Result<(), Failed> {
+fn is_caught(
+    case: &str,
+    says: &str,
+    broken: impl Factory,
+    sound: impl Factory,
+) -> Result<(), Failed> {
     match outcome(case, broken)? {
         Outcome::Failed(why) if why.contains(says) => {}
         other => return Err(format!("{case}, on the broken one: {other:?}").into()),
@@ -99,6 +184,38 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("backend::{flaw:?}::caught_by::{case}"), move || {
             let sound = Broken { flaw: Flaw::None, client: None };
             is_caught(case, says, Broken { flaw, client: None }, sound)
+        }));
+    }
+    for case in cases::all().filter(|case| HALLS_GROUPS.contains(&case.group)) {
+        trials.push(Trial::test(format!("sound_hall::{}", case.name), || {
+            match run_case(case, Arc::new(BrokenHall(HallFlaw::None))) {
+                Outcome::Failed(why) => Err(why.into()),
+                Outcome::Passed | Outcome::NotPromised(_) => Ok(()),
+            }
+        }));
+    }
+    for &(flaw, case, says) in HALLS {
+        trials.push(Trial::test(format!("hall::{flaw:?}::caught_by::{case}"), move || {
+            is_caught(case, says, BrokenHall(flaw), BrokenHall(HallFlaw::None))
+        }));
+    }
+    for case in cases::all().filter(|case| case.group == Group::Enforcement) {
+        trials.push(Trial::test(format!("sound_shelf::{}", case.name), || {
+            match run_case(case, Arc::new(BrokenShelf::new(ShelfFlaw::None))) {
+                Outcome::Passed => Ok(()),
+                other => Err(format!("{other:?}").into()),
+            }
+        }));
+    }
+    for &(flaw, case, says) in SHELVES {
+        trials.push(Trial::test(format!("shelf::{flaw:?}::caught_by::{case}"), move || {
+            is_caught(case, says, BrokenShelf::new(flaw), BrokenShelf::new(ShelfFlaw::None))
+        }));
+    }
+    let case = "many_at_once_get_no_more_than_there_are";
+    for nodes in [3, 5, 7] {
+        trials.push(Trial::test(format!("majority_of_{nodes}::caught_by::{case}"), move || {
+            is_caught(case, "of 3 were granted at once", Nodes(nodes), Nodes(1))
         }));
     }
     for &(flaw, case, says) in CLIENTS {

@@ -182,14 +182,26 @@ impl Shop {
         holder
     }
 
+    /// What a renewal of a hold says that isn't there any more.
+    fn gone(&self) -> Renewal {
+        if self.has(Flaw::FreedIsRenewed) {
+            Renewal::RENEWED
+        } else {
+            Renewal::not_held(Reason::Gone)
+        }
+    }
+
     fn renew_one(&self, renew: &Renew<'_>) -> Renewal {
         let claim = renew.claim;
         let key = self.key(&claim.name);
         let until = self.until(claim.ttl);
         let mut store = self.store();
         let Some(row) = store.rows.get_mut(&key) else {
-            return Renewal::not_held(Reason::Gone);
+            return self.gone();
         };
+        if row.claim.token != claim.token && self.has(Flaw::FreedIsRenewed) {
+            return self.gone();
+        }
         if row.claim.token != claim.token && !self.has(Flaw::RenewWithoutCompare) {
             return Renewal::not_held(Reason::Gone);
         }
@@ -376,7 +388,9 @@ impl DistributedLock for Shop {
             }
             let token = row.claim.token;
             let left = row.expires.map_or(Duration::ZERO, |at| at.saturating_since(now));
+            let is_final = self.has(Flaw::BreakIsFinal) && row.broken.is_some();
             match how {
+                _ if is_final => (token, Broken::RunsOut(left)),
                 BreakHow::RunOut => {
                     let note = if self.has(Flaw::BreakForgetsWhy) { by } else { reason };
                     row.broken = Some(format!("{by}: {note}"));
@@ -394,7 +408,9 @@ impl DistributedLock for Shop {
                 }
             }
         };
-        self.tell(&Event::Lost(token, Reason::Broken));
+        if !self.has(Flaw::FreedIsRenewed) {
+            self.tell(&Event::Lost(token, Reason::Broken));
+        }
         if how == BreakHow::Now {
             self.wake(name);
         }

@@ -16,6 +16,7 @@ use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::mode::Mode;
 use crate::name::LockName;
+use crate::operator::Holder;
 use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
@@ -24,7 +25,8 @@ use super::hold::{Grant, Hold};
 use super::parking::Spot;
 use super::request::Options;
 use super::shared::Shared;
-use super::turns::{Before, Entry, Passed, Pending, Turn, Want};
+use super::ticket::{self, Ticket};
+use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
 
 /// How long a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +145,11 @@ fn begin(
             Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
             Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
-        Mode::Shared | Mode::Permits { .. } => Turn::beside_others(shared, name),
+        Mode::Shared | Mode::Permits { .. } => match enter_beside(&shared, &name, options) {
+            Ok(None) => Turn::beside_others(shared, name),
+            Ok(Some(share)) => return Begun::Done(Some(share.into_hold())),
+            Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
+        },
     };
     let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options));
     let before = pending.send(begun);
@@ -169,13 +175,21 @@ fn failed(shared: &Shared, error: Error, name: &LockName, limit: Limit) -> Error
 }
 
 fn enter(shared: &Arc<Shared>, name: &LockName, options: &Options, limit: Limit) -> Result<Entry> {
-    let want = Want {
+    shared.table().turns.enter(name, &want(options), limit != Limit::Once)
+}
+
+fn enter_beside(shared: &Shared, name: &LockName, options: &Options) -> Result<Option<Entered>> {
+    shared.table().turns.enter_beside(name, &want(options))
+}
+
+fn want(options: &Options) -> Want {
+    Want {
         mode: options.mode,
         ttl: options.ttl,
         upkeep: options.upkeep,
         owner: options.owner.clone(),
-    };
-    shared.table().turns.enter(name, &want, limit != Limit::Once)
+        identity: options.identity.clone(),
+    }
 }
 
 /// Waits for the local turn.
@@ -248,7 +262,9 @@ fn hear(
         Ok(Attempt::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.settle = before.settle;
-            pending.on_server = busy.queued || pending.settle == Settle::Unanswered;
+            // Also where it was queued before, by whoever this one goes on for.
+            pending.on_server =
+                busy.queued || before.on_server || pending.settle == Settle::Unanswered;
             Answer::Busy(busy)
         }
         Err(error) => {
@@ -409,15 +425,22 @@ impl Asking<'_> {
         }
         let now = shared.clock.now();
         let since = *self.troubled_since.get_or_insert(now);
+        // That a place was lost meanwhile says less to a user than what it was lost by, and so does
+        // that the last answer was waited for no longer.
+        let is_cut_short = now >= self.limit.instant();
+        let trouble = match self.trouble.take() {
+            Some(earlier) if ended || is_cut_short => earlier,
+            _ => error,
+        };
         if self.limit == Limit::None && now >= since + self.options.ttl {
-            return Err(error);
+            return Err(trouble.tried_for(now.saturating_since(since)));
         }
-        if now >= self.limit.instant() {
-            return Err(Error::timed_out(Step::Answer, turn.name()).with_source(error));
+        if is_cut_short {
+            return Err(Error::timed_out(Step::Answer, turn.name()).with_source(trouble));
         }
         self.pause = (self.pause * 2).min(TRY_AGAIN.1);
+        self.trouble = Some(trouble);
         if !ended {
-            self.trouble = Some(error);
             return Ok(Next::In(shared.spread(self.pause)));
         }
         // An operator broke it before its answer came, say. Nobody is ever granted this token
@@ -455,12 +478,71 @@ impl Asking<'_> {
     }
 }
 
+/// Takes over the hold of a ticket. Nobody renews it meanwhile, so that it is tried for one TTL at most.
+pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
+    let options = Options::of_ticket(ticket);
+    // Before anything is sent: the server would take the ticket all the same.
+    options.check(&shared)?;
+    let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
+    let begun = shared.clock.now();
+    let mut pause = TRY_AGAIN.0;
+    // The server swaps what the token has, and an acquire that comes late may have brought it a hold after
+    // another one's. That has a fence of its own.
+    let mut is_the_same = !ticket.is_open();
+    loop {
+        let sent = shared.clock.now();
+        let failure = if is_the_same {
+            let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, &options));
+            let before = pending.send(sent);
+            let claim = &pending.claim;
+            let useless = shared.term(sent, claim.ttl, None).lost_at;
+            let send = || shared.backend.swap(ticket.token(), claim);
+            let answer = answer(&shared.clock, send, useless, "the resumption").await;
+            match hear(shared, pending, before, answer, sent) {
+                Answer::Granted(granted, believed) => {
+                    return Ok(into_hold(&mut turn, &options, granted, believed, begun));
+                }
+                Answer::Busy(_) => return Err(ticket::gone()),
+                Answer::TooLate => return Err(ticket::too_late()),
+                Answer::Failed(failure) => failure,
+            }
+        } else {
+            match is_there(&shared, ticket, sent).await {
+                Ok(true) => {
+                    is_the_same = true;
+                    continue;
+                }
+                Ok(false) => return Err(ticket::gone()),
+                Err(failure) => failure,
+            }
+        };
+        let now = shared.clock.now();
+        if !failure.is_transient() || now >= begun + options.ttl {
+            return Err(failure);
+        }
+        shared.clock.sleep(shared.spread(pause)).await;
+        pause = (pause * 2).min(TRY_AGAIN.1);
+    }
+}
+
+/// Whether what the token of a ticket has is the hold that the ticket was made of.
+async fn is_there(shared: &Shared, ticket: &Ticket, now: BootInstant) -> Result<bool> {
+    let useless = shared.term(now, ticket.ttl(), None).lost_at;
+    let look = || shared.backend.inspect(ticket.name());
+    let seen = answer(&shared.clock, look, useless, "the look at the hold of the ticket").await?;
+    let is_it = |holder: &Holder| {
+        holder.token == Some(ticket.token())
+            && holder.fence.is_none_or(|fence| fence == ticket.fence())
+    };
+    Ok(seen.holders.iter().any(is_it))
+}
+
 fn fresh(shared: &Shared, name: LockName, options: &Options) -> Pending {
     let claim = Claim {
         name,
         mode: options.mode,
         token: shared.token(),
-        identity: Arc::clone(&shared.identity),
+        identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
         ttl: options.ttl,
         fences: 1,
         upkeep: options.upkeep,

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
 use crate::clock::Clock;
+use crate::duration;
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::identity::{Identity, check_text};
@@ -163,10 +164,10 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
     let range = backend.profile().ttl_range();
     if !range.contains(&settings.ttl) {
         return Err(Error::invalid_config(format!(
-            "the client's TTL of {:?} is out of range; this backend takes {:?} to {:?}",
-            settings.ttl,
-            range.start(),
-            range.end()
+            "the client's TTL of {} is out of range; this backend takes {} to {}",
+            duration::shown(settings.ttl),
+            duration::shown(*range.start()),
+            duration::shown(*range.end())
         )));
     }
     if !settings.namespace.is_empty() {

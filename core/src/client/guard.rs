@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::claim::Ended;
+use crate::claim::{Ended, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::event::Reason;
+use crate::fencing::Fenced;
 use crate::mode::Mode;
 use crate::token::{Fence, Token};
 
@@ -18,6 +19,7 @@ use super::hold::Hold;
 use super::keeper::{ask_renewal, note_renewal};
 use super::shared::Shared;
 use super::signal::{HoldState, Signal};
+use super::ticket::Ticket;
 
 /// An exclusive or shared hold. Owned and `'static`: it may move to another task or thread.
 ///
@@ -31,6 +33,11 @@ pub struct Guard(Held);
 #[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
 #[derive(Debug)]
 pub struct Permit(Held);
+
+/// The lead in an election. As [`Guard`]; when it is lost, another one may lead from then on.
+#[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
+#[derive(Debug)]
+pub struct Leadership(Held);
 
 /// The part that every kind of guard has.
 #[derive(Debug)]
@@ -155,12 +162,85 @@ macro_rules! common {
 
 common!(Guard, "lock");
 common!(Permit, "permits");
+common!(Leadership, "lead");
 
 impl Guard {
     /// The fence of this hold: send it with each write to what the lock protects, and have a write
     /// refused there whose fence is below the highest seen. Concurrent readers share one.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
+    }
+
+    /// What goes with all that is sent under this lock.
+    pub fn fenced(&self) -> Fenced {
+        self.0.fenced()
+    }
+
+    /// Gives the hold to whoever has the ticket: [`Locks::resume`](crate::Locks::resume) takes it over, in
+    /// this process or another one. The belief in it ends here, before there is a ticket. An
+    /// [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) don't move along.
+    ///
+    /// Nobody renews it until it is resumed: the ticket is good for as long as the hold has
+    /// [left](Self::remaining), which may be a moment only where a lock was just handed over. To have the
+    /// whole TTL for the way, [renew](Self::renew) it first.
+    ///
+    /// # Errors
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) where the profile has no `tickets`.
+    /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on it.
+    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
+    ///
+    /// In each of these cases the guard is dropped, as it is without a ticket.
+    pub fn into_ticket(mut self) -> Result<Ticket> {
+        let profile = self.0.hold().shared.backend.profile();
+        if !profile.tickets {
+            return Err(Error::unsupported("moving a hold to another process", profile));
+        }
+        let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
+        if !hold.shared.leave(&hold) {
+            let message = "its owner has another guard on this hold; release that first";
+            let error = Error::new(crate::error::ErrorKind::Conflict, message);
+            return Err(hold.shared.tell(error, &hold.claim.name));
+        }
+        let releasing = Releasing::begin(hold);
+        let hold = Arc::clone(releasing.hold());
+        match releasing.ended {
+            Err(reason) => Err(lost(&hold, reason)),
+            Ok(_) => {
+                // Without a release: it stays on the server for whoever resumes it.
+                releasing.finish();
+                Ok(Ticket::new(&hold.claim, hold.fence, hold.settle()))
+            }
+        }
+    }
+}
+
+impl Leadership {
+    /// The fence of this leader: send it with what it writes or tells others to do, and have that
+    /// refused by whoever has seen a higher one.
+    pub fn fence(&self) -> Fence {
+        self.0.hold().fence
+    }
+
+    /// What goes with all that this leader sends.
+    pub fn fenced(&self) -> Fenced {
+        self.0.fenced()
+    }
+
+    /// What the others see of this leader.
+    pub fn value(&self) -> &str {
+        self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
+    }
+
+    /// Gives the lead back, and waits for the server's answer: the same as
+    /// [`release`](Self::release).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn resign(self) -> Result<()> {
+        self.0.release().await
     }
 }
 
@@ -179,6 +259,13 @@ impl Held {
     fn name(&self) -> &str {
         let hold = self.hold();
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
+    }
+
+    /// With the name that the lock has for everybody: clients of another namespace have the same lock by
+    /// another name, and clients of several namespaces other locks by the same one.
+    fn fenced(&self) -> Fenced {
+        let hold = self.hold();
+        Fenced { name: hold.claim.name.clone(), fence: hold.fence }
     }
 
     fn check(&self) -> Result<()> {
@@ -212,13 +299,15 @@ impl Held {
         let mut answers = ask_renewal(&hold.shared, std::slice::from_ref(hold))
             .await
             .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
-        let answered = answers.len() == 1;
-        let look_again = note_renewal(hold, answers.pop(), start, hold.clock().now());
+        let answer = answers.pop();
+        let is_known =
+            answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
+        let look_again = note_renewal(hold, answer, start, hold.clock().now());
         if hold.shared.table().holds.reschedule([(hold, look_again)]) {
             hold.shared.keeper.notify_one();
         }
         self.check()?;
-        if answered {
+        if is_known {
             return Ok(());
         }
         let error = Error::indeterminate("the server did not say whether the lock was renewed");

@@ -17,6 +17,9 @@ use super::owner::Owner;
 use super::shared::Shared;
 use super::signal::HoldState;
 
+/// How much earlier than it is due a renewal is made at most, to share a batch with others.
+const LONGEST_SLACK: Duration = Duration::from_millis(250);
+
 /// One hold. It is live from its grant until it is released or lost, whichever comes first, and
 /// never becomes live again.
 pub(crate) struct Hold {
@@ -333,9 +336,13 @@ impl Hold {
         has_turn
     }
 
-    /// How much earlier than planned the hold may be renewed, to go along with others.
+    /// How much earlier than planned the hold may be renewed, to go along with others. Always less than the
+    /// pause after a renewal that failed, which would be none otherwise; and than the first term of a hold
+    /// that was handed over, which is short however long its TTL is.
     pub(crate) fn renew_slack(&self) -> Duration {
-        self.claim.ttl / 30
+        let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
+        let left = self.lost_at().saturating_since(renew_at);
+        (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
     /// The same for when it is looked at first: a loss has no slack.

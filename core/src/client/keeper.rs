@@ -17,7 +17,11 @@ use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
-/// How long a failed renewal waits for its next try: a twentieth of the TTL, within these.
+/// How long an answer to a renewal is waited for at least, however little is left.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long a failed renewal waits for its next try: a twentieth of the TTL and no more than a quarter of
+/// what is left, within these.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Marks the end of the keeper, however it comes: also when its runtime goes down.
@@ -73,11 +77,17 @@ fn start_jobs(shared: &Arc<Shared>) {
 
 /// Acts on what the backend told of holds, all at once: a session that ends takes many with it.
 fn take_facts(shared: &Arc<Shared>) {
-    let facts = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
-    if facts.is_empty() {
+    let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    if told.is_empty() {
         return;
     }
-    let facts: HashMap<Token, Fact> = facts.into_iter().collect();
+    let mut facts: HashMap<Token, Fact> = HashMap::new();
+    for (token, fact) in told {
+        // A loss stays one, whatever is told of it after that.
+        if !matches!(facts.get(&token), Some(Fact::Lost(_))) {
+            facts.insert(token, fact);
+        }
+    }
     let now = shared.clock.now();
     let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
     for hold in &holds {
@@ -113,8 +123,8 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // Neighbours in a batch share its patience, which the shortest TTL among them sets.
-    renew.sort_unstable_by_key(|hold| hold.claim.ttl);
+    // Those in a batch share its patience, which the least patient of them sets.
+    renew.sort_by_cached_key(|hold| patience(hold, now));
     let size = shared.backend.profile().renew_batch.max(1);
     while !renew.is_empty() {
         let rest = renew.split_off(size.min(renew.len()));
@@ -139,13 +149,20 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
+/// How long an answer to a renewal is waited for: half of what is left is for trying again, also where a
+/// hold has a short term of a long TTL.
+fn patience(hold: &Hold, now: BootInstant) -> Duration {
+    (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
+}
+
 /// Sends one renewal of some holds and waits for the answer, but not for ever.
 pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
     let renews: Vec<Renew<'_>> =
         holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
-    let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
+    let now = shared.clock.now();
+    let patience = holds.iter().map(|hold| patience(hold, now)).min().unwrap_or_default();
     let send = || shared.backend.renew(&renews);
-    answer(&shared.clock, send, shared.clock.now() + shortest / 4, "the renewal").await
+    answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
 /// Notes the answer for one hold; says when to look at it again.
@@ -170,7 +187,8 @@ pub(crate) fn note_renewal(
         Some(RenewalOutcome::Indeterminate) | None => {
             shared.metrics.renewals_failed.add(1);
             hold.note_failed_renewal();
-            let pause = (hold.claim.ttl / 20).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
+            let left = hold.lost_at().saturating_since(now);
+            let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
             // Looked at now, so that a risk or a loss in between isn't passed over.
             now

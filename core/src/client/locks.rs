@@ -14,8 +14,10 @@ use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen, Swept};
 use crate::profile::Profile;
 
 use super::builder::Builder;
+use super::election::Election;
 use super::guard::{Guard, Permit};
 use super::metrics::MetricsSnapshot;
+use super::multi::MultiRequest;
 use super::request::Request;
 use super::shared::Shared;
 
@@ -61,6 +63,16 @@ impl Locks {
     /// A request for `name` as a mutex. A bad name is told when the request is sent.
     pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self, name.as_ref(), Mode::Exclusive)
+    }
+
+    /// The election of this name: who campaigns in it, leads or waits; who looks on sees the leader.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self, name.as_ref())
+    }
+
+    /// A request for many names at once, each as a mutex: all of them, or none.
+    pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
+        MultiRequest::new(self, names)
     }
 
     /// A request to read under `name`, together with other readers.

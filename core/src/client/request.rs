@@ -7,22 +7,26 @@ use std::time::Duration;
 
 use crate::claim::Upkeep;
 use crate::clock::BootInstant;
+use crate::duration;
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::mode::Mode;
 use crate::name::LockName;
 
 use super::acquire::{self, Limit};
-use super::guard::{Guard, Permit};
+use super::guard::{Guard, Leadership, Permit};
 use super::hold::Hold;
 use super::locks::Locks;
 use super::owner::Owner;
 use super::shared::Shared;
+use super::ticket::Ticket;
 
-/// What a request is answered with: [`Guard`] or [`Permit`]. Sealed.
+/// What a request is answered with: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
 pub trait Handle: sealed::FromHold {}
 
 impl Handle for Guard {}
 impl Handle for Permit {}
+impl Handle for Leadership {}
 
 pub(crate) mod sealed {
     use std::sync::Arc;
@@ -36,6 +40,13 @@ pub(crate) mod sealed {
 }
 
 impl sealed::FromHold for Guard {
+    #[expect(private_interfaces, reason = "this is what seals the trait")]
+    fn from_hold(hold: Arc<Hold>) -> Self {
+        Self::new(hold)
+    }
+}
+
+impl sealed::FromHold for Leadership {
     #[expect(private_interfaces, reason = "this is what seals the trait")]
     fn from_hold(hold: Arc<Hold>) -> Self {
         Self::new(hold)
@@ -68,8 +79,8 @@ impl sealed::FromHold for Permit {
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
 pub struct Request<H> {
     shared: Arc<Shared>,
-    name: Result<LockName>,
-    options: Options,
+    pub(super) name: Result<LockName>,
+    pub(super) options: Options,
     handle: PhantomData<fn() -> H>,
 }
 
@@ -80,6 +91,8 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) upkeep: Upkeep,
     pub(crate) owner: Option<Owner>,
+    /// Who asks, where that isn't just the client.
+    pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) max_hold: Option<Duration>,
     wait: Option<Duration>,
     retry: Option<(u32, Duration)>,
@@ -95,6 +108,7 @@ impl<H: Handle> Request<H> {
                 ttl: shared.settings.ttl,
                 upkeep: Upkeep::Renewed,
                 owner: None,
+                identity: None,
                 max_hold: None,
                 wait: shared.settings.wait,
                 retry: None,
@@ -172,6 +186,9 @@ impl<H: Handle> Request<H> {
         // Its options stay where they are: they would be a third of what is moved.
         let (shared, options) = (self.shared, &self.options);
         let name = checked(&shared, self.name, options)?;
+        // Where nothing has to be waited for, a loop of requests would let nobody else of its
+        // thread go on.
+        tokio::task::consume_budget().await;
         let hold = match (options.retry, options.wait) {
             (Some((tries, pause)), _) => {
                 Box::pin(acquire::by_tries(shared, name, options, tries, pause)).await?
@@ -198,6 +215,7 @@ impl<H: Handle> Request<H> {
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         let name = checked(&shared, self.name, options)?;
+        tokio::task::consume_budget().await;
         Ok(acquire::acquire(shared, name, options, Limit::Once).await?.map(H::from_hold))
     }
 }
@@ -225,7 +243,22 @@ impl Request<Permit> {
 }
 
 impl Options {
-    fn check(&self, shared: &Shared) -> Result<()> {
+    /// Those with which a hold was asked for that moves.
+    pub(super) fn of_ticket(ticket: &Ticket) -> Self {
+        Self {
+            mode: ticket.mode(),
+            ttl: ticket.ttl(),
+            upkeep: ticket.upkeep(),
+            owner: None,
+            identity: None,
+            max_hold: None,
+            wait: None,
+            retry: None,
+        }
+    }
+
+    /// Whether they are such as the backend takes, and this client can keep to.
+    pub(super) fn check(&self, shared: &Shared) -> Result<()> {
         let profile = shared.backend.profile();
         if !profile.modes.contains(self.mode) {
             let what = match self.mode {
@@ -247,10 +280,10 @@ impl Options {
             let range = profile.ttl_range();
             if !range.contains(&self.ttl) {
                 return Err(Error::invalid_input(format!(
-                    "a TTL of {:?} is out of range; this backend takes {:?} to {:?}",
-                    self.ttl,
-                    range.start(),
-                    range.end()
+                    "a TTL of {} is out of range; this backend takes {} to {}",
+                    duration::shown(self.ttl),
+                    duration::shown(*range.start()),
+                    duration::shown(*range.end())
                 )));
             }
             shared.settings.rules.check(self.ttl)?;

@@ -15,16 +15,22 @@ use tokio::sync::oneshot;
 use crate::claim::{Claim, Settle, Upkeep};
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::Identity;
 use crate::mode::Mode;
 use crate::name::{LockName, NameMap};
 
 use super::background::Job;
+use super::beside::Beside;
 use super::hold::Hold;
 use super::owner::Owner;
 use super::shared::Shared;
 
 #[derive(Default)]
-pub(crate) struct Turns(NameMap<Taken>);
+pub(crate) struct Turns {
+    taken: NameMap<Taken>,
+    /// Of those who take no turns.
+    beside: Beside,
+}
 
 /// A name whose turn is taken.
 #[derive(Default)]
@@ -55,12 +61,21 @@ pub(crate) struct Want {
     pub(crate) ttl: Duration,
     pub(crate) upkeep: Upkeep,
     pub(crate) owner: Option<Owner>,
+    /// Who asks, where that isn't just the client.
+    pub(crate) identity: Option<Arc<Identity>>,
 }
 
 impl Want {
     /// Whether a request can go on with a claim that another one made.
     fn takes_over(&self, claim: &Claim) -> bool {
-        self.mode == claim.mode && self.ttl == claim.ttl && self.upkeep == claim.upkeep
+        let is_who_asks = match &self.identity {
+            Some(identity) => *identity == claim.identity,
+            None => claim.identity.value.is_none(),
+        };
+        is_who_asks
+            && self.mode == claim.mode
+            && self.ttl == claim.ttl
+            && self.upkeep == claim.upkeep
     }
 }
 
@@ -76,6 +91,13 @@ pub(crate) enum Passed {
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
+    /// One guard more on a hold.
+    fn again(hold: &Arc<Hold>) -> Self {
+        hold.guards.fetch_add(1, Ordering::AcqRel);
+        hold.shared.metrics.reentered.add(1);
+        Self(Some(Arc::clone(hold)))
+    }
+
     pub(crate) fn into_hold(mut self) -> Arc<Hold> {
         self.0.take().expect("a share has its hold until it is taken")
     }
@@ -113,7 +135,7 @@ pub(crate) struct Pending {
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) settle: Settle,
-    on_server: bool,
+    pub(crate) on_server: bool,
 }
 
 impl Pending {
@@ -232,7 +254,10 @@ impl Turns {
     pub(crate) fn enter(&mut self, name: &LockName, want: &Want, may_wait: bool) -> Result<Entry> {
         use hashbrown::hash_map::EntryRef as Place;
 
-        let taken = match self.0.entry_ref(name) {
+        if let Some(hold) = want.owner.as_ref().and_then(|owner| self.beside.of(name, owner)) {
+            return Err(unchangeable(hold.claim.mode, want.mode));
+        }
+        let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
                 place.insert(Taken { reentry: want.reentry(), queue: None });
                 return Ok(Entry::Turn);
@@ -250,11 +275,29 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
+    /// Asks for a share in what the request's own owner holds already, if it takes no turns.
+    pub(crate) fn enter_beside(&self, name: &LockName, want: &Want) -> Result<Option<Entered>> {
+        let Some(owner) = &want.owner else { return Ok(None) };
+        let turn = self.taken.get(name).and_then(|taken| taken.reentry.as_ref());
+        if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
+            return Err(unchangeable(reentry.mode, want.mode));
+        }
+        match self.beside.of(name, owner) {
+            Some(hold) if hold.claim.mode == want.mode => Ok(Some(Entered::again(hold))),
+            Some(hold) => Err(unchangeable(hold.claim.mode, want.mode)),
+            None => Ok(None),
+        }
+    }
+
     /// The turn of the hold's name became a hold. Answers those of the same owner, whose shares are
     /// counted in.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
-        let taken = self.0.get_mut(&hold.claim.name)?;
+        if hold.claim.mode != Mode::Exclusive {
+            self.beside.add(hold);
+            return None;
+        }
+        let taken = self.taken.get_mut(&hold.claim.name)?;
         taken.reentry = Some(Box::new(Reentry {
             owner: owner.clone(),
             mode: hold.claim.mode,
@@ -272,8 +315,10 @@ impl Turns {
     /// One guard fewer on a hold with an owner. True when it was the last.
     fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last
-            && let Some(taken) = self.0.get_mut(&hold.claim.name)
+        if last && hold.claim.mode != Mode::Exclusive {
+            self.beside.remove(hold);
+        } else if last
+            && let Some(taken) = self.taken.get_mut(&hold.claim.name)
             && taken
                 .reentry
                 .as_ref()
@@ -289,7 +334,7 @@ impl Turns {
     /// when nobody wants it: then it is free, unless something is pending, which keeps it. It does
     /// so too where the next in the queue can't go on with what is pending.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
-        let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.0.entry_ref(name) else {
+        let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
         };
         let taken = entry.get_mut();
@@ -311,7 +356,7 @@ impl Turns {
 
     /// Ends all waiting: the client is closing.
     pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
-        let queues = self.0.values_mut().filter_map(|taken| taken.queue.take());
+        let queues = self.taken.values_mut().filter_map(|taken| taken.queue.take());
         queues.collect::<Vec<_>>()
     }
 }
@@ -368,21 +413,23 @@ impl Taken {
             return Ok(None);
         }
         if reentry.mode != want.mode {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!(
-                    "this owner holds it or waits for it as {}, and a hold can't be changed to {}; \
-                     release it first",
-                    reentry.mode, want.mode
-                ),
-            ));
+            return Err(unchangeable(reentry.mode, want.mode));
         }
         let Some(hold) = &reentry.hold else { return Ok(None) };
         if !hold.looks_live() {
             return Ok(None);
         }
-        hold.guards.fetch_add(1, Ordering::AcqRel);
-        hold.shared.metrics.reentered.add(1);
-        Ok(Some(Entered(Some(Arc::clone(hold)))))
+        Ok(Some(Entered::again(hold)))
     }
+}
+
+/// An owner that holds a name would wait for itself.
+fn unchangeable(present: Mode, wanted: Mode) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "this owner holds it or waits for it as {present}, and a hold can't be changed to \
+             {wanted}; release it first"
+        ),
+    )
 }

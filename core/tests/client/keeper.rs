@@ -62,6 +62,38 @@ async fn one_failed_renewal_is_not_a_loss() {
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
+/// Whatever fails at once, as a refused connection does, isn't asked for again at once.
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
+    for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
+        let (locks, stage, _, _, _) = troubled();
+        let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
+        stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+        assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
+        let tries = stage.calls("renew");
+        let least = tries.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).min();
+        let least = least.unwrap();
+        assert!(least >= millis(2), "{ttl:?}: {least:?} between two tries");
+        assert!((tries.len() as u64) < 100 + ttl.as_secs(), "{ttl:?}: {} tries", tries.len());
+    }
+}
+
+/// As a hold that was handed over has it, until it is confirmed.
+#[tokio::test(start_paused = true)]
+async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
+    let (locks, stage, _, _, clock) = troubled();
+    // For this one the keeper looks soon after the other's term would be over.
+    let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
+    for ttl in [secs(30), secs(60), secs(3_600)] {
+        stage.on_acquire([Act::Valid(secs(2))]);
+        let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
+        assert!(guard.remaining() < secs(2));
+        clock.sleep(secs(5)).await;
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_not_held_is_a_loss() {
     let (locks, _, other, memory, clock) = troubled();

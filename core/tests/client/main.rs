@@ -6,8 +6,10 @@
 mod basics;
 mod cancellation;
 mod closing;
+mod election;
 mod keeper;
 mod loss;
+mod multi;
 mod queue;
 mod reentrancy;
 mod requests;
@@ -16,4 +18,5 @@ mod simulation;
 mod support;
 mod sweeping;
 mod threads;
+mod tickets;
 mod validity;

@@ -135,3 +135,31 @@ pub(crate) fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Outpu
         std::task::Poll::Pending => None,
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_never_waits_lets_others_of_its_thread_go_on() {
+    const MANY: u32 = 10_000;
+    let (locks, _, _) = client();
+    let other = tokio::spawn(async {});
+    for _ in 0..MANY {
+        locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+        if other.is_finished() {
+            return;
+        }
+    }
+    panic!("nobody else went on in {MANY} turns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_does_one_of_tries() {
+    let (locks, _, _) = client();
+    let _held = locks.mutex("x").acquire().await.unwrap();
+    let other = tokio::spawn(async {});
+    for _ in 0..10_000 {
+        assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
+        if other.is_finished() {
+            return;
+        }
+    }
+    panic!("nobody else went on");
+}

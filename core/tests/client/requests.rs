@@ -1,6 +1,6 @@
 //! Options of a request, and bad ones.
 
-use lockwright_core::{ErrorKind, Locks, Profile, Step};
+use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
 use crate::support::{Act, Stage, TTL, another_client, client, millis, secs, troubled};
 
@@ -33,7 +33,10 @@ async fn ttls_out_of_range_are_refused_with_the_range() {
 
 #[tokio::test(start_paused = true)]
 async fn modes_that_a_backend_does_not_do_are_unsupported() {
-    let (locks, _, _) = client();
+    let (locks, stage, _, _, _) = troubled();
+    stage.promise(|profile| {
+        profile.modes = Modes { exclusive: true, shared: false, permits: false };
+    });
     for error in [
         locks.read("x").acquire().await.unwrap_err(),
         locks.semaphore("x", 3).acquire().await.map(|_| ()).unwrap_err(),
@@ -68,6 +71,36 @@ async fn retries_are_as_many_as_asked_for() {
     locks.mutex("x").retry(2, secs(1)).acquire().await.unwrap().release().await.unwrap();
     let error = locks.mutex("x").retry(0, secs(1)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+/// Whoever waits can lose its place while the server can't be reached, which is what it is to hear.
+#[tokio::test(start_paused = true)]
+async fn what_kept_a_request_from_its_lock_is_told_and_not_what_it_lost_meanwhile() {
+    for limit in [None, Some(TTL * 2)] {
+        let (locks, stage, ..) = troubled();
+        let lost = ErrorKind::Lost(Reason::Expired);
+        let acts = [Act::Refuse(ErrorKind::Unavailable), Act::Refuse(ErrorKind::Unavailable)];
+        stage.on_acquire(acts.into_iter().chain(std::iter::repeat_n(Act::Refuse(lost), 10_000)));
+        let request = locks.mutex("x");
+        let error = match limit {
+            None => request.acquire().await.unwrap_err(),
+            Some(limit) => request.wait_for(limit).acquire().await.unwrap_err(),
+        };
+        match limit {
+            None => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().ends_with("refused (tried for 10s)"), "{error}");
+            }
+            Some(_) => {
+                assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer), "{error}");
+                let cause = std::error::Error::source(&error).unwrap().downcast_ref::<Error>();
+                assert_eq!(cause.unwrap().kind(), ErrorKind::Unavailable, "{error:?}");
+            }
+        }
+        let tokens: std::collections::HashSet<_> =
+            stage.calls("acquire").iter().map(|call| call.token).collect();
+        assert!(tokens.len() > 10, "a lost token is asked for again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

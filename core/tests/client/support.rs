@@ -111,6 +111,8 @@ struct Script {
     acquire: VecDeque<Act>,
     renew: VecDeque<Act>,
     release: VecDeque<Act>,
+    swap: VecDeque<Act>,
+    inspect: VecDeque<Act>,
     renew_always: Option<Act>,
     calls: Vec<Call>,
     sweep: VecDeque<Result<Swept>>,
@@ -163,6 +165,14 @@ impl Stage {
         self.0.script.lock().unwrap().release.extend(acts);
     }
 
+    pub(crate) fn on_swap(&self, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().swap.extend(acts);
+    }
+
+    pub(crate) fn on_inspect(&self, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().inspect.extend(acts);
+    }
+
     pub(crate) fn on_every_renew(&self, act: Option<Act>) {
         self.0.script.lock().unwrap().renew_always = act;
     }
@@ -182,9 +192,25 @@ impl Stage {
         let acts = match what {
             "acquire" => &mut script.acquire,
             "renew" => &mut script.renew,
+            "swap" => &mut script.swap,
+            "inspect" => &mut script.inspect,
             _ => &mut script.release,
         };
         acts.pop_front().or(always.filter(|_| what == "renew")).unwrap_or(Act::Pass)
+    }
+
+    /// What a grant says of its term, as the test wants it.
+    fn stated(&self, act: Act, mut answer: Result<Attempt>) -> Result<Attempt> {
+        if let Ok(Attempt::Granted(granted)) = &mut answer {
+            let now = self.0.clock.now();
+            match act {
+                Act::StartBefore(time) => granted.start = Some(now - time),
+                Act::StartAfter(time) => granted.start = Some(now + time),
+                Act::Valid(time) => granted.valid = Some(time),
+                _ => {}
+            }
+        }
+        answer
     }
 
     async fn perform<T: Send>(
@@ -245,17 +271,14 @@ impl DistributedLock for Stage {
                 let _ = memory.acquire(&claim, Wait::No).await;
             });
         };
-        let mut answer = self.perform(act, self.0.memory.acquire(claim, wait), late).await;
-        if let Ok(Attempt::Granted(granted)) = &mut answer {
-            let now = self.0.clock.now();
-            match act {
-                Act::StartBefore(time) => granted.start = Some(now - time),
-                Act::StartAfter(time) => granted.start = Some(now + time),
-                Act::Valid(time) => granted.valid = Some(time),
-                _ => {}
-            }
-        }
-        answer
+        let answer = self.perform(act, self.0.memory.acquire(claim, wait), late).await;
+        self.stated(act, answer)
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let act = self.note("swap", to.token, 1, None);
+        let answer = self.perform(act, self.0.memory.swap(from, to), || {}).await;
+        self.stated(act, answer)
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -273,7 +296,8 @@ impl DistributedLock for Stage {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.0.memory.inspect(name).await
+        let act = self.note("inspect", Token::from_bytes([0; 16]), 1, None);
+        self.perform(act, self.0.memory.inspect(name), || {}).await
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {

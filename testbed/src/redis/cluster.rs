@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::topology::Topology;
-use super::{Options, Redis, all_at_once, wait_until};
+use super::{Options, Redis};
+use crate::ensemble::{all_at_once, wait_until};
 use crate::{Error, Result};
 
 const MASTERS: usize = 3;
@@ -229,13 +230,22 @@ impl Cluster {
     /// When a master doesn't answer.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
-        let SlotMove { slot, from, to } = slot;
-        for node in [to, from] {
-            self.set_slot(node, slot, &["NODE", &self.ids[to]])?;
-        }
+        self.hand_over(&slot)?;
+        let SlotMove { slot, to, .. } = slot;
         wait_until("that all nodes know who has the slot", || {
             (self.agreed_owner(&self.views(), slot) == Some(to)).then_some(())
         })
+    }
+
+    /// Gives the slot, whose keys have moved, to the new master. The other nodes hear of it later.
+    ///
+    /// # Errors
+    /// When a master doesn't answer.
+    pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
+        for node in [slot.to, slot.from] {
+            self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
+        }
+        Ok(())
     }
 
     fn set_slot(&self, node: usize, slot: u16, what: &[&str]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Independent Redis servers, each behind a proxy.
 
-use super::{Options, Redis, all_at_once};
+use super::{Options, Redis};
+use crate::ensemble::all_at_once;
 use crate::{Proxy, Result};
 
 /// Servers that know nothing of each other.

@@ -18,7 +18,7 @@ pub use fleet::Fleet;
 pub use options::Options;
 pub use sentinels::{Sentinel, Sentinels, SentinelsOptions};
 
-use crate::{Certificates, Error, Process, Program, Result, folder};
+use crate::{Certificates, Process, Program, Result, folder};
 use door::Door;
 
 const CONFIGURATION: &str = "redis.conf";
@@ -182,26 +182,4 @@ fn launch(folder: &Path, arguments: &[&str], door: &Door) -> Result<Process> {
     let mut process = program.start(folder)?;
     process.wait_until_ready(|| door.answers().then_some(()))?;
     Ok(process)
-}
-
-/// Does it for all of them at the same time.
-fn all_at_once<T: Send, R: Send>(
-    things: impl IntoIterator<Item = T>,
-    job: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let job = &job;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            things.into_iter().map(|thing| scope.spawn(move || job(thing))).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
-}
-
-/// Asks a set until it is as it should be.
-fn wait_until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> Result<T> {
-    // A vote that was split is repeated, and the machine may be busy.
-    let limit = 3 * crate::wait::LIMIT;
-    crate::wait::until(limit, ask)
-        .ok_or_else(|| Error::new(format!("{what} did not happen within {limit:?}")))
 }

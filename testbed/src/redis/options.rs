@@ -105,16 +105,7 @@ impl Options {
     /// Starts it, and waits until it answers.
     pub fn start(mut self) -> Result<Redis> {
         self.make_certificates()?;
-        // Between finding a free port and listening on it, another process may take it.
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let bus_port = self.cluster.map(|_| port::free());
-            match Redis::start_on(port::free(), bus_port, &self) {
-                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
-                other => return other,
-            }
-        }
+        port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))
     }
 
     /// For one of several servers that may become each other's replicas.

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use super::door::{Door, Login};
 use super::options::quoted;
-use super::{Options, Redis, all_at_once, launch, wait_until};
+use super::{Options, Redis, launch};
+use crate::ensemble::{all_at_once, wait_until};
 use crate::{Error, Process, Result, folder, port};
 
 /// What the Sentinels call the master.
@@ -206,15 +207,7 @@ pub struct Sentinel {
 
 impl Sentinel {
     fn start(options: &SentinelsOptions, master: u16) -> Result<Self> {
-        // Between finding a free port and listening on it, another process may take it.
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match Self::start_on(port::free(), options, master) {
-                Err(error) if attempts < 5 && error.0.contains("Address already in use") => {}
-                other => return other,
-            }
-        }
+        port::retried(|| Self::start_on(port::free(), options, master))
     }
 
     fn start_on(port: u16, options: &SentinelsOptions, master: u16) -> Result<Self> {

@@ -177,9 +177,15 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Whether a slot is on its way from or to another node, as a node says it of its own.
-pub(super) fn has_slots_on_the_move(nodes: &str) -> bool {
-    nodes.contains("->-") || nodes.contains("-<-")
+/// What the node that was asked says of its own slots, those on the move marked.
+pub(super) fn own_slots(nodes: &str) -> Option<String> {
+    let nodes = Nodes::read(nodes);
+    nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))
+}
+
+/// Whether one of a node's own slots is on its way from or to another node.
+pub(super) fn has_slots_on_the_move(own: &str) -> bool {
+    own.contains("->-") || own.contains("-<-")
 }
 
 #[cfg(test)]
@@ -203,7 +209,9 @@ mod tests {
                 Problem::Failing(of("10.0.0.3:1")),
             ]
         );
-        assert!(has_slots_on_the_move(nodes));
-        assert!(!has_slots_on_the_move("a 10.0.0.1:1@2 master - 0 0 1 connected 0-99\n"));
+        assert_eq!(own_slots(nodes).as_deref(), Some("0-99 [7->-b]"));
+        assert!(has_slots_on_the_move("0-99 [7->-b]"));
+        assert!(has_slots_on_the_move("[7-<-a]"));
+        assert!(!has_slots_on_the_move("0-99"));
     }
 }

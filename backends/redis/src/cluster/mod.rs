@@ -25,7 +25,7 @@ mod map;
 pub(crate) mod moving;
 mod renewing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ use crate::scripts::Script;
 use crate::topology::{Topology, Whereabouts, moved_to};
 use crate::wakeup::Wakeups;
 
-use doctor::has_slots_on_the_move;
+use doctor::{has_slots_on_the_move, own_slots};
 
 pub(crate) use map::{Address, SlotMap};
 
@@ -82,17 +82,15 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Which node has which slot, and whether that is about to change.
+/// What each master says of its own slots, or `None` where it may not be asked. The others hear of a
+/// move later, so that what they say may be the same before and after it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Placement {
-    map: Arc<SlotMap>,
-    is_moving: bool,
-}
+pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
 impl Placement {
-    /// Whether no slot is on the move.
+    /// Whether no slot is on the move, as far as anybody says.
     pub(crate) fn is_at_rest(&self) -> bool {
-        !self.is_moving
+        self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
 }
 
@@ -305,15 +303,13 @@ impl Cluster {
         self.look_up().await?;
         let mut nodes = redis::cmd("CLUSTER");
         nodes.arg("NODES");
-        let mut is_moving = false;
-        for (_, link) in self.masters() {
+        let mut placement = BTreeMap::new();
+        for (at, link) in self.masters() {
             let nodes = permitted(link.read(&nodes).await)?;
-            // Where that may not be asked, there may always be one.
-            is_moving |= nodes.is_none_or(|nodes| {
-                String::from_redis_value(nodes).is_ok_and(|nodes| has_slots_on_the_move(&nodes))
-            });
+            let nodes = nodes.and_then(|nodes| String::from_redis_value(nodes).ok());
+            placement.insert(at, nodes.and_then(|nodes| own_slots(&nodes)));
         }
-        Ok(Placement { map: self.map(), is_moving })
+        Ok(Placement(placement))
     }
 
     async fn owner(self: &Arc<Self>, slot: u16) -> Result<Address> {

@@ -1,7 +1,8 @@
 //! What goes on while a slot is moved to another node.
 //!
 //! Its keys leave one by one. Meanwhile a script runs nowhere unless all of its keys are on one node,
-//! and of ours that is seldom so: the tombstone of a token isn't there as a rule. (Redis 7.0 answers
+//! and of ours that is seldom so: the tombstone of a token isn't there as a rule. Only a renewal names no
+//! others than a hold has, so that it goes on until the first of them leaves. (Redis 7.0 answers
 //! `TRYAGAIN` on the old node as long as some of a script's keys are there, and on the new one as
 //! long as some aren't; up to 6.2 the old one sends all such scripts on.) A slot takes as long as its
 //! keys do, and one whose move was broken off stays so until somebody mends it. So
@@ -13,12 +14,12 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Ended, LockName, Reason, Renewal, Result};
+use lockwright_core::{Claim, Ended, ErrorKind, LockName, Mode, Reason, Renewal, Result};
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::Cluster;
 use crate::answer::{self, Found};
-use crate::errors::{Effect, odd_answer};
+use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::scripts::{self, IDLE_FENCE, Script};
 
@@ -27,18 +28,32 @@ pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
     pub(crate) ended: &'h str,
     pub(crate) token: &'h str,
+    pub(crate) mode: Mode,
 }
 
 impl Hold<'_> {
     /// Renews it: its lock first, and then what else should live as long.
+    ///
+    /// Who holds beside others has that in several keys: as long as they aren't all on one node, it waits.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
-        let Keys { lock, fence, hold, .. } = self.keys;
-        let arguments = [self.token, ttl];
-        let answer =
-            one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?;
+        let Keys { lock, fence, hold, holders, about, .. } = self.keys;
+        let answer = if self.mode == Mode::Exclusive {
+            let arguments = [self.token, ttl];
+            one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
+        } else {
+            let keys = [lock, fence, holders, fence, about].map(String::as_str);
+            let arguments = [self.token, ttl, "s"];
+            let renew = &scripts::RENEW;
+            match cluster.try_run(renew, &keys, &arguments, Effect::Changes).await? {
+                Some(Value::Array(mut one)) => one.pop().unwrap_or(Value::Nil),
+                Some(other) => other,
+                None => return Ok(Renewal::INDETERMINATE),
+            }
+        };
         let word =
             String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Changes, cause))?;
         match word.as_str() {
+            "renewed" if self.mode != Mode::Exclusive => Ok(Renewal::RENEWED),
             "renewed" => {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
                 // The hold is renewed all the same, also if these are on a node that is silent: so
@@ -57,15 +72,15 @@ impl Hold<'_> {
             // Too few replicas have it.
             "unsure" => Ok(Renewal::INDETERMINATE),
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
-            _ => {
-                let note =
-                    cluster.command(self.ended, None, &get(self.ended), Effect::Reads).await?;
-                let is_broken =
-                    matches!(&note, Value::BulkString(note) if note.starts_with(b"broken"));
-                let reason = if is_broken { Reason::Broken } else { Reason::Gone };
-                Ok(Renewal::not_held(reason))
-            }
+            _ => Ok(self.loss(cluster).await),
         }
+    }
+
+    /// Why it isn't held: that much is certain, also where nobody says why.
+    pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
+        let note = cluster.command(self.ended, None, &get(self.ended), Effect::Reads).await;
+        let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
+        Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
     }
 
     /// Ends it, or what may come of a claim that was never answered.
@@ -80,6 +95,19 @@ impl Hold<'_> {
             let mut bury = redis::cmd("SET");
             bury.arg(self.ended).arg("released").arg("PX").arg(tombstone.to_string());
             cluster.command(self.ended, None, &bury, Effect::Changes).await?;
+        }
+        let mut leave = redis::cmd("ZREM");
+        leave.arg(&self.keys.queue).arg(self.token);
+        let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
+        if matches!(left, Value::Int(1)) {
+            return Ok(Ended::Released);
+        }
+        if self.mode != Mode::Exclusive {
+            return Err(error(
+                ErrorKind::Unavailable,
+                "the Cluster is moving the lock's slot to another node; its readers and permits can \
+                 be released when that is done",
+            ));
         }
         let arguments = [self.token, cluster.wakeups().released(), claim.name.as_str()];
         let lock = &self.keys.lock;
@@ -110,19 +138,50 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     let about: Vec<Value> = FromRedisValue::from_redis_value(about).map_err(odd)?;
     let token: Option<String> =
         about.first().cloned().and_then(|token| String::from_redis_value(token).ok());
-    // As `inspect.lua` says it.
+    // As `inspect.lua` says it, but for how many wait.
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let state = |state| vec![text(state), fence, Value::Nil];
     let words = match (&value, token) {
         (None, _) if kind != "none" && kind != "string" => {
-            vec![text("alien"), Value::Int(-1), fence, text(&kind)]
+            [state("alien"), vec![text(&kind)]].concat()
         }
-        (None, _) => vec![text("free"), Value::Int(-1), fence],
+        (None, _) => state("free"),
+        (Some(value), _) if value.starts_with("lockwright:") => {
+            [state("held"), beside(cluster, keys).await?].concat()
+        }
         (Some(value), Some(token)) if *value == token || *value == format!("{token}:broken") => {
-            [vec![text("held"), Value::Int(left), fence], about].concat()
+            [state("held"), vec![Value::Int(left)], about, vec![text("x")]].concat()
         }
-        (Some(_), _) => vec![text("foreign"), Value::Int(left), fence],
+        (Some(_), _) => {
+            let unknown = vec![Value::Nil; 4];
+            [state("foreign"), vec![Value::Int(left)], unknown, vec![text("x")]].concat()
+        }
     };
     answer::found(name, Value::Array(words))
+}
+
+/// Who holds beside others. For how long is in the server's time, which isn't asked for.
+async fn beside(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
+    let odd = |cause| odd_answer(Effect::Reads, cause);
+    let mut all = redis::cmd("ZRANGE");
+    all.arg(&keys.holders).arg(0).arg(-1);
+    let tokens = cluster.command(&keys.holders, None, &all, Effect::Reads).await?;
+    let tokens: Vec<String> = FromRedisValue::from_redis_value(tokens).map_err(odd)?;
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let mut words = Vec::with_capacity(6 * tokens.len());
+    for token in tokens {
+        let mut about = redis::cmd("HMGET");
+        about.arg(&keys.about).arg(&token).arg(format!("broken:{token}"));
+        let about = cluster.command(&keys.about, None, &about, Effect::Reads).await?;
+        let (record, broken): (Option<String>, Value) =
+            FromRedisValue::from_redis_value(about).map_err(odd)?;
+        let record = record.unwrap_or_default();
+        if let [mode, fence, _, identity] = record.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            words.extend([Value::Nil, text(&token), text(identity), text(fence), broken]);
+            words.push(text(mode));
+        }
+    }
+    Ok(words)
 }
 
 fn get(key: &str) -> Cmd {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwright_core::{Error, LockName, Renew, Renewal, Result};
+use lockwright_core::{Error, LockName, Reason, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -56,10 +56,16 @@ impl Cluster {
     }
 
     async fn renew_in_slot(self: &Arc<Self>, batch: &Batch) -> Result<Vec<Renewal>> {
-        let (keys, arguments) = (batch.keys(), batch.arguments());
+        let (keys, arguments) = (batch.keys_of_a_slot(), batch.arguments());
         let answer = self.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
         if let Some(answer) = answer {
-            return batch.renewals(answer);
+            let mut renewals = batch.renewals(answer)?;
+            for (renewal, (hold, _)) in renewals.iter_mut().zip(batch.holds()) {
+                if *renewal == Renewal::not_held(Reason::Gone) {
+                    *renewal = hold.loss(self).await;
+                }
+            }
+            return Ok(renewals);
         }
         let mut renewals = Vec::new();
         for (hold, ttl) in batch.holds() {

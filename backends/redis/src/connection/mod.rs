@@ -168,6 +168,10 @@ impl Link {
         &self.config
     }
 
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Runs a script, sending its text if the server doesn't know it.
     pub(crate) async fn run(
         self: &Arc<Self>,

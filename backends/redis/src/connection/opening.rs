@@ -42,7 +42,7 @@ impl Link {
         // held here, and events are never sent under one.
         if !self.is_waiting {
             let link = Arc::clone(self);
-            self.runtime.spawn(async move { link.wakeups.wake_all() });
+            self.runtime.spawn(async move { link.wakeups.audience().wake_all() });
         }
         Ok(live)
     }

@@ -1,92 +1,85 @@
--- Asks for a lock: grants it, repeats an earlier grant, or says who holds it.
+-- Asks for a lock: grants it, repeats an earlier grant, or says who holds it and queues the claim.
 --
--- KEYS  lock, fence, hold, tombstone of this token; for a node of a quorum: its certificate
--- ARGV  token, TTL in ms, fences wanted, identity, '1' if the client will wait; for a node of a
---       quorum: the certificate that its client saw, and the smallest fence that it may give
+-- KEYS  lock, fence, hold, tombstone of this token, queue, holders, about
+-- ARGV  token, TTL in ms, fences wanted ('1' beside others), identity, for how long in ms the claim waits if it isn't
+--       heard of again ('0' if it doesn't wait), mode, the client's channel, '1' if the receivers of
+--       a message can be counted, channel for wake-ups, name
 --
 -- Answers
 --   'granted', first fence, fences           armed for the full TTL
---   'again', first fence, fences             the same to a token that held already
+--   'again', first fence, fences             the same to a token that held already, or was offered it
 --   'again', first fence, fences, ms left    a broken hold of this token: not armed again
---   'stranger'                               the certificate isn't the one that its client saw
---   'busy', ms left or -1, token, identity, fence, broken    token is nil for a foreign holder
---   'ended'                                    this token was released or broken before
---   'foreign'                                  the lock's key isn't a string
---   'exhausted'                                no fences are left
+--   'busy', ms left or -1, token, identity, fence, broken, mode    token is nil for a foreign holder
+--   …, how many wait before it, TIME in µs   the same, and the claim is queued
+--   'kind', 'lock' or a number               it is in use as a lock, or a semaphore of that size
+--   'ended'                                  this token was released or broken before
+--   'foreign'                                the lock's key isn't a string
+--   'exhausted'                              no fences are left
 
 -- First of all, so that the fence isn't taken from a clock that ran on during the script.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-if KEYS[5] and redis.call('GET', KEYS[5]) ~= ARGV[6] then
-  return { 'stranger' }
-end
-
-local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
 -- MGET answers nil for what isn't a string; a lock of another type is noticed below.
 local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
--- An idle fence counter lives for another week: the clock is ahead of it by then.
-local fence_life = ttl + 604800000
-
 if ended then
   return { 'ended' }
 end
 
-local broken = token .. ':broken'
-if value == token or value == broken then
-  local hold = redis.call('HMGET', KEYS[3], 'token', 'fence', 'fences')
-  local known = hold[1] == token
-  if value == broken then
-    return { 'again', known and hold[2] or last, known and hold[3] or '1',
-             redis.call('PTTL', KEYS[1]) }
-  elseif known then
-    redis.call('PEXPIRE', KEYS[2], fence_life)
-    redis.call('PEXPIRE', KEYS[3], ttl)
-    redis.call('PEXPIRE', KEYS[1], ttl)
-    return { 'again', hold[2], hold[3] }
-  end
-  -- Somebody deleted the hold's description: it gets a new fence and a new description.
-elseif value then
-  local hold =
-    redis.call('HMGET', KEYS[3], 'token', 'identity', 'fence', 'broken', 'waited')
-  local left = redis.call('PTTL', KEYS[1])
-  if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
-    return { 'busy', left }
-  end
-  -- Part 6 queues the claim here. Until then the holder only learns that somebody waits.
-  if ARGV[5] == '1' and not hold[5] then
-    redis.call('HSET', KEYS[3], 'waited', '1')
-  end
-  return { 'busy', left, hold[1], hold[2], hold[3], hold[4] }
+local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+if answer then
+  return answer
 end
 
-if not value and redis.call('EXISTS', KEYS[1]) == 1 then
-  return { 'foreign' }
-end
-
--- Without a candidate the server's clock is one.
-local least = tonumber(ARGV[7]) or micros
-local fence = least
-if last then
-  -- A counter that isn't a number compares as neither.
-  local number = tonumber(last) or -1
-  if not (number >= 0) then
+-- Where somebody deleted the description of a hold of this token, it gets a new fence and a new one.
+if value == token
+  or mode == 'x' and not value and redis.call('EXISTS', KEYS[1], KEYS[5]) == 0 then
+  local fence = next_fence(last, micros, fences)
+  if not fence then
     return { 'exhausted' }
   end
-  fence = math.max(number + 1, least)
+  count_fences(KEYS[2], fence, fences, ttl)
+  local first = text(fence)
+  hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+  return { 'granted', first, ARGV[3] }
 end
--- Reckoned from the largest number on down: above it, sums of doubles are rounded.
-if not (fence <= 9007199254740992 - fences) then
+
+local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[8] == '1')
+if not its.look() then
+  return { 'foreign' }
+end
+local held, first, left, _, by = its.holder(token)
+if held and by then
+  return { 'again', first, '1', left }
+elseif held then
+  its.extend(token, ttl)
+  return { 'again', first, '1' }
+end
+local kind = its.kind(token)
+if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
+  return { 'kind', kind }
+end
+
+its.advance(token)
+first = its.grant(token, mode, ttl, fences, ARGV[4])
+if first then
+  -- The next may fit beside it.
+  its.advance()
+end
+if its.is_unfinished then
+  redis.pcall('PUBLISH', ARGV[9], ARGV[10])
+end
+if first then
+  return { 'granted', first, ARGV[3] }
+elseif first == false then
   return { 'exhausted' }
 end
 
--- The lock comes last: whatever may fail before it, no permission say, leaves nothing held, and a
--- lock that holds a token has a fence that was counted for it.
-local first = string.format('%.0f', fence)
-redis.call('SET', KEYS[2], string.format('%.0f', fence + fences - 1), 'PX', fence_life)
-redis.call('DEL', KEYS[3])
-redis.call('HSET', KEYS[3], 'token', token, 'identity', ARGV[4], 'fence', first,
-           'fences', ARGV[3], 'since', string.format('%.0f', micros))
-redis.call('PEXPIRE', KEYS[3], ttl)
-redis.call('SET', KEYS[1], token, 'PX', ttl)
-return { 'granted', first, ARGV[3] }
+answer = its.describe()
+table.insert(answer, 1, 'busy')
+if ARGV[5] ~= '0' then
+  answer[8] = its.wait(token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
+  answer[9] = text(micros)
+end
+return answer

@@ -1,9 +1,10 @@
 -- An operator's forced end of the hold that was seen.
 --
--- KEYS  lock, fence, hold, and the tombstone of the token that was seen (or, if any will do, of
---       the one that the caller found)
+-- KEYS  lock, fence, hold, the tombstone of the token that was seen (or, if any will do, of the one
+--       that the caller found), queue, holders, about
 -- ARGV  token seen, '1' if whoever holds now will do, 'now' or 'run-out', who and why,
---       how long a tombstone lasts in ms, channel for wake-ups, name, channel for breaks
+--       how long a tombstone lasts in ms, channel for wake-ups, name, channel for breaks, '1' if the
+--       receivers of a message can be counted
 --
 -- Answers
 --   'free'             nobody holds, or not the one that was seen
@@ -18,11 +19,35 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then
+local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
+
+-- Everybody who waits is woken as well: whoever broke it may be gone before an offer has lapsed.
+local function tell()
+  redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
+  its.advance()
+  redis.pcall('PUBLISH', ARGV[6], ARGV[7])
+end
+
+if not its.look() then
   return { 'foreign' }
-elseif not value then
+end
+local value = its.value
+if not value then
   return { 'free' }
+end
+if its.kind_of_marker then
+  local _, _, left, _, by = its.holder(seen)
+  if not left then
+    return { any and 'retry' or 'free' }
+  elseif how == 'run-out' then
+    redis.call('HSET', KEYS[7], 'broken:' .. seen, by or note)
+    redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
+    return { 'runs-out', left }
+  end
+  redis.call('SET', KEYS[4], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), left))
+  its.leave(seen)
+  tell()
+  return { 'freed', left }
 end
 local known = redis.call('HGET', KEYS[3], 'token')
 local ours = known and (value == known or value == known .. ':broken')
@@ -41,6 +66,8 @@ if not ours and any then
     return { 'unbreakable' }
   end
   redis.call('DEL', KEYS[1])
+  its.value = false
+  its.advance()
   return { 'freed', left }
 end
 
@@ -51,10 +78,13 @@ end
 local life = math.max(left, 1)
 -- Past the block that the holder may have reserved, which is what the counter stands at.
 local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
-redis.call('SET', KEYS[2], string.format('%.0f', math.max(last + 1, micros)),
-           'PX', life + 604800000)
+redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
+           'PX', life + IDLE_FENCE)
 if how == 'run-out' then
-  redis.call('HSET', KEYS[3], 'broken', note)
+  -- Who broke it first is who broke it.
+  if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
+    redis.call('HSET', KEYS[3], 'broken', note)
+  end
   redis.call('PEXPIRE', KEYS[3], life)
   -- Another value than the token: no renewal matches it, and it keeps its end.
   redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
@@ -63,6 +93,6 @@ if how == 'run-out' then
 end
 redis.call('SET', KEYS[4], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), life))
 redis.call('DEL', KEYS[1], KEYS[3])
-redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-redis.pcall('PUBLISH', ARGV[6], ARGV[7])
+its.value = false
+tell()
 return { 'freed', left }

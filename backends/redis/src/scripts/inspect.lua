@@ -1,28 +1,64 @@
 -- Describes names.
 --
--- KEYS  for each name: lock, fence, hold
+-- KEYS  for each name: lock, fence, hold, queue, holders, about
 --
--- Answers for each name: state, ms left or -1, highest fence, token, identity, fence, broken,
--- where the state is 'free', 'held' (by one of ours), 'foreign' (by somebody else) or 'alien'
--- (the key isn't a string).
+-- Answers for each name: state, highest fence, how many wait; then for each holder ms left or -1,
+-- token, identity, fence, broken, mode. The state is 'free', 'held' (by some of ours), 'foreign' (by
+-- somebody else) or 'alien' (the key isn't a string; its type follows).
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
+
+local function waiting(queue, about)
+  local count = 0
+  for _, token in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    local record = redis.call('HGET', about, token) or ''
+    local live = record:match('^%S+ (%d+) ')
+    if live and tonumber(live) > now then
+      count = count + 1
+    end
+  end
+  return count
+end
+
+local function beside(answer, holders, about)
+  local at = time_of(holders, now)
+  local all = redis.call('ZRANGE', holders, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local token, left = all[i], math.ceil(all[i + 1] - at)
+    local record = left > 0 and redis.call('HGET', about, token)
+    if record then
+      local mode, fence, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
+      local by = redis.call('HGET', about, 'broken:' .. token)
+      for _, word in ipairs({ left, token, identity, fence, by, mode }) do
+        answer[#answer + 1] = word
+      end
+    end
+  end
+end
 
 local answers = {}
-for i = 1, #KEYS / 3 do
-  local lock, fence, hold = unpack(KEYS, 3 * i - 2, 3 * i)
+for i = 1, #KEYS / 6 do
+  local lock, fence, hold, queue, holders, about = unpack(KEYS, 6 * i - 5, 6 * i)
   local value = redis.pcall('GET', lock)
   local last = redis.call('GET', fence)
   if type(value) == 'table' then
-    answers[i] = { 'alien', -1, last, redis.call('TYPE', lock).ok }
-  elseif not value then
-    answers[i] = { 'free', -1, last }
+    answers[i] = { 'alien', last, 0, redis.call('TYPE', lock).ok }
   else
-    local left = redis.call('PTTL', lock)
-    local about = redis.call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
-    if about[1] and (value == about[1] or value == about[1] .. ':broken') then
-      answers[i] = { 'held', left, last, about[1], about[2], about[3], about[4] }
-    else
-      answers[i] = { 'foreign', left, last }
+    local answer = { 'free', last, waiting(queue, about) }
+    if value and value:match('^lockwright:%a+:%d+$') then
+      beside(answer, holders, about)
+      answer[1] = #answer > 3 and 'held' or 'free'
+    elseif value then
+      local left = redis.call('PTTL', lock)
+      local it = redis.call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
+      if it[1] and (value == it[1] or value == it[1] .. ':broken') then
+        answer = { 'held', last, answer[3], left, it[1], it[2], it[3], it[4], 'x' }
+      else
+        answer = { 'foreign', last, answer[3], left, false, false, false, false, 'x' }
+      end
     end
+    answers[i] = answer
   end
 end
 return answers

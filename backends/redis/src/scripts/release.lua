@@ -1,9 +1,11 @@
--- Ends a hold if this token has it, and never another's.
+-- Ends a hold if this token has it, takes it out of the queue, and offers the lock to the next.
 --
--- KEYS  lock, hold, tombstone of this token
--- ARGV  token, how long the tombstone lasts in ms ('0' for none), channel for wake-ups, name
+-- KEYS  lock, hold, tombstone of this token, fence, queue, holders, about
+-- ARGV  token, how long the tombstone lasts in ms ('0' for none), channel for wake-ups, name, '1' if
+--       the receivers of a message can be counted
 --
--- Answers 1 if it was held, else 0.
+-- Answers 1 if it was held or waited, else 0; or, if it was and the next one was offered the lock, how
+-- long that offer lives in ms.
 
 local token = ARGV[1]
 -- First, so that a late duplicate of the acquire is refused whatever may fail below.
@@ -11,14 +13,28 @@ if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
 local value = redis.pcall('GET', KEYS[1])
-if value ~= token and value ~= token .. ':broken' then
+local ended = value == token or value == token .. ':broken'
+if ended then
+  redis.call('DEL', KEYS[1], KEYS[2])
+  if redis.call('EXISTS', KEYS[5]) == 0 then
+    return 1
+  end
+elseif redis.call('EXISTS', KEYS[5], KEYS[6]) == 0 then
   return 0
 end
--- Whoever asked while it was held left a mark; without one nobody needs to be told.
-local waited = redis.call('HGET', KEYS[2], 'waited')
-redis.call('DEL', KEYS[1], KEYS[2])
-if waited then
-  -- A hint: it is released all the same where publishing isn't permitted.
+
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local its = family(KEYS[1], KEYS[4], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[5] == '1')
+if not its.look() then
+  return its.withdraw(token) and 1 or 0
+end
+ended = ended or its.leave(token) or its.withdraw(token)
+if not ended then
+  return 0
+end
+local life = its.advance()
+if its.is_unfinished then
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
-return 1
+return math.max(life, 1)

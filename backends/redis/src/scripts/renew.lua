@@ -1,34 +1,78 @@
 -- Arms holds again for their full TTL: each one that its token still has.
 --
--- KEYS  for each hold: lock, fence, hold, tombstone of the token; after them, for a node of a
---       quorum: its certificate
--- ARGV  for each hold: token, TTL in ms; after them, for a node of a quorum: the certificate that
---       its client saw
+-- KEYS  for each exclusive hold: lock, fence, hold, tombstone of the token; for each other one:
+--       lock, fence, holders, tombstone, about; after them, for a node of a quorum: its certificate. In a
+--       Cluster the fence once more instead of the tombstone, so that all of them are there
+-- ARGV  for each hold: token, TTL in ms, 'x' if it is exclusive, else 's'; after them, for a node of
+--       a quorum: the certificate that its client saw
 --
--- Answers for each hold 'renewed', 'broken' or 'gone'. What expired isn't there any more, so it
--- can't be revived; what was broken holds another value, so it isn't armed again. Or only
--- 'stranger', when the certificate isn't the one that its client saw.
+-- Answers for each hold 'renewed', 'broken' or 'gone'. What expired isn't there any more, or isn't
+-- counted, so it can't be revived; what was broken holds another value, or is marked, so it isn't
+-- armed again. Or only 'stranger', when the certificate isn't the one that its client saw.
 
-if #KEYS % 4 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
+if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }
 end
 
-local answers = {}
-for i = 1, math.floor(#KEYS / 4) do
-  local lock, fence, hold, tombstone = unpack(KEYS, 4 * i - 3, 4 * i)
-  local token, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  -- One key of a foreign type must not fail the whole batch.
-  local value = redis.pcall('GET', lock)
-  if value == token then
-    -- A counter in use isn't idle.
-    redis.call('PEXPIRE', fence, ttl + 604800000)
-    redis.call('PEXPIRE', hold, ttl)
-    redis.call('PEXPIRE', lock, ttl)
-    answers[i] = 'renewed'
-  else
-    local note = redis.call('GET', tombstone)
-    local broken = value == token .. ':broken' or (note and note:sub(1, 6) == 'broken')
-    answers[i] = broken and 'broken' or 'gone'
+local answers, at, now = {}, 1, nil
+
+local function keep(key, life)
+  if redis.call('PTTL', key) < life then
+    redis.call('PEXPIRE', key, life)
   end
+end
+
+-- A reader, or a holder of permits.
+local function renew(lock, fence, holders, about, token, ttl)
+  if not now then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
+  end
+  local value = redis.pcall('GET', lock)
+  if type(value) ~= 'string' or not value:match('^lockwright:%a+:%d+$') then
+    return 'gone'
+  end
+  local clock = time_of(holders, math.floor(now))
+  local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
+  if expires <= clock then
+    return 'gone'
+  elseif redis.call('HEXISTS', about, 'broken:' .. token) == 1 then
+    return 'broken'
+  end
+  -- A full server refuses all of a script whose first write could take memory. This one can't.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
+  expire_in(holders, token, ttl, clock)
+  live_as_long(holders, clock)
+  keep(fence, ttl + 604800000)
+  keep(about, ttl + 2)
+  return 'renewed'
+end
+
+for i = 1, math.floor(#ARGV / 3) do
+  local token, ttl = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
+  local answer
+  if ARGV[3 * i] == 'x' then
+    local lock, fence, hold = unpack(KEYS, at, at + 2)
+    -- One key of a foreign type must not fail the whole batch.
+    local value = redis.pcall('GET', lock)
+    if value == token then
+      -- A counter in use isn't idle.
+      redis.call('PEXPIRE', fence, ttl + 604800000)
+      redis.call('PEXPIRE', hold, ttl)
+      redis.call('PEXPIRE', lock, ttl)
+      answer = 'renewed'
+    else
+      answer = value == token .. ':broken' and 'broken' or 'gone'
+    end
+  else
+    local lock, fence, holders = unpack(KEYS, at, at + 2)
+    answer = renew(lock, fence, holders, KEYS[at + 4], token, ttl)
+  end
+  if answer == 'gone' then
+    local note = redis.call('GET', KEYS[at + 3])
+    answer = note and note:sub(1, 6) == 'broken' and 'broken' or 'gone'
+  end
+  answers[i] = answer
+  at = at + (ARGV[3 * i] == 'x' and 4 or 5)
 end
 return answers

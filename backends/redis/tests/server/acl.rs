@@ -1,7 +1,8 @@
 //! Users with few permissions.
 
 use lockwright_core::{
-    BreakHow, Clock, DistributedLock, Error, ErrorKind, Fault, Renew, Result, Seen, Settle, Wait,
+    BreakHow, Clock, DistributedLock, Error, ErrorKind, Fault, Mode, Renew, Result, Seen, Settle,
+    Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
@@ -10,7 +11,7 @@ use crate::connecting::{SECRET, refused};
 use crate::kit::{claim, connect, eventually, grant, name, patient};
 
 /// What the documentation says is enough, beside the keys.
-const NEEDED: [&str; 22] = [
+const NEEDED: [&str; 30] = [
     "+hello",
     "+subscribe",
     "+publish",
@@ -33,6 +34,14 @@ const NEEDED: [&str; 22] = [
     "+hget",
     "+hset",
     "+hmget",
+    "+hdel",
+    "+hexists",
+    "+zadd",
+    "+zrem",
+    "+zrange",
+    "+zrangebyscore",
+    "+zrank",
+    "+zscore",
 ];
 
 fn rules(without: &str) -> String {
@@ -47,6 +56,12 @@ async fn everything(url: &str) -> Result<()> {
     redis.try_acquire(&ours).await?;
     redis.renew(&[Renew { claim: &ours, fences: 0 }]).await?;
     redis.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
+    let mut reading = claim("orders/43");
+    reading.mode = Mode::Shared;
+    redis.try_acquire(&reading).await?;
+    redis.renew(&[Renew { claim: &reading, fences: 0 }]).await?;
+    redis.try_acquire(&reading).await?;
+    redis.release(&reading, Settle::Answered).await?;
     redis.inspect(&name("orders/42")).await?;
     let alien = redis.inspect(&name("orders/alien")).await.unwrap_err();
     if alien.kind() != ErrorKind::Conflict {

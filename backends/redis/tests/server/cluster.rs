@@ -491,7 +491,8 @@ async fn slots_that_nobody_serves_are_told() {
 async fn what_the_documentation_permits_is_enough() {
     let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
                  +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
-                 +pexpire +hget +hset +hmget +client|tracking +client|caching +asking \
+                 +pexpire +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange \
+                 +zrangebyscore +zrank +zscore +client|tracking +client|caching +asking \
                  +cluster|slots +cluster|info +cluster|nodes";
     let servers = testbed::Redis::options().user("locks", "secret", rules);
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();

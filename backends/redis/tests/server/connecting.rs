@@ -8,13 +8,16 @@ use lockwright_core::{DistributedLock, Error, ErrorKind, Settle};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::kit::{claim, grant, name};
+use crate::kit::{claim, grant, name, patient};
 
 pub(crate) const SECRET: &str = "hush-hush";
 
 /// The error, whose text is checked for the secret by whoever gets it.
 pub(crate) async fn refused(url: &str) -> Error {
-    let error = Redis::connect(url).await.unwrap_err();
+    let error = match Config::new(url) {
+        Ok(config) => patient(config).connect().await.unwrap_err(),
+        Err(error) => error,
+    };
     let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
     let mut cause = std::error::Error::source(&error);
     while let Some(error) = cause {
@@ -148,6 +151,14 @@ async fn a_user_without_a_permission_is_told_which() {
         "+hget",
         "+hset",
         "+hmget",
+        "+hdel",
+        "+hexists",
+        "+zadd",
+        "+zrem",
+        "+zrange",
+        "+zrangebyscore",
+        "+zrank",
+        "+zscore",
         "+hello",
     ];
     make("enough", &allowed);

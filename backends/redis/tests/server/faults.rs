@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Fault, Renew, Renewal, Settle, Wait,
+    Attempt, DistributedLock, Ended, ErrorKind, Fault, Mode, Renew, Renewal, Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -237,6 +237,41 @@ async fn a_full_server_refuses_and_grants_nothing() {
         "what is held can still be renewed"
     );
     assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+/// Some of its writes add to a set, which a full server refuses to a script that has written nothing yet.
+#[tokio::test]
+async fn readers_and_permits_go_on_on_a_full_server() {
+    let (server, redis) = server_and_client().await;
+    let holders = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }].map(|mode| {
+        let mut holder = claim(&format!("{mode}"));
+        holder.mode = mode;
+        holder
+    });
+    for holder in &holders {
+        grant(&redis, holder).await;
+    }
+    server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let longer = holders.clone().map(|mut holder| {
+        holder.ttl *= 2;
+        holder
+    });
+    for holder in &longer {
+        let renewals = redis.renew(&[Renew { claim: holder, fences: 0 }]).await.unwrap();
+        assert_eq!(renewals, [Renewal::RENEWED], "{}", holder.mode);
+        let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
+        assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
+    }
+    // In one batch, whichever comes first; and by asking again.
+    let batch: Vec<_> =
+        holders.iter().rev().map(|holder| Renew { claim: holder, fences: 0 }).collect();
+    assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
+    for holder in &longer {
+        assert_eq!(grant(&redis, holder).await.valid, None);
+        let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
+        assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
+        assert_eq!(redis.release(holder, Settle::Answered).await.unwrap(), Ended::Released);
+    }
 }
 
 #[tokio::test]

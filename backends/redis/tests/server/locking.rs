@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Fence, Fencing, Mode,
-    Reason, Renew, Renewal, Seen, Settle, Wait,
+    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Fence, Reason, Renew,
+    Renewal, Seen, Settle, Wait,
 };
 use lockwright_redis::Config;
 
@@ -352,16 +352,4 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
             assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 0);
         }
     }
-}
-
-#[tokio::test]
-async fn other_modes_are_unsupported() {
-    let (_server, redis) = server_and_client().await;
-    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 3 }] {
-        let mut claim = claim("a");
-        claim.mode = mode;
-        let refused = redis.try_acquire(&claim).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unsupported);
-    }
-    assert_eq!(redis.profile().fencing, Fencing::Clocked);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Event, Reason, Renew, Renewal,
-    Seen, Settle, Token,
+    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Event, Mode, Reason, Renew,
+    Renewal, Seen, Settle, Token,
 };
 use lockwright_redis::{Config, Redis};
 
@@ -64,6 +64,47 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     })
     .await;
     assert!(after.fence.get() > granted.fence.get() + 4, "past the reserved block");
+}
+
+#[tokio::test]
+async fn who_broke_a_hold_first_is_who_broke_it() {
+    let (_server, redis) = server_and_client().await;
+    for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        let mut holder = claim(&format!("{mode}"));
+        holder.mode = mode;
+        grant(&redis, &holder).await;
+        let seen = Seen::Token(holder.token);
+        for (by, reason) in [("anna", "stuck"), ("ben", "no idea")] {
+            let broken = redis.break_lock(&holder.name, seen, BreakHow::RunOut, by, reason).await;
+            assert!(matches!(broken.unwrap(), Broken::RunsOut(_)), "{mode}");
+        }
+        let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
+        assert_eq!(seen.broken.as_deref(), Some("anna: stuck"), "{mode}");
+    }
+}
+
+/// Whoever resumes a ticket asks again where no answer came, and the hold may have been broken by then.
+#[tokio::test]
+async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
+    let (_server, redis) = server_and_client().await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        let locked = format!("{mode}");
+        let (mut from, mut to) = (claim(&locked), claim(&locked));
+        (from.mode, to.mode) = (mode, mode);
+        grant(&redis, &from).await;
+        let moved = redis.swap(from.token, &to).await.unwrap();
+        assert!(matches!(moved, Attempt::Granted(_)), "{mode}: {moved:?}");
+        let seen = Seen::Token(to.token);
+        let broken = redis.break_lock(&to.name, seen, BreakHow::RunOut, "anna", "stuck").await;
+        let Ok(Broken::RunsOut(left)) = broken else { panic!("{mode}: {broken:?}") };
+        to.ttl *= 10;
+        let Ok(Attempt::Granted(again)) = redis.swap(from.token, &to).await else {
+            panic!("{mode}: a repeat is the same hold")
+        };
+        assert!(again.valid.is_some_and(|valid| valid <= left), "{mode}: {again:?}");
+        let seen = redis.inspect(&to.name).await.unwrap().holders.remove(0);
+        assert!(seen.remaining.is_some_and(|remaining| remaining <= left), "{mode}: {seen:?}");
+    }
 }
 
 #[tokio::test]
@@ -203,7 +244,7 @@ async fn what_is_held_all_the_time_is_listed_exactly_once_whatever_changes_aroun
     let mut steady = BTreeSet::new();
     for i in 0..5_500 {
         let held = format!("steady {i}");
-        grant(&redis, &claim(&held)).await;
+        grant(&redis, &claim_for(&held, Duration::from_secs(600))).await;
         steady.insert(held);
     }
     // Growth makes the server rehash in the middle of a walk, which is when it repeats itself.

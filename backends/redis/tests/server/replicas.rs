@@ -1,16 +1,17 @@
 //! Waiting for replicas.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Reason, Renew, Renewal, RenewalOutcome, Settle,
-    Wait,
+    Attempt, Claim, DistributedLock, Ended, ErrorKind, Locks, Reason, Renew, Renewal,
+    RenewalOutcome, Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
-use lockwright_testbed as testbed;
+use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::connecting::{SECRET, refused};
-use crate::kit::{busy, claim, eventually, grant, name, patient};
+use crate::kit::{LIMIT, busy, claim, eventually, grant, name, patient};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
@@ -184,6 +185,118 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     let (refused, token) = refused;
     assert_eq!(token, ours.token.to_string());
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
+}
+
+/// A client whose releases come late, and a replica that acknowledges nothing.
+struct Late {
+    master: testbed::Redis,
+    replica: testbed::Redis,
+    proxy: Proxy,
+    redis: Arc<Redis>,
+    /// What the server calls the connection by which they come.
+    id: String,
+}
+
+impl Late {
+    /// Releases go by the connection that a client makes first.
+    const FIRST: usize = 0;
+
+    async fn start() -> (Self, Claim) {
+        let (master, replica) = pair().await;
+        let proxy = Proxy::start(master.address()).unwrap();
+        let config = Config::new(&master.url_through(proxy.port())).unwrap();
+        let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
+        let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
+        // The server knows the scripts, so that a late request is complete by itself.
+        let held = eventually(|| async {
+            let (held, released) = (claim("held"), claim("released"));
+            redis.try_acquire(&released).await.ok()?;
+            redis.release(&released, Settle::Answered).await.ok()?;
+            let asked = redis.try_acquire(&held).await;
+            matches!(asked, Ok(Attempt::Granted(_))).then_some(held)
+        })
+        .await;
+        let listed: String = master.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
+        assert_eq!(listed.lines().count(), 1, "{listed}");
+        let id = listed.split(' ').find_map(|word| word.strip_prefix("id=")).unwrap().to_owned();
+        replica.freeze();
+        proxy.keep_requests_of(Some(Self::FIRST));
+        (Self { master, replica, proxy, redis, id }, held)
+    }
+
+    async fn a_release_is_on_its_way(&self) {
+        eventually(|| async { (self.proxy.kept_requests() > 0).then_some(()) }).await;
+    }
+
+    /// What was sent late is carried out: after it the connection ends, as its client has given it up.
+    async fn deliver(&self) {
+        self.proxy.keep_requests_of(None);
+        eventually(|| async {
+            let left: String = self.master.command(&["CLIENT", "LIST", "ID", &self.id]).unwrap();
+            left.trim().is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_whose_release_may_still_come_is_never_granted_again() {
+    let (late, _held) = Late::start().await;
+    let redis = &late.redis;
+    let ours = claim("a");
+    let refused = redis.try_acquire(&ours).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
+    late.a_release_is_on_its_way().await;
+    late.replica.thaw();
+    let refused = redis.try_acquire(&ours).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+    // Its client settles it.
+    let settled = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
+    assert_eq!(settled, Ended::Released);
+    late.deliver().await;
+}
+
+#[tokio::test]
+async fn nor_does_a_hold_move_to_it_again() {
+    let (late, held) = Late::start().await;
+    let next = claim("held");
+    let refused = late.redis.swap(held.token, &next).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
+    late.a_release_is_on_its_way().await;
+    late.replica.thaw();
+    let refused = late.redis.swap(held.token, &next).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+}
+
+#[tokio::test]
+async fn nor_is_one_whose_asker_has_gone_meanwhile() {
+    let (late, _held) = Late::start().await;
+    let ours = claim("a");
+    tokio::select! {
+        asked = late.redis.try_acquire(&ours) => panic!("{asked:?}"),
+        () = late.a_release_is_on_its_way() => {}
+    }
+    late.replica.thaw();
+    let refused = late.redis.try_acquire(&ours).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+}
+
+#[tokio::test]
+async fn a_late_release_of_what_did_not_count_ends_no_hold() {
+    let (late, _held) = Late::start().await;
+    let locks = Locks::new(Arc::clone(&late.redis)).unwrap();
+    let asking = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.mutex("a").acquire().await })
+    };
+    late.a_release_is_on_its_way().await;
+    late.replica.thaw();
+    let guard = asking.await.unwrap().unwrap();
+    late.deliver().await;
+    let there: Option<String> = late.master.command(&["GET", "a"]).unwrap();
+    assert_eq!(there, Some(guard.token().to_string()));
+    guard.check().unwrap();
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Event, Locks, Reason, Renew, Renewal,
-    Seen, Settle, Wait,
+    BootInstant, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Locks, Mode, Reason, Renew,
+    Renewal, Seen, Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -14,7 +14,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
 use crate::cluster::{impatient, names_of_all_masters};
-use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, name, next};
+use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -111,6 +111,39 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     }
 }
 
+/// Their keys are on one node for all of a move but the instant in which they leave.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    let reader = Claim { mode: Mode::Shared, ..claim("{s}1") };
+    let permits = Claim { mode: Mode::Permits { count: 1, of: 2 }, ..claim("{s}2") };
+    let stranger = Claim { mode: Mode::Shared, ..claim("{s}1") };
+    for holder in [&reader, &permits] {
+        grant(&redis, holder).await;
+    }
+    let all = [&reader, &permits, &stranger].map(|claim| Renew { claim, fences: 0 });
+    let gone = Renewal::not_held(Reason::Gone);
+    let known = [Renewal::RENEWED, Renewal::RENEWED, gone.clone()];
+    assert_eq!(redis.renew(&all).await.unwrap(), known);
+    let moving = begin(&cluster, "s");
+    assert_eq!(redis.renew(&all).await.unwrap(), known);
+    move_some(&cluster, &moving, &["{s}1"]);
+    let half = [Renewal::INDETERMINATE, Renewal::RENEWED, Renewal::INDETERMINATE];
+    assert_eq!(redis.renew(&all).await.unwrap(), half);
+    cluster.move_keys(&moving).unwrap();
+    assert_eq!(redis.renew(&all).await.unwrap(), known);
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    assert_eq!(redis.renew(&all).await.unwrap(), known);
+    // Why something is gone stands in a key that a renewal doesn't name.
+    for holder in [&reader, &permits] {
+        let seen = Seen::Token(holder.token);
+        redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
+    }
+    let broken = Renewal::not_held(Reason::Broken);
+    assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
+}
+
 /// The lock itself is on a node in good health, and what describes the hold isn't.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
@@ -172,7 +205,7 @@ async fn whoever_waits_while_the_slot_is_moved_gets_in_when_it_is_done() {
     let waiting = tokio::spawn(async move { waiter.mutex("s").acquire().await });
     eventually(|| async {
         let node = &cluster.nodes[cluster.master_of("s").unwrap()];
-        node.command::<bool>(&["HEXISTS", "lockwright:{s}:hold", "waited"]).unwrap().then_some(())
+        node.command::<bool>(&["EXISTS", "lockwright:{s}:queue"]).unwrap().then_some(())
     })
     .await;
     let moving = begin(&cluster, "s");
@@ -214,17 +247,15 @@ async fn a_release_wakes_once_also_on_another_node() {
     for name in names_of_all_masters(&cluster) {
         grant(&waiter, &claim(&name)).await;
     }
-    busy(&waiter, &claim("s"), WAIT).await;
+    let (first, second) = (claim("s"), claim("s"));
+    busy(&waiter, &first, WAIT).await;
+    busy(&waiter, &second, WAIT).await;
     let mut woken = events(&waiter);
     block_in_place(|| cluster.move_slot("s")).unwrap();
     holder.release(&held, Settle::Answered).await.unwrap();
-    assert_eq!(next(&mut woken).await, Event::Wake(name("s")));
-
-    let last = claim("s");
-    grant(&holder, &last).await;
-    busy(&waiter, &claim("s"), WAIT).await;
-    holder.release(&last, Settle::Answered).await.unwrap();
-    assert_eq!(next(&mut woken).await, Event::Wake(name("s")));
+    assert_eq!(handed(&mut woken).await.0, first.token);
+    waiter.release(&first, Settle::Answered).await.unwrap();
+    assert_eq!(handed(&mut woken).await.0, second.token);
     // The time in which more would come, by the other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
@@ -257,9 +288,35 @@ async fn a_listing_has_every_name_while_slots_are_moved() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_moves_behind_a_listing_is_in_it() {
+    listed_while_it_moves_behind(Duration::from_millis(700), |cluster, moving| {
+        cluster.finish_move(moving).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
+    const PONG: &str = "1";
+    listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
+        // It tells them at once, in one of these; they hear it from a ping later.
+        for (node, server) in cluster.nodes.iter().enumerate() {
+            if ![moving.from, moving.to].contains(&node) {
+                let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];
+                server.command::<()>(&deaf).unwrap();
+            }
+        }
+        cluster.hand_over(&moving).unwrap();
+    })
+    .await;
+}
+
+/// A listing that has looked at one master moves on to one that is slow, from which meanwhile the
+/// only name is moved to the first.
+async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
     // The way to the nodes leads through proxies: see the conformance suite's.
-    let servers =
-        testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
+    let servers = testbed::Redis::options()
+        .set("cluster-preferred-endpoint-type", "unknown-endpoint")
+        .set("enable-debug-command", "local");
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
     let elsewhere = Ipv4Addr::new(127, 0, 0, 3);
     let mut proxies = Vec::new();
@@ -279,11 +336,12 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
         let stats: String = cluster.nodes[first].command(&["INFO", "commandstats"]).unwrap();
         stats.contains("cmdstat_scan:")
     };
-    proxies[last].set(Traffic::Delay(Duration::from_millis(700)));
+    proxies[last].set(Traffic::Delay(slow));
     let listing = tokio::spawn(async move { listed(&redis).await });
     eventually(|| async { scans().then_some(()) }).await;
     let moving = cluster.begin_move(moved, first).unwrap();
     assert!(cluster.move_keys(&moving).unwrap() > 0);
-    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    block_in_place(|| finish(&cluster, moving));
+    proxies[last].set(Traffic::Forward);
     assert_eq!(listing.await.unwrap(), [moved.as_str()]);
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Reason, Renew, Renewal,
-    Settle, Wait,
+    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Reason,
+    Renew, Renewal, Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 use crate::connecting::{SECRET, refused};
-use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
+use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed, name};
 use crate::replicas::kill_what_waits;
 
 /// Short enough to be waited for, long enough for a machine that is busy with other tests.
@@ -93,6 +93,21 @@ async fn the_master_is_found_and_the_next_one_too() {
     let next = grant(&redis, &claim("a")).await;
     assert!(next.fence > granted.fence, "{next:?} after {granted:?}");
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
+}
+
+/// Another server may have taken over between the queueing and the offer, with another clock.
+#[tokio::test]
+async fn what_is_handed_over_is_asked_for_again() {
+    let set = Sentinels::start().unwrap();
+    let redis = connect(&set.url()).await;
+    let mut told = events(&redis);
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    assert!(busy(&redis, &waits, Wait::Until(BootInstant::FAR_FUTURE)).await.queued);
+    redis.release(&held, Settle::Answered).await.unwrap();
+    let (token, granted) = handed(&mut told).await;
+    assert_eq!((token, granted.valid), (waits.token, Some(Duration::ZERO)), "its client asks");
+    assert_eq!(grant(&redis, &waits).await.valid, None);
 }
 
 #[tokio::test]
@@ -430,7 +445,7 @@ async fn a_client_that_is_dropped_leaves_no_connection_behind() {
         }
     };
     let (listening, waiting) = (clients(" sub=1 "), clients(" cmd=role "));
-    let (own, subscribed) = (clients(" cmd=sentinel|master "), clients(" sub=2 "));
+    let (own, subscribed) = (clients(" cmd=sentinel|master "), clients(" sub=3 "));
     let others = listening();
     let redis = connect(&format!("{}?replicas=1", set.url())).await;
     eventually(|| async { (listening().0 == others.0 + 1).then_some(()) }).await;

@@ -118,7 +118,8 @@ async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
 async fn a_user_with_the_documented_permissions_has_it() {
     let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
                  +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
-                 +pexpire +hget +hset +hmget +client|tracking +client|caching";
+                 +pexpire +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange \
+                 +zrangebyscore +zrank +zscore +client|tracking +client|caching";
     let server = testbed::Redis::options().user("locks", "secret", rules).start().unwrap();
     let redis = connect(&server.url()).await;
     let mut told = events(&redis);

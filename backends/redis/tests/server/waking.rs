@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, DistributedLock, Event, Settle, Wait};
 use lockwright_redis::Config;
 
-use crate::kit::{busy, claim, events, eventually, grant, name, next, server_and_client};
+use crate::kit::{busy, claim, events, eventually, grant, handed, name, next, server_and_client};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -22,14 +22,15 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
     grant(&holder, &quiet).await;
     // Who only tries doesn't wait.
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
-    let wanted = claim("orders/42");
+    let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;
-    busy(&waiter, &claim("orders/42"), WAIT).await;
+    busy(&waiter, &waits, WAIT).await;
 
     holder.release(&quiet, Settle::Answered).await.unwrap();
     holder.release(&wanted, Settle::Answered).await.unwrap();
-    assert_eq!(next(&mut woken).await, Event::Wake(name("orders/42")), "the only one");
-    // The next holder's release is another matter: everybody has asked again by then, or not.
+    assert_eq!(handed(&mut woken).await.0, waits.token, "the only one");
+    waiter.release(&waits, Settle::Answered).await.unwrap();
+    // The next holder's release is another matter: nobody waits for it.
     let next_claim = claim("orders/42");
     grant(&holder, &next_claim).await;
     holder.release(&next_claim, Settle::Answered).await.unwrap();
@@ -43,12 +44,13 @@ async fn a_release_of_what_was_not_held_wakes_nobody() {
     let mut woken = events(&redis);
     let holder = claim("a");
     grant(&redis, &holder).await;
-    busy(&redis, &claim("a"), WAIT).await;
+    let waits = claim("a");
+    busy(&redis, &waits, WAIT).await;
     for settle in [Settle::Answered, Settle::Unanswered] {
         redis.release(&claim("a"), settle).await.unwrap();
     }
     redis.release(&holder, Settle::Answered).await.unwrap();
-    assert_eq!(next(&mut woken).await, Event::Wake(name("a")));
+    assert_eq!(handed(&mut woken).await.0, waits.token);
     assert!(woken.try_recv().is_err(), "once, by the release that counted");
 }
 
@@ -89,10 +91,11 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
 
     // And it is subscribed again.
-    busy(&waiter, &claim("c"), WAIT).await;
+    let waits = claim("c");
+    busy(&waiter, &waits, WAIT).await;
     // The holder's own connection may still be the old one when it is first asked.
     eventually(|| async { holder.release(&held, Settle::Answered).await.ok() }).await;
-    assert_eq!(next(&mut woken).await, Event::Wake(name("c")));
+    assert_eq!(handed(&mut woken).await.0, waits.token);
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! The suite on one server, however that is set up.
 
+mod shelf;
+
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
@@ -69,6 +73,12 @@ impl Factory for Server {
 
     fn child(&self) -> Option<Command> {
         child::this_program(&url(&self.server, None))
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        // The application's own connection, whose certificates are no concern of the locks'.
+        let is_plain = self.server.url().starts_with("redis:");
+        is_plain.then(|| shelf::shelf(vec![self.server.url()]))
     }
 
     fn harms(&self) -> &[Harm] {

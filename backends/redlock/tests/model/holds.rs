@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::explorer::explore;
 use crate::page;
 use crate::protocol::Redlock;
 use crate::rules::{Bounds, Note, Rules};
+use lockwright_conformance::explorer::explore;
 
 /// More states than this are more than was meant.
 const LIMIT: usize = 200_000_000;

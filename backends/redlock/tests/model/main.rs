@@ -5,7 +5,6 @@
 //! compared with what comes out here.
 #![forbid(unsafe_code)]
 
-mod explorer;
 mod holds;
 mod mutants;
 mod nodes;
@@ -14,4 +13,3 @@ mod protocol;
 mod rules;
 mod state;
 mod story;
-mod toys;

@@ -1,11 +1,11 @@
 //! Without one of its rules the protocol breaks a promise: the shortest way to it is found, and
 //! stands on the page.
 
-use crate::explorer::{Protocol, explore};
 use crate::page;
 use crate::protocol::Redlock;
 use crate::rules::{Bounds, Note, Promise, Renewal, Rules};
 use crate::story;
+use lockwright_conformance::explorer::{Protocol, explore};
 
 const LIMIT: usize = 100_000_000;
 

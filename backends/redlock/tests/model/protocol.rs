@@ -1,9 +1,9 @@
 //! The protocol: every step that is possible in a state, and those of the clients.
 
-use crate::explorer::{self, Protocol};
 use crate::rules::{Bounds, Promise, Rules};
 use crate::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use crate::story;
+use lockwright_conformance::explorer::{self, Protocol};
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

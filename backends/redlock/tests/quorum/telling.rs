@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Cursor, DistributedLock, Event, Events, Reason, Seen, Wait,
+    BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Event, Events, Reason, Seen, Wait,
 };
 use lockwright_redlock::Redlock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
-use crate::kit::{NODE_TIMEOUT, claim, five, take, wait_until};
+use crate::kit::{NODE_TIMEOUT, claim, five, nodes, options, redlock, take, wait_until};
 use crate::node::Fate;
 
 fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
@@ -120,6 +120,59 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
     assert!(error.to_string().contains("node:1: nobody answers"), "{error}");
 }
 
+/// Nodes that didn't hear of a release still have the hold that is over.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
+    // As many nodes show one as the other; by chance it would be right once in a while.
+    for _ in 0..10 {
+        let five = five();
+        let (left, held) = (claim("x"), claim("x"));
+        five.nodes[3].hold(&left);
+        five.nodes[4].hold(&left);
+        take(&five.redlock, &held).await;
+        five.nodes[2].fate(Fate::Down);
+        assert_eq!((five.holders(&left), five.holders(&held)), (2, 3));
+        shows(&five.redlock, &held).await;
+        five.nodes[0].fate(Fate::Down);
+        five.nodes[2].fate(Fate::Answered);
+        shows(&five.redlock, &held).await;
+    }
+    // More nodes show what is left than answer for the present one.
+    let (clock, seven) = (Clock::tokio(), nodes(7));
+    let redlock = redlock(&seven, options(&clock)).unwrap();
+    let (left, held) = (claim("x"), claim("x"));
+    for node in &seven[..3] {
+        node.hold(&left);
+    }
+    take(&redlock, &held).await;
+    for node in &seven[5..] {
+        node.fate(Fate::Down);
+    }
+    shows(&redlock, &held).await;
+    let broken = redlock.break_lock(&held.name, Seen::Any, BreakHow::Now, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
+    // What no quorum can have is nobody's, whatever its fence.
+    let five = five();
+    let (held, late) = (claim("x"), claim("x"));
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    five.nodes[0].hold(&late);
+    five.nodes[0].state().holds.get_mut(&late.name).unwrap().fence = 1 << 50;
+    five.nodes[1].fate(Fate::Down);
+    shows(&five.redlock, &held).await;
+}
+
+async fn shows(redlock: &Redlock, held: &Claim) {
+    let shown = redlock.inspect(&held.name).await.unwrap();
+    let tokens: Vec<_> = shown.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(held.token)]);
+    let listed = redlock.list("", None).await.unwrap().names;
+    let tokens: Vec<_> =
+        listed.iter().flat_map(|shown| &shown.holders).map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(held.token)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_listing_is_merged_page_by_page() {
     let five = five();
@@ -162,4 +215,25 @@ async fn whoever_holds_is_broken_everywhere() {
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert_eq!(five.holders(&held), 0);
     assert!(five.nodes[0].holder(&held.name).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
+    let five = five();
+    // As a release leaves it that two slow nodes haven't seen.
+    let left = claim("x");
+    five.nodes[0].hold(&left);
+    five.nodes[1].hold(&left);
+    let seen = Seen::Token(left.token);
+    for how in [BreakHow::RunOut, BreakHow::Now] {
+        let broken = five.redlock.break_lock(&left.name, seen, how, "ada", "stuck").await;
+        assert_eq!(broken.unwrap(), Broken::NotHeld);
+    }
+    assert_eq!(five.holders(&left), 0, "the votes are broken nevertheless");
+    // A node that is away may have the third.
+    five.nodes[0].hold(&left);
+    five.nodes[1].hold(&left);
+    five.nodes[4].fate(Fate::Down);
+    let broken = five.redlock.break_lock(&left.name, seen, BreakHow::Now, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
 }

@@ -10,7 +10,8 @@
 //! | `session` | a `GET_LOCK` of a connection of its own | whoever must exclude `GET_LOCK` in other programs |
 //! | `row` | a row locked in a transaction that is kept open | whoever must exclude `SELECT … FOR UPDATE` in other programs |
 //!
-//! Holds of one mode don't exclude those of another.
+//! Holds of one mode don't exclude those of another. The mode `row` has readers (`LOCK IN SHARE MODE`), the mode
+//! `session` hasn't: `GET_LOCK` can't be shared. Permits are the lease mode's alone.
 //!
 //! | file | subject |
 //! |---|---|
@@ -49,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Clock, DistributedLock, Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp,
+    Clock, DistributedLock, Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp,
 };
 
 pub use crate::server::Mode;
@@ -60,7 +61,6 @@ use crate::server::held::Engine;
 use crate::server::lease::LeaseBackend;
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::waiters::Waiters;
 use dialect::MySql;
 use facts::Facts;
 
@@ -124,7 +124,7 @@ impl Options {
             Facts::look(&pool).await?.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::new(Waiters::default()), None)))
+        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None)))
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
@@ -156,10 +156,12 @@ pub fn profile() -> Profile {
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.wake_up = WakeUp::Poll;
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.tickets = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     profile.slow_poll = POLL;

@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnectOptions;
 
 use super::dialect::MySql;
 use crate::server::options::{self, Common};
-use crate::server::{Mode, schema};
+use crate::server::{Mode, schema, tls};
 
 /// The parameters of a URL that sqlx knows and that a user may set. It would pass over others in
 /// silence.
@@ -53,6 +53,7 @@ impl Options {
             )));
         }
         let (rest, common) = options::take(url, &OF_SQLX).map_err(invalid)?;
+        tls::choose_provider();
         let server: MySqlConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
             invalid(options::invalid_url(&rest, "there is a mistake", &cause))
         })?;

@@ -117,7 +117,8 @@ pub async fn lock_in_transaction(
 /// # Errors
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no transaction was begun.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence above
+///   [`Fence::MAX`], or no transaction was begun.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction with this name was in the way for
@@ -322,7 +323,7 @@ impl InTransaction {
         let name = LockName::new(name)?;
         let arguments = [
             ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(transaction::number(fence)?)),
+            ("fence", Value::Int(transaction::number(fence, BACKEND)?)),
         ];
         let rows = run(tx, &self.fence, &arguments)
             .await

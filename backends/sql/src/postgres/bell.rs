@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwright_core::Result;
+use lockwright_core::kit::Audience;
+use lockwright_core::{LockName, Result};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire, Executor};
 use tokio::task::JoinHandle;
@@ -15,7 +16,6 @@ use crate::server::errors::{Effect, failed};
 use crate::server::lease::Bell;
 use crate::server::pool::Pool;
 use crate::server::sql::Value;
-use crate::server::waiters::Waiters;
 
 /// For how long our own note is waited for. A server sends it at once.
 const PROBE: Duration = Duration::from_secs(2);
@@ -36,13 +36,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Waiters>,
+    waiters: Arc<Audience>,
     task: Mutex<Option<JoinHandle<()>>>,
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Listener {
-    pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Waiters>) -> Self {
+    pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Audience>) -> Self {
         Self {
             pool: Arc::clone(pool),
             waiters: Arc::clone(waiters),
@@ -82,7 +82,7 @@ impl Drop for Listener {
 
 struct Ears {
     pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Waiters>,
+    waiters: Arc<Audience>,
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -117,6 +117,13 @@ impl Ears {
         }
     }
 
+    fn wake(&self, name: &str) {
+        // The channel is anybody's: what names no lock is nothing to us.
+        if let Ok(name) = LockName::new(name) {
+            self.waiters.wake(&name);
+        }
+    }
+
     async fn listen(&self) -> End {
         self.listen_once().await.unwrap_or_else(End::Lost)
     }
@@ -124,14 +131,14 @@ impl Ears {
     async fn listen_once(&self) -> sqlx::Result<End> {
         let limits = self.pool.limits();
         let Some(mut listener) = listener(&self.pool).await? else { return Ok(End::Deaf) };
-        if !hears(&self.pool, &mut listener, |name| self.waiters.wake(name)).await? {
+        if !hears(&self.pool, &mut listener, |name| self.wake(name)).await? {
             return Ok(End::Deaf);
         }
         self.waiters.wake_all();
         let mut used = Instant::now();
         loop {
             match tokio::time::timeout(LOOK, listener.try_recv()).await {
-                Ok(Ok(Some(note))) => self.waiters.wake(note.payload()),
+                Ok(Ok(Some(note))) => self.wake(note.payload()),
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {

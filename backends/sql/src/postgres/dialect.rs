@@ -75,6 +75,12 @@ impl std::fmt::Debug for Postgresql {
     }
 }
 
+macro_rules! text {
+    ($name:ident) => {
+        include_str!(concat!("queries/", stringify!($name), ".sql"))
+    };
+}
+
 macro_rules! texts {
     ($($name:ident),*) => {
         Texts {
@@ -85,7 +91,17 @@ macro_rules! texts {
                 "\n",
                 include_str!("../../schema/postgres_transaction.sql")
             ),
-            $($name: include_str!(concat!("queries/", stringify!($name), ".sql"))),*
+            $($name: text!($name),)*
+            beside_acquire: concat!(text!(beside_lock), text!(beside_acquire)),
+            beside_release: concat!(text!(beside_lock), text!(beside_end)),
+            beside_settle: concat!(text!(beside_bury), text!(beside_lock), text!(beside_end)),
+            beside_swap: concat!(text!(beside_lock), text!(beside_swap)),
+            beside_break: concat!(text!(beside_lock), text!(beside_break)),
+            beside_break_now: concat!(
+                text!(beside_lock),
+                text!(beside_bury_broken),
+                text!(beside_end)
+            ),
         }
     };
 }
@@ -96,13 +112,18 @@ static TEXTS: Texts = texts!(
     renew,
     release,
     settle,
+    swap,
     inspect,
     list,
     break_run_out,
     break_now,
     sweep_floor,
     sweep_leases,
-    sweep_tombstones
+    sweep_tombstones,
+    beside_renew,
+    beside_end,
+    beside_wait,
+    beside_sweep
 );
 
 impl Dialect for Postgresql {

@@ -8,7 +8,8 @@
 //! | `session` | an advisory lock of a connection of its own | whoever must exclude `pg_advisory_lock` in other programs |
 //! | `row` | a row locked in a transaction that is kept open | the same, without numbers for names |
 //!
-//! Holds of one mode don't exclude those of another.
+//! Holds of one mode don't exclude those of another. All have readers: in the modes `session` and `row` they
+//! hold the server's own shared locks (`pg_advisory_lock_shared`, `FOR SHARE`). Permits are the lease mode's alone.
 //!
 //! | file | subject |
 //! |---|---|
@@ -47,9 +48,10 @@ pub mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_core::kit::Audience;
 use lockwright_core::{
-    Clock, DistributedLock, ErrorKind, Fault, Faults, Fencing, Order, Profile, Reach, Result,
-    WakeUp,
+    Clock, DistributedLock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Reach,
+    Result, WakeUp,
 };
 
 pub use crate::server::Mode;
@@ -60,7 +62,6 @@ use crate::server::held::Engine;
 use crate::server::lease::{Bell, LeaseBackend};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::waiters::Waiters;
 use bell::Listener;
 use dialect::Postgresql;
 use pooler::Server;
@@ -127,7 +128,7 @@ impl Options {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        let waiters = Arc::new(Waiters::default());
+        let waiters = Arc::<Audience>::default();
         let told = look.is_direct;
         let bell = told.then(|| -> Box<dyn Bell> { Box::new(Listener::new(&pool, &waiters)) });
         if told {
@@ -186,10 +187,12 @@ fn profile_of(told: bool) -> Profile {
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.wake_up = if told { WakeUp::Push } else { WakeUp::Poll };
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.tickets = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     profile.slow_poll = if told { SLOW_POLL } else { POLL };

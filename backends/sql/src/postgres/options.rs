@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::dialect::Postgresql;
 use crate::server::options::{self, Common};
-use crate::server::{Mode, schema};
+use crate::server::{Mode, schema, tls};
 
 /// The parameters of a URL that sqlx knows. It would only log a warning for others.
 const OF_SQLX: [&str; 18] = [
@@ -67,6 +67,7 @@ impl Options {
             )));
         }
         let (rest, common) = options::take(url, &OF_SQLX).map_err(invalid)?;
+        tls::choose_provider();
         let server: PgConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
             invalid(options::invalid_url(&rest, "there is a mistake", &cause))
         })?;

@@ -125,8 +125,8 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), no transaction was begun, or
-///   it has failed before.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), a fence above [`Fence::MAX`], no
+///   transaction was begun, or it has failed before.
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
 /// - [`Denied`](ErrorKind::Denied): the user may not change the table.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction with this name was in the way:
@@ -276,7 +276,7 @@ impl InTransaction {
         let name = LockName::new(name)?;
         let arguments = [
             ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(transaction::number(fence)?)),
+            ("fence", Value::Int(transaction::number(fence, BACKEND)?)),
         ];
         let rows = run(tx, &self.fence, &arguments)
             .await

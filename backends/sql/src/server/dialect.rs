@@ -101,6 +101,8 @@ pub(crate) struct Texts {
     pub(crate) release: &'static str,
     /// A release that leaves a tombstone.
     pub(crate) settle: &'static str,
+    /// Gives a hold to another token.
+    pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
     pub(crate) break_run_out: &'static str,
@@ -109,6 +111,19 @@ pub(crate) struct Texts {
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
+    // The same for those who hold a name beside each other.
+    pub(crate) beside_acquire: &'static str,
+    pub(crate) beside_renew: &'static str,
+    pub(crate) beside_release: &'static str,
+    pub(crate) beside_settle: &'static str,
+    /// Takes back that a writer waits.
+    pub(crate) beside_end: &'static str,
+    /// Notes that a writer waits.
+    pub(crate) beside_wait: &'static str,
+    pub(crate) beside_swap: &'static str,
+    pub(crate) beside_break: &'static str,
+    pub(crate) beside_break_now: &'static str,
+    pub(crate) beside_sweep: &'static str,
 }
 
 /// One row of an answer, column by column.
@@ -130,6 +145,11 @@ impl Row {
             Some(Cell::Int(number)) => Ok(*number),
             _ => Err(BadRow),
         }
+    }
+
+    /// Whether there is no value, or no such column.
+    pub(crate) fn is_null(&self, at: usize) -> bool {
+        matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
     /// A boolean; `NULL` is false.

@@ -5,14 +5,16 @@ use std::time::Duration;
 use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 
 use super::dialect::{BadRow, Row};
+use crate::kind;
 
-/// A row of the lease table as the texts answer it, from some column on: `name, token, identity,
-/// mode, fence, fences, expires, broken, waiting, now`.
+/// A hold as the texts answer it, from some column on: `name, token, identity, mode, fence, fences,
+/// expires, broken, waiting, now`, and then `permits, size` where it may be one beside others.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
     pub(crate) token: Option<&'r str>,
     identity: &'r str,
+    pub(crate) mode: Mode,
     fence: u64,
     fences: u32,
     expires: i64,
@@ -23,12 +25,21 @@ pub(crate) struct Holding<'r> {
 
 impl<'r> Holding<'r> {
     pub(crate) fn of(row: &'r Row, from: usize) -> Result<Self, BadRow> {
-        if row.text(from + 3)? != Some("exclusive") {
-            return Err(BadRow);
-        }
+        let token = row.text(from + 1)?;
+        let word = row.text(from + 3)?.ok_or(BadRow)?;
+        let mode = match token {
+            // Who takes it next is the first one.
+            None => Mode::Exclusive,
+            Some(token) => match (row.int(from + 10), row.int(from + 11)) {
+                (Ok(permits), Ok(size)) => kind::mode(word, permits, size).ok_or(BadRow)?,
+                // The name's own row.
+                _ => kind::present(token).filter(|mode| kind::word(*mode) == word).ok_or(BadRow)?,
+            },
+        };
         let holding = Self {
             name: row.text(from)?.ok_or(BadRow)?,
-            token: row.text(from + 1)?,
+            token,
+            mode,
             identity: row.text(from + 2)?.unwrap_or_default(),
             fence: row.int(from + 4)?.try_into().map_err(|_| BadRow)?,
             fences: row.int(from + 5)?.try_into().map_err(|_| BadRow)?,
@@ -74,23 +85,40 @@ impl<'r> Holding<'r> {
 
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token.and_then(|token| token.parse().ok()));
-        holder.mode = Mode::Exclusive;
+        holder.mode = self.mode;
         holder.identity = serde_json::from_str(self.identity).ok();
-        holder.fence = Some(Fence::new(self.fence));
+        holder.fence = self.has_fence().then(|| Fence::new(self.fence));
         holder.remaining = Some(self.remaining());
         holder.broken = self.broken.map(str::to_owned);
         holder
     }
 
-    pub(crate) fn inspection(&self) -> Result<Inspection, BadRow> {
+    /// Permits have numbers, which aren't fences.
+    fn has_fence(&self) -> bool {
+        !matches!(self.mode, Mode::Permits { .. })
+    }
+
+    fn inspection(&self) -> Result<Inspection, BadRow> {
         let mut inspection = Inspection::free(LockName::new(self.name).map_err(|_| BadRow)?);
         let last = self.fence.saturating_add(u64::from(self.fences) - 1);
-        inspection.fence = Some(Fence::new(last)).filter(|_| last > 0);
-        if self.is_live() {
-            inspection.holders.push(self.holder());
-        }
+        inspection.fence = Some(Fence::new(last)).filter(|_| last > 0 && self.has_fence());
         Ok(inspection)
     }
+}
+
+/// What rows in the order of their names come to, each name once.
+pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
+    let mut inspections: Vec<Inspection> = Vec::new();
+    for row in rows {
+        let holding = Holding::of(row, 0)?;
+        if inspections.last().is_none_or(|last| last.name.as_str() != holding.name) {
+            inspections.push(holding.inspection()?);
+        }
+        if let Some(inspection) = inspections.last_mut().filter(|_| holding.is_live()) {
+            inspection.holders.push(holding.holder());
+        }
+    }
+    Ok(inspections)
 }
 
 /// A duration in the server's unit, rounded up.

@@ -5,21 +5,26 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lockwright_core::kit::Audience;
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, RenewalOutcome,
-    Result, Seen, Settle, Swept, Token, Wait, async_trait,
+    Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind,
+    Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal,
+    RenewalOutcome, Result, Seen, Settle, Swept, Token, Wait, async_trait,
 };
 
 use super::dialect::{BadRow, Dialect, Row, Texts};
 use super::errors::{Effect, bad_row};
-use super::holding::{Holding, micros_up};
+use super::holding::{Holding, inspections, micros_up};
 use super::pool::Pool;
 use super::sql::{Arguments, Sql, Value};
-use super::waiters::Waiters;
+use crate::kind;
 
 /// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
+
+/// For how long a writer that waits keeps readers out, at least, when it isn't heard of any more: some of its
+/// polls.
+const WAITS: Duration = Duration::from_secs(1);
 
 /// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
 const BREAK_TRIES: usize = 10;
@@ -40,7 +45,7 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
     profile: Profile,
-    waiters: Arc<Waiters>,
+    waiters: Arc<Audience>,
     bell: Option<Box<dyn Bell>>,
     /// Up to which name a sweep has come.
     swept: Mutex<String>,
@@ -71,8 +76,9 @@ macro_rules! statements {
 
 statements!(
     often: acquire, renew, release;
-    seldom: settle, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
-        sweep_tombstones
+    seldom: settle, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
+        sweep_tombstones, beside_acquire, beside_renew, beside_release, beside_settle, beside_end,
+        beside_wait, beside_swap, beside_break, beside_break_now, beside_sweep
 );
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -80,7 +86,7 @@ impl<D: Dialect> LeaseBackend<D> {
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         profile: Profile,
-        waiters: Arc<Waiters>,
+        waiters: Arc<Audience>,
         bell: Option<Box<dyn Bell>>,
     ) -> Self {
         let dialect = pool.dialect();
@@ -89,9 +95,13 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        if claim.mode != Mode::Exclusive {
-            return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
-        }
+        let (statement, kind) = match (claim.mode, kind::kind(claim.mode)) {
+            (Mode::Exclusive, _) => (&self.statements.acquire, String::new()),
+            (_, Some(kind)) => (&self.statements.beside_acquire, kind),
+            (other, None) => {
+                return Err(Error::unsupported(&format!("the mode {other}"), &self.profile));
+            }
+        };
         let mut poll = None;
         let mut waits = false;
         if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
@@ -101,18 +111,22 @@ impl<D: Dialect> LeaseBackend<D> {
             waits = poll.is_none();
         }
         let token = claim.token.to_string();
-        let identity = serde_json::to_string(&*claim.identity).map_err(|cause| {
-            Error::invalid_input("the identity can't be written as JSON").with_source(cause)
-        })?;
+        let identity = identity_text(claim)?;
+        let (permits, size) = kind::permits(claim.mode);
         let arguments = [
             ("name", Value::Text(claim.name.as_str())),
             ("token", Value::Text(&token)),
             ("identity", Value::Text(&identity)),
+            ("kind", Value::Text(&kind)),
+            ("mode", Value::Text(kind::word(claim.mode))),
+            ("permits", Value::Int(permits.into())),
+            ("size", Value::Int(size.into())),
             ("fences", Value::Int(i64::from(claim.fences.clamp(1, i32::MAX as u32)))),
             ("ttl", Value::Int(micros_up(claim.ttl))),
             ("waits", Value::Bool(waits)),
+            ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
-        let rows = self.change(&self.statements.acquire, &arguments).await?;
+        let rows = self.change(statement, &arguments).await?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
             return Err(Error::new(
@@ -122,12 +136,45 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let holding = self.sound(Holding::of(row, 1))?;
         if holding.token == Some(token.as_str()) {
-            Ok(Attempt::Granted(holding.granted()))
-        } else {
-            let mut busy = holding.busy();
-            busy.retry_after =
-                busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
-            Ok(Attempt::Busy(busy))
+            return Ok(Attempt::Granted(holding.granted()));
+        }
+        if holding.is_live() && !holding.mode.is_of_the_kind_of(claim.mode) {
+            return Err(Error::other_kind(holding.mode, claim.mode));
+        }
+        let mut busy = holding.busy();
+        busy.retry_after = busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
+        let is_read = holding.mode == Mode::Shared;
+        if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
+            // Readers that come from now on wait for it.
+            self.change(&self.statements.beside_wait, &arguments).await?;
+            busy.queued = true;
+        }
+        Ok(Attempt::Busy(busy))
+    }
+
+    async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let statement = match to.mode {
+            Mode::Exclusive => &self.statements.swap,
+            _ => &self.statements.beside_swap,
+        };
+        let (permits, size) = kind::permits(to.mode);
+        let (from, token) = (from.to_string(), to.token.to_string());
+        let identity = identity_text(to)?;
+        let arguments = [
+            ("name", Value::Text(to.name.as_str())),
+            ("from", Value::Text(&from)),
+            ("token", Value::Text(&token)),
+            ("identity", Value::Text(&identity)),
+            ("mode", Value::Text(kind::word(to.mode))),
+            ("permits", Value::Int(permits.into())),
+            ("size", Value::Int(size.into())),
+            ("ttl", Value::Int(micros_up(to.ttl))),
+            ("tombstone", Value::Int(micros_up(to.ttl.max(TOMBSTONE)))),
+        ];
+        let rows = self.change(statement, &arguments).await?;
+        match rows.last() {
+            Some(row) => Ok(Attempt::Granted(self.sound(Holding::of(row, 0))?.granted())),
+            None => Ok(Attempt::Busy(Busy::default())),
         }
     }
 
@@ -139,15 +186,24 @@ impl<D: Dialect> LeaseBackend<D> {
             ("tombstone", Value::Int(micros_up(claim.ttl.max(TOMBSTONE)))),
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
-        let statement = match settle {
-            Settle::Answered => &self.statements.release,
-            Settle::Unanswered => &self.statements.settle,
+        let alone = claim.mode == Mode::Exclusive;
+        let statement = match (alone, settle) {
+            (true, Settle::Answered) => &self.statements.release,
+            (true, Settle::Unanswered) => &self.statements.settle,
+            (false, Settle::Answered) => &self.statements.beside_release,
+            (false, Settle::Unanswered) => &self.statements.beside_settle,
         };
-        let rows = self.change(statement, &arguments).await?;
-        match rows.last() {
-            Some(row) if self.sound(row.bool(0))? => Ok(Ended::Released),
-            _ => Ok(Ended::NotHeld),
+        let mut ended = self.held(&self.change(statement, &arguments).await?)?;
+        if alone && !ended {
+            // It may have waited for readers.
+            ended = self.held(&self.change(&self.statements.beside_end, &arguments).await?)?;
         }
+        Ok(if ended { Ended::Released } else { Ended::NotHeld })
+    }
+
+    /// Whether a release found a hold.
+    fn held(&self, rows: &[Row]) -> Result<bool> {
+        rows.last().map_or(Ok(false), |row| self.sound(row.bool(0)))
     }
 
     async fn break_it(
@@ -159,49 +215,102 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
             // A token must be named for its tombstone, also when any will do.
-            let token = match seen {
-                Seen::Token(token) => token,
-                Seen::Any => match self.holder(name).await? {
-                    Some(token) => token,
-                    None => return Ok(Broken::NotHeld),
-                },
+            let tokens = match seen {
+                Seen::Token(token) => vec![token],
+                Seen::Any => self.holders(name).await?,
             };
-            let token = token.to_string();
-            let arguments = [
-                ("name", Value::Text(name.as_str())),
-                ("token", Value::Text(&token)),
-                ("broken", Value::Text(note)),
-                ("tombstone", Value::Int(micros_up(TOMBSTONE))),
-                ("channel", Value::Text(self.pool.dialect().channel())),
-            ];
-            let (statement, broken): (_, fn(Duration) -> Broken) = match how {
-                BreakHow::RunOut => (&self.statements.break_run_out, Broken::RunsOut),
-                BreakHow::Now => (&self.statements.break_now, Broken::Freed),
-            };
-            let rows = self.change(statement, &arguments).await?;
-            match rows.last() {
-                Some(row) => {
-                    let micros = u64::try_from(self.sound(row.int(0))?).unwrap_or(0);
-                    return Ok(broken(Duration::from_micros(micros)));
-                }
-                None if seen == Seen::Any => {}
-                None => return Ok(Broken::NotHeld),
+            let mut longest = None;
+            for token in &tokens {
+                longest = longest.max(self.break_one(name, *token, how, note).await?);
+            }
+            match (longest, how) {
+                (Some(left), BreakHow::RunOut) => return Ok(Broken::RunsOut(left)),
+                (Some(left), BreakHow::Now) => return Ok(Broken::Freed(left)),
+                (None, _) if seen == Seen::Any && !tokens.is_empty() => {}
+                (None, _) => return Ok(Broken::NotHeld),
             }
         }
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    async fn holder(&self, name: &LockName) -> Result<Option<Token>> {
-        Ok(self.look(name).await?.holders.first().and_then(|holder| holder.token))
+    /// Breaks the hold of a token, if it holds; answers for how long it would have.
+    async fn break_one(
+        &self,
+        name: &LockName,
+        token: Token,
+        how: BreakHow,
+        note: &str,
+    ) -> Result<Option<Duration>> {
+        let token = token.to_string();
+        let arguments = [
+            ("name", Value::Text(name.as_str())),
+            ("token", Value::Text(&token)),
+            ("broken", Value::Text(note)),
+            ("tombstone", Value::Int(micros_up(TOMBSTONE))),
+            ("channel", Value::Text(self.pool.dialect().channel())),
+        ];
+        let (alone, beside, left) = match how {
+            BreakHow::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
+            // As a release answers it.
+            BreakHow::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
+        };
+        let mut left_at = 0;
+        let mut rows = self.change(alone, &arguments).await?;
+        if rows.is_empty() {
+            rows = self.change(beside, &arguments).await?;
+            left_at = left;
+        }
+        match rows.last().map(|row| row.int(left_at)) {
+            Some(Ok(micros)) if micros > 0 || left_at == 0 => {
+                Ok(Some(Duration::from_micros(micros.try_into().unwrap_or(0))))
+            }
+            Some(Err(bad)) if left_at == 0 => self.sound(Err(bad)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn holders(&self, name: &LockName) -> Result<Vec<Token>> {
+        let holders = self.look(name).await?.holders;
+        Ok(holders.into_iter().filter_map(|holder| holder.token).collect())
     }
 
     async fn look(&self, name: &LockName) -> Result<Inspection> {
         let arguments = [("name", Value::Text(name.as_str()))];
         let rows = self.read(&self.statements.inspect, &arguments).await?;
-        match rows.first() {
-            Some(row) => self.sound(Holding::of(row, 0).and_then(|row| row.inspection())),
-            None => Ok(Inspection::free(name.clone())),
+        let found = self.sound(inspections(&rows))?.pop();
+        Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
+    }
+
+    /// Re-arms those of the holds that `statement` is for, and puts the answers where they belong.
+    async fn renew_with(
+        &self,
+        statement: &Sql,
+        mut holds: Vec<(usize, &Renew<'_>)>,
+        renewals: &mut [Renewal],
+    ) -> Result<()> {
+        if holds.is_empty() {
+            return Ok(());
         }
+        // Where many hold the same names, two batches must not wait for each other.
+        holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
+        let asked: Vec<_> = holds
+            .iter()
+            .map(|(_, hold)| {
+                (hold.claim.name.as_str(), hold.claim.token.to_string(), micros_up(hold.claim.ttl))
+            })
+            .collect();
+        let asked = serde_json::to_string(&asked).map_err(|cause| {
+            Error::invalid_input("the holds can't be written as JSON").with_source(cause)
+        })?;
+        let rows = self.change(statement, &[("holds", Value::Text(&asked))]).await?;
+        for row in &rows {
+            let (at, renewal) = self.renewal(row)?;
+            let place = holds.get(at).and_then(|(place, _)| renewals.get_mut(*place));
+            if let Some(place) = place {
+                *place = renewal;
+            }
+        }
+        Ok(())
     }
 
     fn renewal(&self, row: &Row) -> Result<(usize, Renewal)> {
@@ -230,6 +339,12 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
+fn identity_text(claim: &Claim) -> Result<String> {
+    serde_json::to_string(&*claim.identity).map_err(|cause| {
+        Error::invalid_input("the identity can't be written as JSON").with_source(cause)
+    })
+}
+
 #[async_trait]
 impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     fn profile(&self) -> &Profile {
@@ -246,25 +361,32 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let asked: Vec<_> = holds
-            .iter()
-            .map(|hold| {
-                (hold.claim.name.as_str(), hold.claim.token.to_string(), micros_up(hold.claim.ttl))
-            })
-            .collect();
-        let asked = serde_json::to_string(&asked).map_err(|cause| {
-            Error::invalid_input("the holds can't be written as JSON").with_source(cause)
-        })?;
-        let rows = self.change(&self.statements.renew, &[("holds", Value::Text(&asked))]).await?;
-        let nobody_knows = Renewal::INDETERMINATE;
-        let mut renewals = vec![nobody_knows; holds.len()];
-        for row in &rows {
-            let (at, renewal) = self.renewal(row)?;
-            if let Some(place) = renewals.get_mut(at) {
-                *place = renewal;
-            }
+        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+        let (alone, beside): (Vec<_>, Vec<_>) =
+            holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
+        let both = !alone.is_empty() && !beside.is_empty();
+        if !both {
+            self.renew_with(&self.statements.renew, alone, &mut renewals).await?;
+            self.renew_with(&self.statements.beside_renew, beside, &mut renewals).await?;
+            return Ok(renewals);
         }
-        Ok(renewals)
+        // Beside each other: what holds up the one is no reason to lose the others.
+        let mut renewals_beside = renewals.clone();
+        let places: Vec<usize> = beside.iter().map(|(place, _)| *place).collect();
+        let (alone, beside) = tokio::join!(
+            self.renew_with(&self.statements.renew, alone, &mut renewals),
+            self.renew_with(&self.statements.beside_renew, beside, &mut renewals_beside),
+        );
+        for place in places {
+            std::mem::swap(&mut renewals[place], &mut renewals_beside[place]);
+        }
+        // What is known of some is worth more than why nothing is known of the others.
+        if alone.is_err() { beside.map(|()| renewals) } else { Ok(renewals) }
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        let answer = self.take_over(from, to).await;
+        answer.map_err(|error| error.with_backend(self.profile.backend).with_name(&to.name))
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
@@ -287,11 +409,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         ];
         let rows = self.read(&self.statements.list, &arguments).await?;
         let mut page = Page::default();
-        for row in &rows {
-            let inspection = self.sound(Holding::of(row, 0).and_then(|row| row.inspection()))?;
-            page.names.push(inspection);
-        }
-        if rows.len() == PAGE {
+        page.names.extend(self.sound(inspections(&rows))?);
+        if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
         Ok(page)
@@ -331,13 +450,15 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         };
         let rows = self.change(&self.statements.sweep_tombstones, &arguments).await?;
         let tombstones = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
+        let rows = self.change(&self.statements.beside_sweep, &arguments).await?;
+        let beside = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
 
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
         next.clone_into(&mut self.swept.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Swept {
-            rows: u64::try_from(leases + tombstones).unwrap_or(0),
-            more: !at_the_end || tombstones >= SWEEP as i64,
+            rows: u64::try_from(leases + tombstones + beside).unwrap_or(0),
+            more: !at_the_end || tombstones.max(beside) >= SWEEP as i64,
         })
     }
 

@@ -17,7 +17,6 @@
 //! | `errors` | what a failed request did |
 //! | `tls` | what a refused TLS connection means |
 //! | `doctor` | what may be found on any of them |
-//! | `waiters` | who waits here, and how they are told |
 //! | `transaction` | locks and fences in a transaction of the user's own |
 
 pub(crate) mod dialect;
@@ -34,6 +33,5 @@ pub(crate) mod sql;
 pub(crate) mod table;
 pub(crate) mod tls;
 pub(crate) mod transaction;
-pub(crate) mod waiters;
 
 pub use options::Mode;

@@ -52,7 +52,9 @@ impl Tables {
     /// and `{prefix}` by what the names of indexes begin with, quoted by `quote`.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
-        for table in ["lease", "tombstone", "meta", "hold", "row", "fence", "turn"] {
+        for table in
+            ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "fence", "turn"]
+        {
             let name = match &self.schema {
                 Some(schema) => {
                     format!("{quote}{schema}{quote}.{quote}{}_{table}{quote}", self.prefix)

@@ -5,6 +5,8 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
+/// The drivers hand ring over, but for looking at certificates they take what the process has chosen.
+pub(crate) use lockwright_core::kit::tls::choose_provider;
 
 /// Why there is no connection, where TLS is the reason. The driver negotiates it before it sends a
 /// password.
@@ -25,7 +27,7 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
 fn unusable(cause: &str) -> &'static str {
     if cause.contains("without TLS support") {
         "the URL wants TLS, which isn't in this build; enable the feature `tls` of the crate \
-         `lockwright` (or `lockwright-cli`)"
+         `lockwright` (of the command: `lockwright/tls`)"
     } else if cause.contains("does not support TLS") {
         "the URL wants TLS, and the server doesn't speak it; turn it on there, or write another \
          sslmode (ssl-mode for MySQL)"
@@ -66,7 +68,7 @@ pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      ssl-mode=VERIFY_IDENTITY) in the URL"
 } else {
     "the server takes this user over TLS only, which isn't in this build; enable the feature `tls` \
-     of the crate `lockwright` (or `lockwright-cli`)"
+     of the crate `lockwright` (of the command: `lockwright/tls`)"
 };
 
 /// The same from a server that doesn't say why it refuses a user.

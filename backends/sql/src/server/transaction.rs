@@ -73,10 +73,10 @@ impl Limit {
     }
 }
 
-/// The highest fence that a table can hold.
-pub(crate) fn number(fence: Fence) -> Result<i64> {
-    i64::try_from(fence.get())
-        .map_err(|_| Error::invalid_input("a fence is at most 2^63 - 1, and this one is above"))
+/// A fence as it stands in a table.
+pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
+    let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
+    Ok(fence.get() as i64) // far below its limit
 }
 
 /// How many rows one step of sweeping deletes at most.

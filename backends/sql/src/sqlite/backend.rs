@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
     Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
-    Settle, Swept, Wait, async_trait,
+    Settle, Swept, Token, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Hold};
@@ -38,7 +38,7 @@ impl DistributedLock for Sqlite {
         // caller to make progress; after that it polls.
         const ATTEMPTS: u32 = 3;
 
-        exclusive_only(claim)?;
+        known_mode(claim)?;
         for _ in 1..ATTEMPTS {
             let attempt = self.attempt(claim, wait).await?;
             let waits = matches!(wait, Wait::Until(_));
@@ -52,6 +52,11 @@ impl DistributedLock for Sqlite {
         self.attempt(claim, wait).await
     }
 
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        known_mode(to)?;
+        self.granted(Request::Swap { from, to: asked(to, Wait::No)? }, to).await
+    }
+
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let holds = holds.iter().map(|hold| self::hold(hold.claim)).collect();
         let answer = self.jobs.ask(Request::Renew(holds)).await?;
@@ -62,7 +67,10 @@ impl DistributedLock for Sqlite {
         let tombstone = settle == Settle::Unanswered;
         let request = Request::Release { hold: hold(claim), tombstone };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
-        Ok(expect!(answer, Ended))
+        match answer {
+            Answer::Ended { ended, .. } => Ok(ended),
+            other => unreachable!("asked for an end, got {other:?}"),
+        }
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -109,16 +117,10 @@ impl Sqlite {
             // Before the attempt: a release right after it must not go unheard.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
-        let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
-            Error::invalid_input("the identity can't be written as JSON").with_source(source)
-        })?;
-        let request = Request::Acquire(Acquire {
-            name: claim.name.clone(),
-            token: claim.token,
-            identity,
-            fences: claim.fences,
-            ttl: claim.ttl,
-        });
+        self.granted(Request::Acquire(asked(claim, wait)?), claim).await
+    }
+
+    async fn granted(&self, request: Request, claim: &Claim) -> Result<Attempt> {
         match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
             Answer::Buried => Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),
@@ -126,19 +128,39 @@ impl Sqlite {
             )
             .with_backend(PROFILE.backend)
             .with_name(&claim.name)),
+            Answer::OtherKind(present) => Err(Error::other_kind(present, claim.mode)
+                .with_backend(PROFILE.backend)
+                .with_name(&claim.name)),
             answer => Ok(expect!(answer, Acquired)),
         }
     }
 }
 
-fn hold(claim: &Claim) -> Hold {
-    Hold { name: claim.name.clone(), token: claim.token, ttl: claim.ttl }
+fn asked(claim: &Claim, wait: Wait) -> Result<Acquire> {
+    let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
+        Error::invalid_input("the identity can't be written as JSON").with_source(source)
+    })?;
+    Ok(Acquire {
+        name: claim.name.clone(),
+        mode: claim.mode,
+        token: claim.token,
+        identity,
+        fences: claim.fences,
+        ttl: claim.ttl,
+        waits: wait != Wait::No,
+    })
 }
 
-fn exclusive_only(claim: &Claim) -> Result<()> {
+fn hold(claim: &Claim) -> Hold {
+    Hold { name: claim.name.clone(), mode: claim.mode, token: claim.token, ttl: claim.ttl }
+}
+
+fn known_mode(claim: &Claim) -> Result<()> {
     match claim.mode {
-        Mode::Exclusive => Ok(()),
-        Mode::Shared => Err(Error::unsupported("read locks", &PROFILE).with_name(&claim.name)),
-        _ => Err(Error::unsupported("semaphores", &PROFILE).with_name(&claim.name)),
+        Mode::Exclusive | Mode::Shared | Mode::Permits { .. } => Ok(()),
+        other => {
+            let what = format!("the mode {other}");
+            Err(Error::unsupported(&what, &PROFILE).with_name(&claim.name))
+        }
     }
 }

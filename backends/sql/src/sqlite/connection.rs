@@ -16,7 +16,14 @@ use super::options::Synchronous;
 /// The tables' version that this code writes and understands.
 pub(super) const VERSION: i64 = 1;
 
-pub(super) const SCHEMA: &str = include_str!("../../schema/sqlite.sql");
+/// All tables.
+pub(super) const SCHEMA: &str = concat!(
+    include_str!("../../schema/sqlite.sql"),
+    include_str!("../../schema/sqlite_beside.sql")
+);
+
+/// What files that were made by the first versions lack.
+const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
 
 /// A file, and how it is opened.
 #[derive(Debug, Clone)]
@@ -198,12 +205,12 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 }
 
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
-    if !has_tables(connection).await? {
+    if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
         // Once more under the write lock: another process may have been quicker.
-        let made = match has_tables(connection).await {
-            Ok(true) => Ok(()),
-            Ok(false) => sqlx::raw_sql(SCHEMA).execute(&mut *connection).await.map(drop),
+        let made = match missing(connection).await {
+            Ok(None) => Ok(()),
+            Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
             Err(e) => Err(e),
         };
         let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -216,8 +223,19 @@ async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i6
     version(connection).await
 }
 
-async fn has_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
-    let found = sqlx::query("SELECT 1 FROM sqlite_schema WHERE name = 'lockwright_meta'")
+/// What makes the tables that aren't there.
+async fn missing(connection: &mut SqliteConnection) -> sqlx::Result<Option<&'static str>> {
+    if !has_table(connection, "lockwright_meta").await? {
+        return Ok(Some(SCHEMA));
+    }
+    let is_known = version(connection).await? == VERSION;
+    let lacks = is_known && !has_table(connection, "lockwright_beside").await?;
+    Ok(lacks.then_some(ADDED))
+}
+
+async fn has_table(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<bool> {
+    let found = sqlx::query("SELECT 1 FROM sqlite_schema WHERE name = ?1")
+        .bind(name)
         .fetch_all(connection)
         .await?;
     Ok(!found.is_empty())

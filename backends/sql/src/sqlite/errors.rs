@@ -46,6 +46,16 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
+/// Whether the file may not be written.
+pub(super) fn is_refused(error: &sqlx::Error) -> bool {
+    matches!(code(error), Some(PERM | READONLY | CANTOPEN | AUTH))
+}
+
+/// Whether a statement names what the file doesn't have.
+pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
+    matches!(code(error), Some(ERROR))
+}
+
 impl Failure {
     /// Of a statement that is a transaction by itself. Those that fail before anything is written
     /// are told apart by their code; a failed write or sync of the log is not, because a log

@@ -11,6 +11,8 @@
 //! | `backend` | the trait |
 //! | `writer` | the one task that owns the connection: queue, transactions, patience |
 //! | `statements` | one function for each thing done to the rows |
+//! | `beside` | the same for those who hold a name beside each other: readers, permits |
+//! | `transaction` | fences in a transaction of the application's own, in a file of its own |
 //! | `connection` | opening the file, its schema |
 //! | `errors` | what SQLite's errors say about a request's effect |
 //! | `wakeup` | how waiters of this and other processes learn of a release |
@@ -29,12 +31,14 @@
 //! - The runtime must have its timer and its I/O driver enabled.
 
 mod backend;
+mod beside;
 mod boot;
 mod connection;
 mod doctor;
 mod errors;
 mod options;
 mod statements;
+mod transaction;
 mod wakeup;
 mod writer;
 
@@ -42,9 +46,10 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, Result, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp};
 
 pub use options::{Options, Synchronous};
+pub use transaction::{check_fence, make_fence_table};
 
 use connection::Database;
 use wakeup::Waiters;
@@ -114,6 +119,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.reach = Reach::Machine;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.wake_up = WakeUp::Push;
     profile.survives = Faults::of(&[
         Fault::ClientCrash,
@@ -123,6 +129,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     ]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     // Only for wake-ups that got lost: a process killed between its commit and its notice, or a

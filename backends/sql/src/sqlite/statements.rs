@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, Broken, Busy, Cursor, Ended, Fence, Granted, Holder,
-    Inspection, LockName, Page, Reason, Renewal, Seen, Swept, Token,
+    Inspection, LockName, Mode, Page, Reason, Renewal, Seen, Swept, Token,
 };
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
+
+use super::beside;
+use crate::kind;
 
 macro_rules! query {
     ($file:literal) => {
         sqlx::query(include_str!(concat!("queries/", $file, ".sql")))
     };
 }
+pub(super) use query;
 
 /// For how long a tombstone stands at least.
-const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
+pub(super) const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 /// How many names a page of a listing has.
 const PAGE: i64 = 200;
@@ -30,11 +34,11 @@ pub(super) struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    fn is_live(&self, row: &SqliteRow) -> Result<bool> {
+    pub(super) fn is_live(&self, row: &SqliteRow) -> Result<bool> {
         Ok(row.try_get::<&str, _>("boot")? == self.boot && expires(row)? > self.now)
     }
 
-    fn remaining(&self, row: &SqliteRow) -> Result<Duration> {
+    pub(super) fn remaining(&self, row: &SqliteRow) -> Result<Duration> {
         Ok(expires(row)?.saturating_since(self.now))
     }
 }
@@ -42,18 +46,25 @@ impl Moment<'_> {
 #[derive(Debug)]
 pub(super) struct Acquire {
     pub(super) name: LockName,
+    pub(super) mode: Mode,
     pub(super) token: Token,
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
+    /// Whether it asks again if it isn't granted.
+    pub(super) waits: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) name: LockName,
+    pub(super) mode: Mode,
     pub(super) token: Token,
     pub(super) ttl: Duration,
 }
+
+/// A hold as the statements for batches take it: name, token, TTL.
+pub(super) type Asked<'a> = (&'a str, String, i64);
 
 /// What became of an [`acquire`].
 #[derive(Debug)]
@@ -61,6 +72,8 @@ pub(super) enum Acquired {
     Attempt(Attempt),
     /// The token was released, or broken at once: it is never granted again.
     Buried,
+    /// The name is in use as another kind of lock.
+    OtherKind(Mode),
     /// The hold is there already, or the name came free in between: to be decided in a
     /// transaction.
     Again,
@@ -93,19 +106,26 @@ pub(super) async fn acquire(
         return Ok(Acquired::Attempt(Attempt::Granted(grant(row)?)));
     }
 
-    let row = query!("holder")
-        .bind(asked.name.as_str())
-        .bind(&token)
-        .bind(at.boot)
-        .fetch_all(&mut *connection)
-        .await?
-        .pop()
-        .ok_or(sqlx::Error::RowNotFound)?;
+    let row = seen(connection, asked, at).await?;
     if row.try_get("buried")? {
         return Ok(Acquired::Buried);
     }
     if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
         return Ok(Acquired::Again);
+    }
+    let present = beside::present(&row)?;
+    if !present.is_of_the_kind_of(asked.mode) {
+        return Ok(Acquired::OtherKind(present));
+    }
+    if present == Mode::Shared {
+        if asked.waits {
+            beside::wait(connection, asked, &row, at).await?;
+        }
+        return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+            retry_after: Some(at.remaining(&row)?),
+            holder: beside::first(connection, &asked.name, at).await?,
+            queued: asked.waits,
+        })));
     }
     if row.try_get::<&str, _>("token")? != token {
         return Ok(Acquired::Attempt(Attempt::Busy(Busy {
@@ -117,21 +137,84 @@ pub(super) async fn acquire(
     if !in_transaction {
         return Ok(Acquired::Again);
     }
+    Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)))
+}
+
+/// The hold that a repeated claim has already, re-armed unless it was broken. In a transaction.
+async fn again(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    row: &SqliteRow,
+    at: Moment<'_>,
+) -> Result<Granted> {
     let rearmed = query!("rearm")
         .bind(asked.name.as_str())
-        .bind(&token)
+        .bind(asked.token.to_string())
         .bind(nanos(asked.ttl))
         .bind(stored(at.now + asked.ttl))
         .bind(at.boot)
         .bind(stored(at.now))
         .execute(connection)
         .await?;
-    let mut granted = grant(&row)?;
+    let mut granted = grant(row)?;
     if rearmed.rows_affected() == 0 {
         // Broken: it runs out as it would have.
-        granted.valid = Some(at.remaining(&row)?);
+        granted.valid = Some(at.remaining(row)?);
     }
-    Ok(Acquired::Attempt(Attempt::Granted(granted)))
+    Ok(granted)
+}
+
+/// Gives the hold of the token `from` to the one that asks. In a transaction, with a moment from inside
+/// of it.
+pub(super) async fn swap(
+    connection: &mut SqliteConnection,
+    from: Token,
+    asked: &Acquire,
+    at: Moment<'_>,
+) -> Result<Acquired> {
+    if asked.mode != Mode::Exclusive {
+        return beside::swap(connection, from, asked, at).await;
+    }
+    let (from, token) = (from.to_string(), asked.token.to_string());
+    let row = seen(connection, asked, at).await?;
+    if row.try_get("buried")? {
+        return Ok(Acquired::Buried);
+    }
+    let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
+    if is_live && row.try_get::<&str, _>("token")? == token {
+        return Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)));
+    }
+    let swapped = query!("swap")
+        .bind(asked.name.as_str())
+        .bind(&from)
+        .bind(&token)
+        .bind(&asked.identity)
+        .bind(nanos(asked.ttl))
+        .bind(at.boot)
+        .bind(stored(at.now))
+        .fetch_all(&mut *connection)
+        .await?;
+    let Some(row) = swapped.first() else {
+        return Ok(Acquired::Attempt(Attempt::Busy(Busy::default())));
+    };
+    bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
+    Ok(Acquired::Attempt(Attempt::Granted(grant(row)?)))
+}
+
+/// The row of a name, and whether the token is buried.
+pub(super) async fn seen(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    at: Moment<'_>,
+) -> Result<SqliteRow> {
+    query!("holder")
+        .bind(asked.name.as_str())
+        .bind(asked.token.to_string())
+        .bind(at.boot)
+        .fetch_all(connection)
+        .await?
+        .pop()
+        .ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Re-arms what is still held. In a transaction, with a moment from inside of it.
@@ -140,25 +223,35 @@ pub(super) async fn renew(
     holds: &[Hold],
     at: Moment<'_>,
 ) -> Result<Vec<Renewal>> {
-    let asked: Vec<_> = holds
-        .iter()
-        .map(|hold| (hold.name.as_str(), hold.token.to_string(), nanos(hold.ttl)))
-        .collect();
-    let renewed: HashSet<String> = query!("renew")
-        .bind(json(&asked)?)
-        .bind(stored(at.now))
-        .bind(at.boot)
-        .fetch_all(&mut *connection)
-        .await?
-        .iter()
-        .map(|row| row.try_get("token"))
-        .collect::<Result<_>>()?;
+    fn asked(hold: &Hold) -> Asked<'_> {
+        (hold.name.as_str(), hold.token.to_string(), nanos(hold.ttl))
+    }
+    let (alone, several): (Vec<&Hold>, Vec<&Hold>) =
+        holds.iter().partition(|hold| hold.mode == Mode::Exclusive);
+    let mut renewed = HashSet::new();
+    if !alone.is_empty() {
+        let alone: Vec<Asked<'_>> = alone.into_iter().map(asked).collect();
+        let rows = query!("renew")
+            .bind(json(&alone)?)
+            .bind(stored(at.now))
+            .bind(at.boot)
+            .fetch_all(&mut *connection)
+            .await?;
+        for row in &rows {
+            renewed.insert(row.try_get("token")?);
+        }
+    }
+    if !several.is_empty() {
+        let several: Vec<Asked<'_>> = several.into_iter().map(asked).collect();
+        beside::renew(connection, &several, at, &mut renewed).await?;
+    }
     let mut renewals = Vec::with_capacity(holds.len());
-    for (name, token, _) in &asked {
-        renewals.push(if renewed.contains(token) {
+    for hold in holds {
+        let token = hold.token.to_string();
+        renewals.push(if renewed.contains(&token) {
             Renewal::RENEWED
         } else {
-            Renewal::not_held(why_not_held(connection, name, token).await?)
+            Renewal::not_held(why_not_held(connection, hold.name.as_str(), &token).await?)
         });
     }
     Ok(renewals)
@@ -177,26 +270,32 @@ async fn why_not_held(
     })
 }
 
-/// Ends a hold. With a tombstone it takes two statements, so it needs a transaction then.
+/// Ends a hold, and says whether somebody else may get in by that. With a tombstone, or beside others, it
+/// takes several statements, so it needs a transaction then.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
     tombstone: bool,
     at: Moment<'_>,
-) -> Result<Ended> {
+) -> Result<(Ended, bool)> {
     let token = hold.token.to_string();
-    let ended =
-        query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
     if tombstone {
         bury(connection, &token, at.now + hold.ttl.max(TOMBSTONE), at.boot, None).await?;
     }
-    match ended.first() {
-        Some(row) if at.is_live(row)? => Ok(Ended::Released),
-        _ => Ok(Ended::NotHeld),
+    if hold.mode != Mode::Exclusive {
+        return beside::release(connection, hold, at).await;
     }
+    let ended =
+        query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
+    let released = match ended.first() {
+        Some(row) => at.is_live(row)?,
+        // It may have waited for readers.
+        None => beside::withdraw(connection, hold, at).await?,
+    };
+    Ok((if released { Ended::Released } else { Ended::NotHeld }, released))
 }
 
-async fn bury(
+pub(super) async fn bury(
     connection: &mut SqliteConnection,
     token: &str,
     until: BootInstant,
@@ -213,7 +312,7 @@ async fn bury(
         .map(drop)
 }
 
-/// Breaks the hold that was seen. In a transaction.
+/// Breaks the hold that was seen, or all there are. In a transaction.
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -222,31 +321,36 @@ pub(super) async fn break_lock(
     broken: &str,
     at: Moment<'_>,
 ) -> Result<Broken> {
-    let Some(row) = live_row(connection, name, at).await? else {
-        return Ok(Broken::NotHeld);
-    };
-    let token: String = row.try_get("token")?;
-    if matches!(seen, Seen::Token(seen) if seen.to_string() != token) {
-        return Ok(Broken::NotHeld);
-    }
-    let remaining = at.remaining(&row)?;
-    Ok(match how {
-        BreakHow::RunOut => {
-            query!("break")
-                .bind(name.as_str())
-                .bind(&token)
-                .bind(broken)
-                .execute(connection)
-                .await?;
-            Broken::RunsOut(remaining)
+    let mut longest = None;
+    for row in holders(connection, name, at).await? {
+        let token: String = row.try_get("token")?;
+        if matches!(seen, Seen::Token(seen) if seen.to_string() != token) {
+            continue;
         }
-        BreakHow::Now => {
+        let remaining = at.remaining(&row)?;
+        longest = longest.max(Some(remaining));
+        let is_alone = row.try_get::<&str, _>("mode")? == "exclusive";
+        if how == BreakHow::RunOut {
+            let mark = if is_alone { query!("break") } else { query!("beside_break") };
+            mark.bind(name.as_str()).bind(&token).bind(broken).execute(&mut *connection).await?;
+            continue;
+        }
+        if is_alone {
             query!("release").bind(name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
-            // Tells the holder at its next renewal, and keeps a repeat of its claim out.
-            let until = at.now + remaining.max(TOMBSTONE);
-            bury(connection, &token, until, at.boot, Some(broken)).await?;
-            Broken::Freed(remaining)
+        } else {
+            let mode = holder(&row, at)?.mode;
+            let token = token.parse().map_err(decode)?;
+            let hold = Hold { name: name.clone(), mode, token, ttl: Duration::ZERO };
+            beside::release(connection, &hold, at).await?;
         }
+        // Tells the holder at its next renewal, and keeps a repeat of its claim out.
+        let until = at.now + remaining.max(TOMBSTONE);
+        bury(connection, &token, until, at.boot, Some(broken)).await?;
+    }
+    Ok(match (longest, how) {
+        (None, _) => Broken::NotHeld,
+        (Some(remaining), BreakHow::RunOut) => Broken::RunsOut(remaining),
+        (Some(remaining), BreakHow::Now) => Broken::Freed(remaining),
     })
 }
 
@@ -256,10 +360,11 @@ pub(super) async fn inspect(
     name: &LockName,
     at: Moment<'_>,
 ) -> Result<Inspection> {
-    match live_row(connection, name, at).await? {
-        Some(row) => inspection(&row, at),
-        None => Ok(Inspection::free(name.clone())),
+    let mut inspection = Inspection::free(name.clone());
+    for row in holders(connection, name, at).await? {
+        show(&mut inspection, &row, at)?;
     }
+    Ok(inspection)
 }
 
 /// One page of the held names with a prefix.
@@ -278,16 +383,21 @@ pub(super) async fn list(
         .bind(PAGE)
         .fetch_all(connection)
         .await?;
-    let full = rows.len() as i64 == PAGE;
     let mut page = Page::default();
     for row in &rows {
-        if !row.try_get::<&str, _>("name")?.starts_with(prefix) {
+        let name: &str = row.try_get("name")?;
+        if !name.starts_with(prefix) {
             // Names are in byte order, so those with the prefix stand together.
             return Ok(page);
         }
-        page.names.push(inspection(row, at)?);
+        if page.names.last().is_none_or(|last| last.name.as_str() != name) {
+            page.names.push(Inspection::free(LockName::new(name).map_err(decode)?));
+        }
+        if let Some(inspection) = page.names.last_mut() {
+            show(inspection, row, at)?;
+        }
     }
-    if full {
+    if page.names.len() as i64 == PAGE {
         page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
     }
     Ok(page)
@@ -325,31 +435,44 @@ pub(super) async fn sweep(
         .bind(limit)
         .execute(&mut *connection)
         .await?;
+    let beside = query!("sweep_beside")
+        .bind(at.boot)
+        .bind(stored(at.now - idle))
+        .bind(limit)
+        .execute(&mut *connection)
+        .await?;
     let tombstones = query!("sweep_tombstones")
         .bind(at.boot)
         .bind(stored(at.now))
         .bind(limit)
         .execute(connection)
         .await?;
-    let (leases, tombstones) = (leases.rows_affected(), tombstones.rows_affected());
-    Ok(Swept { rows: leases + tombstones, more: leases.max(tombstones) >= u64::from(limit) })
+    let gone = [leases, beside, tombstones].map(|gone| gone.rows_affected());
+    let more = gone.into_iter().any(|gone| gone >= u64::from(limit));
+    Ok(Swept { rows: gone.into_iter().sum(), more })
 }
 
-async fn live_row(
+/// The rows of all who hold a name.
+async fn holders(
     connection: &mut SqliteConnection,
     name: &LockName,
     at: Moment<'_>,
-) -> Result<Option<SqliteRow>> {
+) -> Result<Vec<SqliteRow>> {
     let row = query!("holder")
         .bind(name.as_str())
         .bind(None::<&str>)
         .bind(at.boot)
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?
         .pop()
         .ok_or(sqlx::Error::RowNotFound)?;
-    let found = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
-    Ok(found.then_some(row))
+    if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
+        return Ok(Vec::new());
+    }
+    match beside::present(&row)? {
+        Mode::Exclusive => Ok(vec![row]),
+        _ => beside::holders(connection, name, at).await,
+    }
 }
 
 fn grant(row: &SqliteRow) -> Result<Granted> {
@@ -362,44 +485,51 @@ fn fence(row: &SqliteRow) -> Result<Fence> {
     Ok(Fence::new(row.try_get::<i64, _>("fence")?.try_into().map_err(decode)?))
 }
 
-fn expires(row: &SqliteRow) -> Result<BootInstant> {
+pub(super) fn expires(row: &SqliteRow) -> Result<BootInstant> {
     let nanos: i64 = row.try_get("expires_ns")?;
     Ok(BootInstant::from_nanos(nanos.try_into().map_err(decode)?))
 }
 
-fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
+pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
     let mut holder = Holder::new(row.try_get::<&str, _>("token")?.parse().ok());
     holder.identity = serde_json::from_str(row.try_get("identity")?).ok();
-    holder.fence = Some(fence(row)?);
+    let word: &str = row.try_get("mode")?;
+    if word != "exclusive" {
+        holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
+            .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
+    }
+    // Permits have numbers, which aren't fences.
+    if word != "permits" {
+        holder.fence = Some(fence(row)?);
+    }
     holder.remaining = Some(at.remaining(row)?);
     holder.broken = row.try_get("broken")?;
     Ok(holder)
 }
 
-fn inspection(row: &SqliteRow, at: Moment<'_>) -> Result<Inspection> {
-    let name = LockName::new(row.try_get::<&str, _>("name")?).map_err(decode)?;
-    let mut inspection = Inspection::free(name);
+/// One more holder of a name.
+fn show(inspection: &mut Inspection, row: &SqliteRow, at: Moment<'_>) -> Result<()> {
     let holder = holder(row, at)?;
     let reserved: u64 = row.try_get::<i64, _>("fences")?.try_into().map_err(decode)?;
     inspection.fence =
         holder.fence.map(|first| Fence::new(first.get().saturating_add(reserved.max(1) - 1)));
     inspection.holders.push(holder);
-    Ok(inspection)
+    Ok(())
 }
 
-fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String> {
+pub(super) fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String> {
     serde_json::to_string(value).map_err(|e| sqlx::Error::Encode(e.into()))
 }
 
-fn decode(error: impl std::error::Error + Send + Sync + 'static) -> sqlx::Error {
+pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> sqlx::Error {
     sqlx::Error::Decode(error.into())
 }
 
 /// SQLite's integers have a sign.
-fn stored(instant: BootInstant) -> i64 {
+pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn nanos(duration: Duration) -> i64 {
+pub(super) fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -183,7 +183,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Wakes those whose name isn't held. Whether it woke anybody.
+/// Wakes those whose name may be had. Whether it woke anybody.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Clock, Cursor, Ended, Error, LockName, Page, Renewal,
-    Result, Seen, Swept,
+    Attempt, BootInstant, BreakHow, Broken, Clock, Cursor, Ended, Error, LockName, Mode, Page,
+    Renewal, Result, Seen, Swept, Token,
 };
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::beside;
 use super::connection::{BUSY_LIMIT, Database, Open, Patience};
 use super::doctor::{self, Examination};
 use super::errors::{Effect, Failure, is_busy};
@@ -26,6 +27,7 @@ use super::wakeup::Waiters;
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
+    Swap { from: Token, to: Acquire },
     Renew(Vec<Hold>),
     Release { hold: Hold, tombstone: bool },
     Break { name: LockName, seen: Seen, how: BreakHow, broken: String },
@@ -41,8 +43,13 @@ pub(super) enum Request {
 pub(super) enum Answer {
     Acquired(Attempt),
     Buried,
+    OtherKind(Mode),
     Renewed(Vec<Renewal>),
-    Ended(Ended),
+    Ended {
+        ended: Ended,
+        /// Whether somebody else may get in by that.
+        makes_room: bool,
+    },
     Broken(Broken),
     Inspection(lockwright_core::Inspection),
     Page(Page),
@@ -137,7 +144,11 @@ impl Request {
 
     /// Whether it is atomic and sound by itself, without a transaction around it.
     fn is_one_statement(&self) -> bool {
-        matches!(self, Self::Acquire(_) | Self::Release { tombstone: false, .. })
+        match self {
+            Self::Acquire(asked) => asked.mode == Mode::Exclusive,
+            Self::Release { hold, tombstone } => !tombstone && hold.mode == Mode::Exclusive,
+            _ => false,
+        }
     }
 }
 
@@ -146,6 +157,17 @@ enum Outcome {
     Done(Answer),
     /// It has to be done in a transaction.
     Again,
+}
+
+impl From<Acquired> for Outcome {
+    fn from(acquired: Acquired) -> Self {
+        match acquired {
+            Acquired::Attempt(attempt) => Self::Done(Answer::Acquired(attempt)),
+            Acquired::Buried => Self::Done(Answer::Buried),
+            Acquired::OtherKind(present) => Self::Done(Answer::OtherKind(present)),
+            Acquired::Again => Self::Again,
+        }
+    }
 }
 
 /// How many rows of a kind one step of a sweep deletes at most.
@@ -225,7 +247,7 @@ impl Writer {
         }
         let freed =
             jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
-                (Request::Release { hold, .. }, Ok(Answer::Ended(Ended::Released))) => {
+                (Request::Release { hold, .. }, Ok(Answer::Ended { makes_room: true, .. })) => {
                     Some(hold.name.clone())
                 }
                 (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {
@@ -321,18 +343,24 @@ impl Writer {
         let connection = open_connection(&mut self.open)?;
         let at = Moment { now: self.clock.now(), boot: &self.database.boot };
         Ok(Outcome::Done(match request {
+            Request::Acquire(asked) if asked.mode == Mode::Exclusive => {
+                return Ok(statements::acquire(connection, asked, at, in_transaction)
+                    .await?
+                    .into());
+            }
             Request::Acquire(asked) => {
-                match statements::acquire(connection, asked, at, in_transaction).await? {
-                    Acquired::Attempt(attempt) => Answer::Acquired(attempt),
-                    Acquired::Buried => Answer::Buried,
-                    Acquired::Again => return Ok(Outcome::Again),
-                }
+                return Ok(beside::acquire(connection, asked, at).await?.into());
+            }
+            Request::Swap { from, to } => {
+                return Ok(statements::swap(connection, *from, to, at).await?.into());
             }
             Request::Renew(holds) => {
                 Answer::Renewed(statements::renew(connection, holds, at).await?)
             }
             Request::Release { hold, tombstone } => {
-                Answer::Ended(statements::release(connection, hold, *tombstone, at).await?)
+                let (ended, makes_room) =
+                    statements::release(connection, hold, *tombstone, at).await?;
+                Answer::Ended { ended, makes_room }
             }
             Request::Break { name, seen, how, broken } => Answer::Broken(
                 statements::break_lock(connection, name, *seen, *how, broken, at).await?,

@@ -1,7 +1,7 @@
 //! One process, one file.
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Mode, Reason, Renew, Renewal,
+    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Reason, Renew, Renewal,
     RenewalOutcome, Seen, Settle, Wait,
 };
 
@@ -168,18 +168,6 @@ async fn names_are_bytes() {
         granted(&backend, &claim(of, LONG)).await;
         assert!(is_busy(&backend, &claim(of, LONG)).await);
         assert_eq!(backend.inspect(&name(of)).await.unwrap().name.as_str(), of);
-    }
-}
-
-#[tokio::test]
-async fn other_modes_are_unsupported() {
-    let place = Place::new();
-    let backend = place.open().await;
-    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
-        let mut a = claim("x", LONG);
-        a.mode = mode;
-        let error = backend.acquire(&a, Wait::No).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }
 

@@ -7,6 +7,7 @@ mod bad_input;
 mod basics;
 mod cancellation;
 mod doctor;
+mod fencing;
 mod processes;
 mod support;
 mod wakeup;

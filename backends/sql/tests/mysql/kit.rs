@@ -1,19 +1,11 @@
 //! What the tests share.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use lockwright_core::{
-    Attempt, Claim, DistributedLock, Granted, Identity, LockName, Mode, Token, Upkeep,
-};
+pub(crate) use lockwright_conformance::kit::{LIMIT, claim, claim_for, eventually, grant, name};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;
 use lockwright_testbed as testbed;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
-
-/// Nobody waits this long unless something is wrong.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client whose time-outs no busy machine reaches.
 pub(crate) async fn connect(url: &str) -> Mysql {
@@ -28,46 +20,6 @@ pub(crate) async fn server_and_client() -> (testbed::MariaDb, Mysql) {
     let server = testbed::MariaDb::start().unwrap();
     let mysql = connect(&server.url()).await;
     (server, mysql)
-}
-
-pub(crate) fn name(name: &str) -> LockName {
-    LockName::new(name).unwrap()
-}
-
-pub(crate) fn claim(locked: &str) -> Claim {
-    claim_for(locked, Duration::from_secs(60))
-}
-
-pub(crate) fn claim_for(locked: &str, ttl: Duration) -> Claim {
-    Claim {
-        name: name(locked),
-        mode: Mode::Exclusive,
-        token: Token::random(),
-        identity: Arc::new(Identity::of_this_process(Some("test"))),
-        ttl,
-        fences: 1,
-        upkeep: Upkeep::Renewed,
-    }
-}
-
-pub(crate) async fn grant(mysql: &Mysql, claim: &Claim) -> Granted {
-    match mysql.try_acquire(claim).await.unwrap() {
-        Attempt::Granted(granted) => granted,
-        Attempt::Busy(busy) => panic!("busy: {busy:?}"),
-    }
-}
-
-/// Asks until the answer is there.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, asking).await.expect("it happens")
 }
 
 /// A session of the test's own.

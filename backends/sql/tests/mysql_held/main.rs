@@ -3,5 +3,6 @@
 #![cfg(feature = "mysql")]
 #![forbid(unsafe_code)]
 
+mod meddler;
 mod mysql;
 mod support;

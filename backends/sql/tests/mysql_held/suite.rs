@@ -1,10 +1,15 @@
 //! The conformance suite on MariaDB, with holds in sessions of the server.
 
+#[path = "../shelf/mysql.rs"]
+mod shelf;
+
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Fragile, Harm, Step, child, connector, harness};
+use lockwright_conformance::{
+    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
+};
 use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
@@ -52,6 +57,10 @@ impl Factory for Server {
         child::this_program(&self.url())
     }
 
+    fn protected(&self) -> Option<Protect> {
+        Some(shelf::shelf(self.mariadb.url()))
+    }
+
     fn harms(&self) -> &[Harm] {
         // A restart and a reset connection end the holds, which the profile says: what comes of that
         // is tested elsewhere.
@@ -81,7 +90,7 @@ pub(crate) fn main(mode: &'static str) -> ExitCode {
         return code;
     }
     // Each hold has a connection, and so has each wait.
-    match testbed::MariaDb::options().set("max_connections", "700").start() {
+    match testbed::MariaDb::options().set("max_connections", "700").start().and_then(shelf::on) {
         Ok(mariadb) => harness::main(Server { mariadb, mode }),
         Err(error) => {
             eprintln!("{error}");

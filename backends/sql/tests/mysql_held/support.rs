@@ -54,6 +54,11 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     }
 }
 
+/// A reader's.
+pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
+    Claim { mode: Mode::Shared, ..claim(of, ttl) }
+}
+
 pub(crate) async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Granted {
     match backend.acquire(claim, Wait::No).await.unwrap() {
         Attempt::Granted(granted) => granted,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Attempt, BootInstant, Ended, Reason, Renew, Renewal, Settle, Wait};
-use lockwright_interop::LIMIT;
+use lockwright_interop::{LIMIT, Side, Turns};
 
 use crate::scene::{Scene, claim, claim_for};
 
@@ -18,7 +18,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
     let ours = claim("orders/42");
     let busy = scene.busy(&ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
-    let holder = busy.holder.unwrap();
+    let holder = busy.holder.as_ref().unwrap();
     assert_eq!(holder.token, None, "it isn't one of ours");
     assert!(holder.remaining.unwrap() > Duration::from_secs(5));
 
@@ -27,7 +27,9 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert_eq!((seen.holders[0].token, &seen.holders[0].identity), (None, &None));
     assert!(seen.holders[0].remaining.unwrap() > Duration::from_secs(5));
 
-    assert_eq!(scene.ours.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    // Where it was queued, it isn't any more.
+    let withdrawn = scene.ours.release(&ours, Settle::Unanswered).await.unwrap();
+    assert_eq!(withdrawn == Ended::Released, busy.queued);
     let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(theirs.ask("extend orders/42 30"), "extended", "they still have it");
@@ -139,7 +141,7 @@ pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
     let their_turns = std::thread::spawn({
         let turns = Arc::clone(&turns);
         move || {
-            while turns.lock().unwrap().changes < Turns::ENOUGH {
+            while !turns.lock().unwrap().are_enough() {
                 assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
                 turns.lock().unwrap().enter(Side::Theirs);
                 std::thread::sleep(PAUSE);
@@ -150,7 +152,7 @@ pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
         }
     });
     let locks = scene.locks();
-    while turns.lock().unwrap().changes < Turns::ENOUGH {
+    while !turns.lock().unwrap().are_enough() {
         let guard = locks.mutex("orders/42").wait_for(LIMIT).acquire().await.unwrap();
         turns.lock().unwrap().enter(Side::Ours);
         tokio::time::sleep(PAUSE).await;
@@ -159,36 +161,4 @@ pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
         tokio::time::sleep(PAUSE).await;
     }
     their_turns.join().unwrap();
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Ours,
-    Theirs,
-}
-
-/// Who is inside what the lock protects.
-#[derive(Default)]
-struct Turns {
-    inside: Option<Side>,
-    last: Option<Side>,
-    /// How often it went from one side to the other.
-    changes: usize,
-}
-
-impl Turns {
-    /// A side that waits for the other has contended with it.
-    const ENOUGH: usize = 10;
-
-    fn enter(&mut self, side: Side) {
-        assert_eq!(self.inside, None, "when {side:?} comes in");
-        self.inside = Some(side);
-        if self.last.replace(side).is_some_and(|last| last != side) {
-            self.changes += 1;
-        }
-    }
-
-    fn leave(&mut self) {
-        self.inside = None;
-    }
 }

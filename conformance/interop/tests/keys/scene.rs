@@ -49,10 +49,10 @@ impl Scene {
 
     /// A client of ours in a process of its own, which has acquired the lock and renews it.
     pub(crate) fn ours_elsewhere(&self, name: &str, ttl: Duration) -> Peer {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_interop-holder"));
-        command.args([&self.url, name, &ttl.as_millis().to_string()]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interop-ours"));
+        command.args([&self.url, &ttl.as_millis().to_string()]);
         let mut holder = Peer::start(command);
-        assert_eq!(holder.answer(), "held");
+        assert_eq!(holder.ask(&format!("wait {name}")), "yes");
         holder
     }
 

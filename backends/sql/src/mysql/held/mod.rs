@@ -1,5 +1,5 @@
 //! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in a transaction that is kept
-//! open). One connection of its own for each hold.
+//! open; `LOCK IN SHARE MODE` for readers, which `GET_LOCK` doesn't have). One connection of its own for each hold.
 //!
 //! # The lock of a name
 //!
@@ -16,6 +16,12 @@
 //! locks belong to the server, not to one database of it. In the mode `row` others lock the name's
 //! row of the table `lockwright_row`.
 //!
+//! # The gate of a name
+//!
+//! A writer that waits while readers hold has two more locks of the kind of `GET_LOCK`: ` lockwright/waits/…`,
+//! which a reader must find free, and ` lockwright/gate/…`, behind which readers wait. Others who lock the
+//! row without them cost fairness alone.
+//!
 //! # The mark of a session
 //!
 //! While a session holds or waits it has another lock of this kind, ` lockwright/TOKEN/HASH`, with the
@@ -24,6 +30,7 @@
 
 mod doctor;
 mod session;
+mod statements;
 mod watch;
 
 use std::sync::Arc;
@@ -32,18 +39,20 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fault, Faults, Fence, Fencing, Finding,
-    Inspection, LockName, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp,
+    Inspection, LockName, Modes, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp,
     async_trait,
 };
 
 use super::dialect::MySql;
 use super::proxy;
+use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, Texts};
 use crate::server::held::{Server, SessionId};
 use crate::server::pool::Pool;
 
-use session::{MySqlSession, Statements};
+use session::MySqlSession;
+use statements::Statements;
 use watch::Watch;
 
 /// The longest `wait_timeout`: a year, and less on Windows.
@@ -72,8 +81,8 @@ impl Kind {
 
     /// What it promises.
     pub(super) fn profile(self) -> &'static Profile {
-        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session"));
-        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row"));
+        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session", false));
+        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row", true));
         match self {
             Self::Session => &SESSION,
             Self::Row => &ROW,
@@ -85,6 +94,10 @@ impl Kind {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
             .replace("{kind}", self.word())
+            .replace("{readers}", READERS)
+            .replace("{waits}", &of_gate("waits"))
+            .replace("{gate}", &of_gate("gate"))
+            .replace("{mark_of_reader}", &mark("name", "token"))
             .replace("{key}", &key(":name"))
             .replace("{key_of_held}", &key("held.name"))
             .replace("{mark}", &mark(":name", ":token"))
@@ -97,6 +110,7 @@ impl Kind {
     fn texts(self) -> Texts {
         let common = Texts {
             note: include_str!("queries/note.sql"),
+            shared_note: include_str!("queries/shared_note.sql"),
             why_ended: include_str!("queries/why_ended.sql"),
             mark_released: include_str!("queries/mark_released.sql"),
             inspect: include_str!("queries/session_inspect.sql"),
@@ -120,6 +134,15 @@ impl Kind {
     }
 }
 
+/// What a writer locks while it waits for readers. Locks of this kind belong to the whole server, so it is
+/// about the table too.
+fn of_gate(what: &str) -> String {
+    format!(
+        "CONCAT(' lockwright/{what}/', \
+         LEFT(SHA2(CONCAT_WS('/', DATABASE(), '{{row}}', :name), 256), 16))"
+    )
+}
+
 /// What is locked for a name. Characters of one byte are ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
@@ -134,11 +157,12 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) - activity.time * 1000) * 1000 \
      ELSE held.ttl_ms * 1000 END";
 
-fn profile(backend: &'static str) -> Profile {
+fn profile(backend: &'static str, shared: bool) -> Profile {
     let mut profile = Profile::new(backend);
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
     // A hold ends with its connection, which its holder hears of a little later: so neither a
     // restart of the server nor a broken way to it.

@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Claim, Error, ErrorKind, Result, async_trait};
+use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 
 use super::Kind;
+use super::statements::Statements;
 use super::watch::{Watch, Watching};
 use crate::mysql::dialect::{
     DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, is_the_end, number,
@@ -23,56 +24,6 @@ use crate::server::sql::{Arguments, Sql, Value};
 /// How long closing a connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The statements that run on the session itself.
-#[derive(Debug)]
-pub(super) struct Statements {
-    kind: Kind,
-    try_lock: Sql,
-    wait: Sql,
-    /// After a try in vain.
-    missed: Sql,
-    /// For rows: makes what is to be locked.
-    make: Sql,
-    unlock: Sql,
-    keep: Sql,
-    shorten: Sql,
-    /// The mark, as SQL.
-    mark: Sql,
-}
-
-impl Statements {
-    pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
-        let sql = |text| Sql::new(&expand(text));
-        let make = sql(include_str!("queries/row_make.sql"));
-        let shorten = sql(include_str!("queries/shorten.sql"));
-        let mark = sql("{mark}");
-        match kind {
-            Kind::Session => Self {
-                kind,
-                try_lock: sql(include_str!("queries/session_lock.sql")),
-                wait: sql(include_str!("queries/session_lock.sql")),
-                missed: sql(include_str!("queries/session_missed.sql")),
-                make,
-                unlock: sql(include_str!("queries/session_unlock.sql")),
-                keep: sql(include_str!("queries/session_keep.sql")),
-                shorten,
-                mark,
-            },
-            Kind::Row => Self {
-                kind,
-                try_lock: sql(include_str!("queries/row_try.sql")),
-                wait: sql(include_str!("queries/row_wait.sql")),
-                missed: sql(include_str!("queries/row_missed.sql")),
-                make,
-                unlock: sql(include_str!("queries/row_unlock.sql")),
-                keep: sql(include_str!("queries/row_keep.sql")),
-                shorten,
-                mark,
-            },
-        }
-    }
-}
-
 /// A connection that carries one hold, or waits for one, or neither.
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
@@ -85,6 +36,8 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     /// Set as soon as the connection has failed.
     over: bool,
+    /// Then a wait in vain may have left it the gate, and its mark.
+    has_waited: bool,
 }
 
 impl MySqlSession {
@@ -110,6 +63,7 @@ impl MySqlSession {
                 watching: None,
                 id,
                 over: false,
+                has_waited: false,
             }),
             Ok(Err(cause)) => Err(errors::not_connected(cause, dialect).error),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -139,30 +93,48 @@ impl MySqlSession {
     /// one: a wait of less is ended from elsewhere.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
-        let sql = if slice.is_some() { &statements.wait } else { &statements.try_lock };
+        let locking = statements.of(claim);
+        let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
+        // A reader may wait twice, at the gate and for the row.
+        let is_cut =
+            |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
             ("ttl_s", Value::Int(seconds_up(claim.ttl))),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
         let text = Self::text(sql, claim, &times);
-        let Some(slice) = slice.filter(|slice| *slice < Duration::from_secs(1)) else {
+        let Some(slice) = slice.filter(is_cut) else {
             return self.run(text).await;
         };
         let (pool, id) = (Arc::clone(&self.pool), self.id);
-        let mut running = pin!(self.run(text));
-        tokio::select! {
-            biased;
-            done = &mut running => done,
-            () = tokio::time::sleep(slice) => {
-                // Its answer comes before anything else is sent on the session, so that it can't
-                // hit a later statement.
-                if let Err(error) = pool.fetch_text(format!("KILL QUERY {id}"), Effect::Reads).await {
-                    tracing::debug!(%error, "a wait couldn't be cut off, and lasts for a second");
+        let (done, cut) = {
+            let mut running = pin!(self.run(text));
+            tokio::select! {
+                biased;
+                done = &mut running => return done,
+                () = tokio::time::sleep(slice) => {
+                    // Its answer comes before anything else is sent on the session, so that it can't
+                    // hit a later statement.
+                    let cut = format!("KILL QUERY {id}");
+                    let cut = pool.fetch_text(cut, Effect::Changes).await;
+                    (running.await, cut)
                 }
-                running.await
+            }
+        };
+        match cut {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
+                // It may come at any time, and end whatever the session is in the middle of then.
+                tracing::debug!(%error, "nobody knows whether a wait was cut off");
+                self.over = true;
+                return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a wait couldn't be cut off, and lasts for a second");
             }
         }
+        done
     }
 
     async fn lock_key(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
@@ -173,7 +145,7 @@ impl MySqlSession {
                 Ok(if locked { Locked::Yes } else { Locked::No { same_token: !marked } })
             }
             Err(error) if is_in_vain(&error) => {
-                let text = Self::text(&Arc::clone(&self.statements).missed, claim, &[]);
+                let text = Self::text(&Arc::clone(&self.statements).alone.missed, claim, &[]);
                 self.run(text).await?;
                 Ok(Locked::No { same_token: false })
             }
@@ -181,10 +153,17 @@ impl MySqlSession {
         }
     }
 
-    async fn lock_row(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
+    async fn lock_row(
+        &mut self,
+        claim: &Claim,
+        slice: Option<Duration>,
+        last: bool,
+    ) -> sqlx::Result<Locked> {
         // A row that isn't there yet is made, and somebody may sweep it away again.
         const TRIES: u32 = 5;
         let statements = Arc::clone(&self.statements);
+        let locking = statements.of(claim);
+        let missed = if slice.is_some() && !last { &locking.waited } else { &locking.missed };
         for _ in 0..TRIES {
             let marked = match self.send(claim, slice).await {
                 Ok(rows) if rows.len() > 1 => return Ok(Locked::Yes),
@@ -192,7 +171,7 @@ impl MySqlSession {
                 Err(error) if is_in_vain(&error) => true,
                 Err(error) => return Err(error),
             };
-            let rows = self.run(Self::text(&statements.missed, claim, &[])).await?;
+            let rows = self.run(Self::text(missed, claim, &[])).await?;
             if !marked {
                 return Ok(Locked::No { same_token: true });
             }
@@ -227,6 +206,9 @@ const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
                       /*!80000 , max_execution_time = 0 */; SELECT CONNECTION_ID()";
 
+/// Whatever the session has, it has no more.
+const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
+
 impl fmt::Debug for MySqlSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MySqlSession")
@@ -242,12 +224,18 @@ impl Session for MySqlSession {
         self.id
     }
 
-    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>) -> Result<Locked> {
+    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
+        // One of more than a second ends early, by the rest of the second.
+        let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
+        self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
             Kind::Session => self.lock_key(claim, slice).await,
-            Kind::Row => self.lock_row(claim, slice).await,
+            Kind::Row => self.lock_row(claim, slice, last).await,
         };
         let locked = locked.map_err(|error| self.failed(error))?;
+        if last && locked != Locked::Yes {
+            self.has_waited = false;
+        }
         if locked == Locked::Yes {
             let mark = Self::text(&self.statements.mark, claim, &[]);
             self.watching = Some(self.watch.over(self.id, mark));
@@ -256,7 +244,7 @@ impl Session for MySqlSession {
     }
 
     async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
-        let text = Self::text(&Arc::clone(&self.statements).keep, claim, &[]);
+        let text = Self::text(&Arc::clone(&self.statements).of(claim).keep, claim, &[]);
         let rows = match self.run(text).await {
             Ok(rows) => rows,
             // An error may roll a transaction back, and the lock with it.
@@ -293,9 +281,17 @@ impl Session for MySqlSession {
         self.run(text).await.map(drop).map_err(|error| self.failed(error))
     }
 
+    async fn leave(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.has_waited) {
+            self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        self.has_waited = false;
         self.watching = None;
-        let text = Self::text(&Arc::clone(&self.statements).unlock, claim, &[]);
+        let text = Self::text(&Arc::clone(&self.statements).of(claim).unlock, claim, &[]);
         let rows = self.run(text).await.map_err(|error| self.failed(error))?;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }

@@ -2,6 +2,9 @@
 INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
 UPDATE {lease} SET updated = updated WHERE FALSE;
 DELETE FROM {lease} WHERE FALSE;
+INSERT INTO {beside} SELECT * FROM {beside} WHERE FALSE;
+UPDATE {beside} SET updated = updated WHERE FALSE;
+DELETE FROM {beside} WHERE FALSE;
 INSERT INTO {tombstone} SELECT * FROM {tombstone} WHERE FALSE;
 UPDATE {tombstone} SET until_us = until_us WHERE FALSE;
 DELETE FROM {tombstone} WHERE FALSE;
@@ -9,5 +12,8 @@ UPDATE {meta} SET floor = floor WHERE FALSE;
 INSERT INTO {hold} SELECT * FROM {hold} WHERE FALSE;
 UPDATE {hold} SET updated = updated WHERE FALSE;
 DELETE FROM {hold} WHERE FALSE;
+INSERT INTO {reader} SELECT * FROM {reader} WHERE FALSE;
+UPDATE {reader} SET updated = updated WHERE FALSE;
+DELETE FROM {reader} WHERE FALSE;
 INSERT INTO {row} SELECT * FROM {row} WHERE FALSE;
 DELETE FROM {row} WHERE FALSE;

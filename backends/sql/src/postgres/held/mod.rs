@@ -1,5 +1,5 @@
 //! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in a transaction that is
-//! kept open). One connection of its own for each hold.
+//! kept open; `FOR SHARE` for readers). One connection of its own for each hold.
 //!
 //! # The key of a name
 //!
@@ -11,8 +11,15 @@
 //!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 //! ```
 //!
-//! Two names with one key keep each other out, which costs time and never safety. In the mode `row`
-//! others lock the name's row of the table `lockwright_row`.
+//! A reader takes `pg_advisory_lock_shared` of the same key. Two names with one key keep each other out,
+//! which costs time and never safety. In the mode `row` others lock the name's row of the table
+//! `lockwright_row`.
+//!
+//! # The gate of a name
+//!
+//! A writer that waits while readers hold has the name's gate, an advisory lock of two numbers: the
+//! next 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. A reader
+//! must find it open. It costs fairness alone if others don't know of it.
 //!
 //! # The mark of a session
 //!
@@ -23,6 +30,7 @@
 mod doctor;
 mod probe;
 mod session;
+mod statements;
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -31,17 +39,19 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
-    Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
+    Modes, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
 };
 
 use super::dialect::Postgresql;
+use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, Texts};
 use crate::server::held::{Server, SessionId};
 use crate::server::pool::Pool;
 use crate::server::table::Tables;
 
-use session::{PgSession, Statements};
+use session::PgSession;
+use statements::Statements;
 
 /// The longest idle time-out that PostgreSQL takes: 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
@@ -76,14 +86,19 @@ impl Kind {
 
     /// A text with what stands in braces replaced.
     fn expand(self, tables: &Tables, text: &str) -> String {
-        const DIGITS: &str = "substr(encode(sha256(convert_to(NAME, 'UTF8')), 'hex'), 1, 16)";
-        let digits = |name: &str| DIGITS.replace("NAME", name);
-        let key = |name: &str| format!("('x' || {})::bit(64)::bigint", digits(name));
+        let digits = |name: &str| digits_from(name, 1, 16);
+        let key = |name: &str| key_from(name, 1);
         let mark = |name: &str, token: &str| {
             format!("('lockwright/' || {token} || '/' || {})", digits(name))
         };
         let text = text
+            .replace("{close_gate}", CLOSE_GATE)
+            .replace("{rest}", REST)
             .replace("{kind}", self.word())
+            .replace("{readers}", READERS)
+            .replace("{gate}", &self.gate())
+            .replace("{gate_as_one}", &key_from(":name", self.gate_at()))
+            .replace("{claim}", CLAIM)
             .replace("{digits}", &digits(":name"))
             .replace("{key}", &key(":name"))
             .replace("{key_of_held}", &key("held.name"))
@@ -93,9 +108,24 @@ impl Kind {
         tables.expand(&text, '"')
     }
 
+    /// Where the gate's digits begin, among those of the name's SHA-256.
+    fn gate_at(self) -> usize {
+        match self {
+            Self::Session => 17,
+            Self::Row => 33,
+        }
+    }
+
+    /// The two numbers that the gate is locked by.
+    fn gate(self) -> String {
+        let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
+        format!("{}, {}", half(self.gate_at()), half(self.gate_at() + 8))
+    }
+
     fn texts(self) -> Texts {
         let common = Texts {
             note: include_str!("queries/note.sql"),
+            shared_note: include_str!("queries/shared_note.sql"),
             why_ended: include_str!("queries/why_ended.sql"),
             mark_released: include_str!("queries/mark_released.sql"),
             inspect: include_str!("queries/session_inspect.sql"),
@@ -119,10 +149,36 @@ impl Kind {
     }
 }
 
+fn digits_from(name: &str, at: usize, count: usize) -> String {
+    format!("substr(encode(sha256(convert_to({name}, 'UTF8')), 'hex'), {at}, {count})")
+}
+
+fn key_from(name: &str, at: usize) -> String {
+    format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
+}
+
+/// The lock that a session has while it reads for a claim, so that there is one at most.
+const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
+
+/// Closes the gate before a writer waits for readers, unless it has closed it before, or another
+/// writer has: then it is closed, and that one may be stopped. Readers only pass it, and are waited
+/// for. One row.
+const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
+         WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
+     AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
+         AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+             AND (classid::bigint << 32) | objid::bigint = {gate_as_one})) \
+     THEN pg_advisory_lock({gate})::text END";
+
+/// What is left of a slice when something before has blocked too, in ms.
+const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
+     (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
+
 /// How much of the TTL is left, in µs: unknown if the session may not be looked at.
-const LEFT: &str = "CASE WHEN activity.state IS NULL THEN NULL \
-     WHEN activity.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
-     held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - activity.state_change) * 1000000)::bigint)) \
+const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
+     WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
+     held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
      ELSE held.ttl_ms * 1000 END";
 
 fn profile(backend: &'static str) -> Profile {
@@ -130,10 +186,12 @@ fn profile(backend: &'static str) -> Profile {
     profile.reach = Reach::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
+    profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
     // A hold ends with its connection, which its holder hears of a little later: so neither a
-    // restart of the server nor a broken way to it.
-    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
+    // restart of the server nor a broken way to it. Nor a step of the server's clock: an idle
+    // time-out ends at an instant of the wall clock, and one that steps ahead ends holds early.
+    profile.survives = Faults::of(&[Fault::ClientCrash]);
     // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
     profile.tombstones = true;
     profile.breakable = true;

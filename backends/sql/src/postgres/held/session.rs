@@ -14,67 +14,21 @@ use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 
 use super::Kind;
+use super::statements::Statements;
 use crate::postgres::dialect::{Postgresql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::{Kept, Locked, Session, SessionId};
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::sql::{Arguments, Value};
 
 /// How long closing a connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Whatever the session has, it has no more.
+/// Whatever the session has, it has no more, and it may be idle for as long as in the beginning.
 const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', false), \
+                      set_config('idle_session_timeout', '60s', false), \
+                      set_config('idle_in_transaction_session_timeout', '60s', false), \
                       pg_advisory_unlock_all()::text";
-
-/// The statements that run on the session itself.
-#[derive(Debug)]
-pub(super) struct Statements {
-    kind: Kind,
-    dialect: Postgresql,
-    try_lock: Sql,
-    wait: Sql,
-    /// For rows: after a try in vain.
-    missed: Sql,
-    make: Sql,
-    unlock: Sql,
-    keep: Sql,
-    shorten: Sql,
-}
-
-impl Statements {
-    pub(super) fn new(kind: Kind, dialect: Postgresql, expand: impl Fn(&str) -> String) -> Self {
-        let (try_lock, wait, unlock) = match kind {
-            Kind::Session => (
-                include_str!("queries/session_try.sql"),
-                include_str!("queries/session_wait.sql"),
-                include_str!("queries/session_unlock.sql"),
-            ),
-            Kind::Row => (
-                include_str!("queries/row_try.sql"),
-                include_str!("queries/row_wait.sql"),
-                include_str!("queries/row_unlock.sql"),
-            ),
-        };
-        let sql = |text| Sql::new(&expand(text));
-        let hot = |name, text: &str| Sql::hot(name, expand(text).trim_end().trim_end_matches(';'));
-        Self {
-            kind,
-            dialect,
-            try_lock: hot("held_try", try_lock),
-            wait: sql(wait),
-            missed: sql(include_str!("queries/row_missed.sql")),
-            make: sql(include_str!("queries/row_make.sql")),
-            unlock: match kind {
-                Kind::Session => hot("held_unlock", unlock),
-                // Two statements.
-                Kind::Row => sql(unlock),
-            },
-            keep: hot("held_keep", include_str!("queries/keep.sql")),
-            shorten: sql(include_str!("queries/shorten.sql")),
-        }
-    }
-}
 
 /// A connection that carries one hold, or waits for one, or neither.
 pub(crate) struct PgSession {
@@ -88,6 +42,10 @@ pub(crate) struct PgSession {
     /// Set as soon as the connection has failed: the listener would make a new one by itself, and
     /// that one holds nothing.
     over: bool,
+    /// Then a wait in vain may have left it the gate, and its mark.
+    has_waited: bool,
+    /// Whether it leaves nothing when what it waits with just now is in vain.
+    is_last: bool,
     checks_clients: bool,
 }
 
@@ -130,6 +88,8 @@ impl PgSession {
             id: 0,
             prepared: Vec::new(),
             over: false,
+            has_waited: false,
+            is_last: false,
             checks_clients: check_clients,
         };
         session.set_up().await?;
@@ -214,13 +174,14 @@ impl PgSession {
     ) -> sqlx::Result<Vec<Row>> {
         let (text, plan) = {
             let statements = &self.statements;
+            let locking = statements.of(claim);
             let sql = match which {
-                Which::Try => &statements.try_lock,
-                Which::Wait => &statements.wait,
-                Which::Missed => &statements.missed,
+                Which::Try => &locking.try_lock,
+                Which::Wait => &locking.wait,
+                Which::Missed => &locking.missed,
                 Which::Make => &statements.make,
-                Which::Unlock => &statements.unlock,
-                Which::Keep => &statements.keep,
+                Which::Unlock => &locking.unlock,
+                Which::Keep => &locking.keep,
             };
             let token = claim.token.to_string();
             let mut arguments =
@@ -248,6 +209,10 @@ impl PgSession {
             all.push_str("BEGIN; ");
         }
         all.push_str(&text);
+        if which == Which::Missed && self.is_last {
+            all.push_str("; ");
+            all.push_str(LET_GO);
+        }
         let rows = self.run(all).await?;
         self.prepared.extend(plan.map(|plan| Arc::clone(&plan.name)));
         Ok(rows)
@@ -262,8 +227,8 @@ impl PgSession {
     ) -> sqlx::Result<Locked> {
         // A row that isn't there yet is made, and somebody may sweep it away again.
         const TRIES: u32 = 5;
-        // A wait sets its time limit in a statement of its own, before.
-        let before = usize::from(which == Which::Wait);
+        // A wait has other statements before.
+        let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
                 Ok(rows) if rows.len() > before => return Ok(Locked::Yes),
@@ -272,7 +237,7 @@ impl PgSession {
                 Err(error) => return Err(error),
             }
             let rows = self.about(Which::Missed, claim, &[]).await?;
-            let flag = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
+            let flag = |at| rows.first().and_then(|row| row.bool(at).ok()).unwrap_or(false);
             let (exists, same_token) = (flag(0), flag(1));
             if exists {
                 return Ok(Locked::No { same_token });
@@ -298,8 +263,9 @@ impl PgSession {
             Err(error) if is_in_vain(&error) => {
                 // It may have been granted all the same: a lock of the session's isn't undone with
                 // the statement, and the time was over between the grant and its answer.
-                self.run(LET_GO.to_owned()).await?;
-                Ok(Locked::No { same_token: false })
+                let rows = self.about(Which::Missed, claim, &[]).await?;
+                let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
+                Ok(Locked::No { same_token })
             }
             Err(error) => Err(error),
         }
@@ -340,15 +306,20 @@ impl Session for PgSession {
         self.id
     }
 
-    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>) -> Result<Locked> {
+    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
         let ttl_ms = ("ttl_ms", Value::Int(millis(claim.ttl)));
         let slice_ms = ("slice_ms", Value::Int(millis(slice.unwrap_or_default()).max(1)));
         let times = [ttl_ms, slice_ms];
         let which = if slice.is_some() { Which::Wait } else { Which::Try };
+        self.has_waited |= slice.is_some();
+        self.is_last = last;
         let locked = match self.statements.kind {
             Kind::Session => self.lock_key(claim, which, &times).await,
             Kind::Row => self.lock_row(claim, which, &times).await,
         };
+        if last && matches!(locked, Ok(Locked::No { .. })) {
+            self.has_waited = false;
+        }
         locked.map_err(|error| self.failed(error))
     }
 
@@ -385,7 +356,15 @@ impl Session for PgSession {
         self.run(text).await.map(drop).map_err(|error| self.failed(error))
     }
 
+    async fn leave(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.has_waited) {
+            self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        self.has_waited = false;
         let rows = self.about(Which::Unlock, claim, &[]).await.map_err(|e| self.failed(e))?;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }

@@ -1,7 +1,21 @@
--- The row of a name.
+-- The row of a name, or one for each of those who hold it beside each other.
 -- :name
--- Answers: name, token, identity, mode, fence, fences, expires, broken, waiting, now
-SELECT name, token, identity, mode, fence, fences::bigint, expires, broken, waiting > now, now
-FROM {lease}
+-- Answers: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
+SELECT lease.name,
+       coalesce(beside.token, lease.token),
+       coalesce(beside.identity, lease.identity),
+       lease.mode,
+       coalesce(beside.fence, lease.fence),
+       lease.fences::bigint,
+       coalesce(beside.expires, lease.expires),
+       coalesce(beside.broken, lease.broken),
+       lease.waiting > now,
+       now,
+       beside.permits,
+       beside.size
+FROM {lease} AS lease
 CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
-WHERE name = :name
+LEFT JOIN {beside} AS beside
+    ON lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > now
+    AND beside.name = lease.name AND beside.mode = lease.mode AND beside.expires > now
+WHERE lease.name = :name

@@ -43,9 +43,9 @@ impl<S: Server> Engine<S> {
         error.with_name(&claim.name).with_backend(self.profile().backend)
     }
 
-    fn exclusive_only(&self, claim: &Claim) -> Result<()> {
+    fn has_mode_of(&self, claim: &Claim) -> Result<()> {
         let what = match claim.mode {
-            Mode::Exclusive => return Ok(()),
+            mode if self.profile().modes.contains(mode) => return Ok(()),
             Mode::Shared => "read locks",
             _ => "semaphores",
         };
@@ -90,7 +90,7 @@ impl<S: Server> DistributedLock for Engine<S> {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        self.exclusive_only(claim)?;
+        self.has_mode_of(claim)?;
         loop {
             if let Some(reason) = self.shared.is_over(claim) {
                 return Err(self.named(lost_claim(reason), claim));

@@ -151,7 +151,7 @@ impl<S: Server> Holding<S> {
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { Ended::NotHeld } else { Ended::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
-                (closed.map(|()| ended), None)
+                (closed.map(|_| ended), None)
             }
         };
         // Before the answer: who asks for the claim again then must not meet this task.

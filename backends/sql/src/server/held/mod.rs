@@ -24,6 +24,11 @@
 //!   that is older than the lock.
 //! - **The start of a hold that was waited for** is the send of one more statement on its session.
 //! - **A wait that nobody wants any more** is cancelled on the server and its connection closed.
+//! - **Readers have one fence**, that of the first of them, until a writer comes. Who they are stands
+//!   in rows of their own.
+//! - **A writer that waits for readers stops new ones**: it closes a gate, which it keeps closed from
+//!   one slice of its wait to the next. A server's own queue isn't enough: whoever stands in it behind
+//!   the writer gets in when the writer's slice ends.
 //! - **The end of the connection is the end of the hold**, and is told at once: the task always
 //!   listens.
 
@@ -83,18 +88,25 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
     /// Sets the claim's TTL as the time after which the server ends the session when it is idle,
-    /// rounded up, and takes the lock, in an order in which the lock is never had without it. Marks
-    /// the session as the claim's, as far as the server can show that.
+    /// rounded up, and takes the lock, in an order in which the lock is never had without it or with
+    /// a longer one. Marks the session as the claim's, as far as the server can show that.
     ///
     /// With a `slice` it blocks in the server for at most that long; without, it doesn't block. It
-    /// is never dropped half-way unless the session is closed then.
-    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>) -> Result<Locked>;
+    /// is never dropped half-way unless the session is closed then. After a wait in vain comes another
+    /// one, unless it was the `last`, or [`leave`](Session::leave).
+    ///
+    /// A writer that waits for readers keeps new ones out. No two sessions hold for one claim.
+    async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
     /// One cheap statement, which starts the idle time anew.
     async fn keep(&mut self, claim: &Claim) -> Result<Kept>;
 
     /// Makes the server end the session when it is idle for this long, from now.
     async fn shorten(&mut self, to: Duration) -> Result<()>;
+
+    /// Ends a wait that was in vain, with what a slice may have left for the next one. Afterwards the
+    /// session holds nothing and can be used again. Sends nothing when nothing was left.
+    async fn leave(&mut self) -> Result<()>;
 
     /// Lets go of the lock. False if the session didn't have it. Afterwards the session holds
     /// nothing and can be used again.
@@ -135,7 +147,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     async fn cancel(&self, session: SessionId) -> Result<()>;
 
     /// Ends the session that holds or waits for this claim, whoever's it is, and answers whether
-    /// there was one. When it returns that session holds nothing.
+    /// there was one. When it has answered, that session holds nothing.
     async fn end(&self, claim: &Claim) -> Result<bool>;
 
     /// Why the claim's session was ended, if that was written down: an operator broke the hold, or

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection, LockName, Page,
-    Reason, Result, Seen, Swept, Token,
+    BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection, LockName, Mode,
+    Page, Reason, Result, Seen, Swept, Token,
 };
 
 use super::SessionId;
@@ -24,12 +24,15 @@ const PAGE: usize = 200;
 /// How many rows one step of a sweep deletes at most.
 const STEP: i64 = 500;
 
-/// The texts of a database, for one way of holding. `:name` and `:token` say which hold.
+/// The texts of a database, for one way of holding. `:name` and `:token` say which hold. Where they say
+/// `{held}`, it is the table of those who hold alone or that of readers.
 #[derive(Debug)]
 pub(crate) struct Texts {
     /// Writes down who holds, and answers the fence; no row if the `:session` isn't the claim's any
     /// more. `:identity`, `:ttl_ms`.
     pub(crate) note: &'static str,
+    /// The same for a reader.
+    pub(crate) shared_note: &'static str,
     /// Answers whether the hold was broken, and whether it was released through another
     /// connection; no row if nothing is known of it.
     pub(crate) why_ended: &'static str,
@@ -45,7 +48,8 @@ pub(crate) struct Texts {
     pub(crate) mark_released: &'static str,
     /// Answers the numbers of the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still is the claim's, and returns when it has ended.
+    /// Ends the `:session` if it still is the claim's, and returns when it has ended, or some time
+    /// has passed.
     pub(crate) kill: &'static str,
     /// Ends the `:session` if it still holds the name, though it isn't one of ours. Empty if that
     /// can't be done.
@@ -61,12 +65,10 @@ pub(crate) struct Texts {
 #[derive(Debug)]
 pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
-    note: Sql,
-    why_ended: Sql,
+    alone: Written,
+    shared: Written,
     inspect: Sql,
     list: Sql,
-    mark_broken: Sql,
-    mark_released: Sql,
     find: Sql,
     kill: Sql,
     kill_foreign: Option<Sql>,
@@ -74,22 +76,39 @@ pub(crate) struct Rows<D: Dialect> {
     sweep: Sql,
 }
 
+/// What is written about holds of one kind.
+#[derive(Debug)]
+struct Written {
+    note: Sql,
+    why_ended: Sql,
+    mark_broken: Sql,
+    mark_released: Sql,
+}
+
 /// One holder of a name, as the texts answer it, column by column:
 /// 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token of the row,
-/// 4 `identity`, 5 `fence`, 6 the time left in µs, 7 `broken`, 8 the number of waiters.
+/// 4 `identity`, 5 `fence`, 6 the time left in µs, 7 `broken`, 8 the number of waiters,
+/// 9 whether it reads. The fence is the name's, which its readers share.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
     /// The texts go through `expand`, where a database replaces what stands in braces.
     pub(crate) fn new(pool: Arc<Pool<D>>, texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text| Sql::new(&expand(text));
+        let written = |hot, note: &str, mode| {
+            let about = |text| Sql::new(&expand(&table_of(mode, text)));
+            Written {
+                note: Sql::hot(hot, expand(note).trim_end().trim_end_matches(';')),
+                why_ended: about(texts.why_ended),
+                mark_broken: about(texts.mark_broken),
+                mark_released: about(texts.mark_released),
+            }
+        };
         Self {
-            note: Sql::hot("held_note", expand(texts.note).trim_end().trim_end_matches(';')),
-            why_ended: sql(texts.why_ended),
+            alone: written("held_note", texts.note, Mode::Exclusive),
+            shared: written("held_shared_note", texts.shared_note, Mode::Shared),
             inspect: sql(texts.inspect),
             list: sql(texts.list),
-            mark_broken: sql(texts.mark_broken),
-            mark_released: sql(texts.mark_released),
             find: sql(texts.find),
             kill: sql(texts.kill),
             kill_foreign: (!texts.kill_foreign.is_empty()).then(|| sql(texts.kill_foreign)),
@@ -99,6 +118,10 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
+    fn written(&self, mode: Mode) -> &Written {
+        if mode == Mode::Shared { &self.shared } else { &self.alone }
+    }
+
     pub(crate) async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
         let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
             Error::invalid_input("the identity can't be written as JSON").with_source(source)
@@ -106,7 +129,7 @@ impl<D: Dialect> Rows<D> {
         let ttl_ms = i64::try_from(claim.ttl.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX);
         let rows = self
             .about(
-                &self.note,
+                &self.written(claim.mode).note,
                 &claim.name,
                 claim.token,
                 Effect::Changes,
@@ -121,8 +144,8 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        let rows =
-            self.about(&self.why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
+        let why_ended = &self.written(claim.mode).why_ended;
+        let rows = self.about(why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
         let Some(row) = rows.last() else { return Ok(None) };
         Ok(match (self.read(row.bool(0))?, self.read(row.bool(1))?) {
             (true, _) => Some(Reason::Broken),
@@ -134,12 +157,12 @@ impl<D: Dialect> Rows<D> {
     /// Ends the claim's session from elsewhere, because it was released.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
-        let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
-        if found.is_empty() {
+        if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
         // First, so that the holder learns why as soon as it learns that.
-        self.about(&self.mark_released, name, token, Effect::Changes, &[]).await?;
+        let mark_released = &self.written(claim.mode).mark_released;
+        self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
     }
 
@@ -148,17 +171,37 @@ impl<D: Dialect> Rows<D> {
         self.pool.fetch(&self.cancel, &arguments, Effect::Changes).await.map(drop)
     }
 
-    /// Ends whatever sessions are this claim's; how many there were.
+    /// Ends whatever sessions are this claim's; how many there were. They have ended then.
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
-        let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
-        for row in &found {
-            let session = self.read(row.int(0))?;
-            let session = [("session", Value::Int(session))];
+        let found = self.sessions_of(name, token).await?;
+        for session in &found {
+            let session = [("session", Value::Int(*session))];
             self.about(&self.kill, name, token, Effect::Changes, &session)
                 .await
                 .map_err(|error| self.may_not_kill(error))?;
         }
+        // The server waits for their end, and not for ever.
+        if !found.is_empty() {
+            let left = self.sessions_of(name, token).await?;
+            if left.iter().any(|session| found.contains(session)) {
+                return Err(self.has_not_ended());
+            }
+        }
         Ok(found.len())
+    }
+
+    /// The sessions that hold or wait for the claim.
+    async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<SessionId>> {
+        let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
+        found.iter().map(|row| self.read(row.int(0))).collect()
+    }
+
+    fn has_not_ended(&self) -> Error {
+        Error::indeterminate(
+            "the server was told to end the session that holds it, and it hasn't ended yet: it may be \
+             stuck; look again",
+        )
+        .with_backend(self.backend())
     }
 
     pub(crate) async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -205,7 +248,17 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
+            // There may be more of the last one's readers; the next page has all of them.
+            if page.names.len() > 1 {
+                page.names.pop();
+            }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
+            if let [only] = &mut page.names[..] {
+                // It may have more than a page takes.
+                *only = self.inspect(&only.name).await?;
+            }
+            // That one may have been released meanwhile.
+            page.names.retain(|name| !name.holders.is_empty());
         }
         Ok(page)
     }
@@ -218,12 +271,32 @@ impl<D: Dialect> Rows<D> {
         note: &str,
     ) -> Result<Broken> {
         let (inspection, sessions) = self.look(name).await?;
-        let (Some(holder), Some(&session)) = (inspection.holders.first(), sessions.first()) else {
-            return Ok(Broken::NotHeld);
-        };
-        if matches!(seen, Seen::Token(seen) if holder.token != Some(seen)) {
-            return Ok(Broken::NotHeld);
+        let mut broken = Broken::NotHeld;
+        for (holder, session) in inspection.holders.iter().zip(sessions) {
+            if matches!(seen, Seen::Token(seen) if holder.token != Some(seen)) {
+                continue;
+            }
+            broken = match self.break_one(name, holder, session, how, note).await {
+                Ok(one) => broken.and(one),
+                Err(error) if broken == Broken::NotHeld => return Err(error),
+                Err(error) => Err(Error::indeterminate(
+                    "some of those who hold it were broken, and one couldn't be; look again",
+                )
+                .with_backend(self.backend())
+                .with_source(error))?,
+            };
         }
+        Ok(broken)
+    }
+
+    async fn break_one(
+        &self,
+        name: &LockName,
+        holder: &Holder,
+        session: SessionId,
+        how: BreakHow,
+        note: &str,
+    ) -> Result<Broken> {
         let remaining = holder.remaining.unwrap_or_default();
         let Some(token) = holder.token else {
             return match (&self.kill_foreign, how) {
@@ -232,6 +305,10 @@ impl<D: Dialect> Rows<D> {
                         [("name", Value::Text(name.as_str())), ("session", Value::Int(session))];
                     let killed = self.pool.fetch(kill, &arguments, Effect::Changes).await;
                     killed.map_err(|error| self.may_not_kill(error))?;
+                    let (_, left) = self.look(name).await?;
+                    if left.contains(&session) {
+                        return Err(self.has_not_ended());
+                    }
                     Ok(Broken::Freed(remaining))
                 }
                 _ => Err(Error::new(
@@ -242,7 +319,7 @@ impl<D: Dialect> Rows<D> {
                 .with_backend(self.backend())),
             };
         };
-        let marked = self.mark_broken(name, token, note).await?;
+        let marked = self.mark_broken(name, token, holder.mode, note).await?;
         if how == BreakHow::RunOut {
             return if marked {
                 Ok(Broken::RunsOut(remaining))
@@ -270,13 +347,20 @@ impl<D: Dialect> Rows<D> {
 
     /// Whether the hold bears a mark now, by which its next renewal ends it. A hold is written down
     /// a moment after its lock was got.
-    async fn mark_broken(&self, name: &LockName, token: Token, note: &str) -> Result<bool> {
+    async fn mark_broken(
+        &self,
+        name: &LockName,
+        token: Token,
+        mode: Mode,
+        note: &str,
+    ) -> Result<bool> {
         const TRIES: u32 = 10;
         const PAUSE: Duration = Duration::from_millis(20);
 
         let note = [("note", Value::Text(note))];
+        let mark_broken = &self.written(mode).mark_broken;
         for _ in 0..TRIES {
-            let rows = self.about(&self.mark_broken, name, token, Effect::Changes, &note).await?;
+            let rows = self.about(mark_broken, name, token, Effect::Changes, &note).await?;
             if !rows.is_empty() {
                 return Ok(true);
             }
@@ -345,8 +429,7 @@ impl View<'_> {
 
     fn add_to(&self, inspection: &mut Inspection) -> Result<(), BadRow> {
         let row = self.0;
-        let written = row.text(3)?;
-        if written.is_some() {
+        if !row.is_null(5) {
             inspection.fence = Some(fence(row.int(5))?);
         }
         if self.is_free() {
@@ -354,8 +437,11 @@ impl View<'_> {
         }
         let shown = row.text(2)?;
         let mut holder = Holder::new(shown.and_then(|token| token.parse().ok()));
+        if row.bool(9)? {
+            holder.mode = Mode::Shared;
+        }
         // Between its lock and its row, a new holder is known by its session alone.
-        if shown.is_some() && shown == written {
+        if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;
             let left = row.int(6).ok().and_then(|left| u64::try_from(left).ok());
@@ -365,6 +451,11 @@ impl View<'_> {
         inspection.holders.push(holder);
         Ok(())
     }
+}
+
+/// A text that is the same for both kinds of holders, about one of them.
+pub(crate) fn table_of(mode: Mode, text: &str) -> String {
+    text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }
 
 fn fence(number: Result<i64, BadRow>) -> Result<Fence, BadRow> {

@@ -5,23 +5,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use lockwright_core::kit::{Audience, Over};
 use lockwright_core::{
-    Attempt, BootInstant, Claim, Clock, Ended, Event, Events, LockName, Reason, RenewalOutcome,
-    Result, Token, Wait,
+    Attempt, Claim, Clock, Ended, Event, Events, LockName, Reason, RenewalOutcome, Result, Token,
+    Wait,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
-
-/// For how long it is known at least that a claim is over.
-const REMEMBERED: Duration = Duration::from_secs(60 * 60);
-
-/// How many such claims it takes for the old ones to be looked for.
-const MANY: usize = 1_000;
 
 /// What is asked of a claim's task. One whose answer is dropped was not done: it is to be asked of
 /// whoever has the claim then.
@@ -46,22 +40,9 @@ pub(super) struct Shared<S: Server> {
     pub(super) queues: Queues,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, mpsc::UnboundedSender<Command>>>,
-    over: Mutex<Over>,
-    clients: Mutex<Clients>,
+    over: Over,
+    clients: Audience,
     tidying: AtomicBool,
-}
-
-/// Whom to tell, each with a number of its own.
-#[derive(Debug, Default)]
-struct Clients {
-    next: u64,
-    attached: Vec<(u64, Events)>,
-}
-
-#[derive(Debug)]
-struct Over {
-    claims: HashMap<Key, (Reason, BootInstant)>,
-    tidy_at: usize,
 }
 
 /// The claim's task, until this is dropped.
@@ -74,12 +55,12 @@ impl<S: Server> Shared<S> {
     pub(super) fn new(server: S, clock: Clock) -> Self {
         Self {
             server,
-            clock,
             queues: Queues::default(),
             idle: Idle::default(),
             tasks: Mutex::default(),
-            over: Mutex::new(Over { claims: HashMap::new(), tidy_at: MANY }),
-            clients: Mutex::default(),
+            over: Over::new(clock.clone()),
+            clients: Audience::default(),
+            clock,
             tidying: AtomicBool::new(false),
         }
     }
@@ -109,35 +90,19 @@ impl<S: Server> Shared<S> {
 
     /// No task with this claim is ever granted anything again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
-        let now = self.clock.now();
-        let mut over = lock(&self.over);
-        if over.claims.len() >= over.tidy_at {
-            over.claims.retain(|_, (_, until)| *until > now);
-            over.tidy_at = (over.claims.len() * 2).max(MANY);
-        }
-        // The first reason is the true one.
-        over.claims.entry(key(claim)).or_insert((reason, now + claim.ttl.max(REMEMBERED)));
+        self.over.set(claim, reason);
     }
 
     pub(super) fn is_over(&self, claim: &Claim) -> Option<Reason> {
-        lock(&self.over).claims.get(&key(claim)).map(|(reason, _)| *reason)
+        self.over.reason(claim)
     }
 
     pub(super) fn attach(&self, events: Events) {
-        let mut clients = lock(&self.clients);
-        let number = clients.next;
-        clients.next += 1;
-        clients.attached.push((number, events));
+        self.clients.attach(events);
     }
 
     pub(super) fn tell(&self, event: &Event) {
-        // Not while the lock is held: a client may attach while it is told.
-        let attached = lock(&self.clients).attached.clone();
-        let mut gone = attached.iter().filter(|(_, client)| !client.send(event.clone())).peekable();
-        if gone.peek().is_some() {
-            let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
-            lock(&self.clients).attached.retain(|(number, _)| !gone.contains(number));
-        }
+        self.clients.send(event);
     }
 
     /// A session that holds nothing, and whether it was used before: then it may have ended.

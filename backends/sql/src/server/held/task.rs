@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Busy, Claim, Ended, Error, Granted, RenewalOutcome, Result, Wait,
+    Attempt, BootInstant, Busy, Claim, Ended, Error, ErrorKind, Granted, RenewalOutcome, Result,
+    Wait,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -22,6 +23,9 @@ const LONGEST_SLICE: Duration = Duration::from_secs(5);
 /// A wait ends so much before its limit, so that the answer comes in time and says that the name is
 /// taken, rather than nothing.
 const EARLY: Duration = Duration::from_millis(25);
+
+/// Between two tries while another session holds for the same claim.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A claim's task, before it has begun.
 pub(super) struct Task<S: Server> {
@@ -159,7 +163,14 @@ impl<S: Server> Task<S> {
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
             session = shared.session() => session?,
         };
+        if used && has_ended(&mut session).await {
+            // Nothing was sent on it.
+            used = false;
+            session.close().await;
+            session = shared.server.connect().await?;
+        }
         let mut tries = 0;
+        let mut may_have_been_late = false;
         loop {
             let left = match wait {
                 Wait::No => Duration::ZERO,
@@ -167,14 +178,16 @@ impl<S: Server> Task<S> {
             };
             let slice = (left > EARLY).then(|| (left - EARLY).min(claim.ttl).min(LONGEST_SLICE));
             if slice.is_none() && tries > 0 {
-                shared.put_back(session).await;
+                give_back(shared, session).await;
                 return Ok(Asked::Busy);
             }
             tries += 1;
+            // What a slice leaves for the next one is cleared away in the same request then.
+            let last = slice.is_some_and(|slice| slice + EARLY >= left);
             let sent = shared.clock.now();
             let locked = {
                 let id = session.id();
-                let mut locking = pin!(session.lock(claim, slice));
+                let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
                     locked = &mut locking => Ok(locked),
@@ -186,16 +199,7 @@ impl<S: Server> Task<S> {
             };
             let locked = match locked {
                 Ok(locked) => locked,
-                Err((why, quiet)) => {
-                    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
-                    return Ok(Asked::Withdrawn(match (why, closed) {
-                        (Withdrawn::Released(answer), Err(error)) => {
-                            let _ = answer.send(Err(error));
-                            Withdrawn::Unwanted
-                        }
-                        (why, _) => why,
-                    }));
-                }
+                Err((why, quiet)) => return Ok(given_up(shared, claim, session, quiet, why).await),
             };
             match locked {
                 Ok(Locked::Yes) => {
@@ -205,16 +209,37 @@ impl<S: Server> Task<S> {
                     if same_token
                         && let Some(granted) = carried_elsewhere(&shared.server, claim).await?
                     {
-                        shared.put_back(session).await;
+                        give_back(shared, session).await;
                         return Ok(Asked::CarriedElsewhere(granted));
+                    }
+                    if std::mem::take(&mut may_have_been_late) && shared.server.end(claim).await? {
+                        tries = 0;
+                        continue;
+                    }
+                    if same_token && slice.is_some() {
+                        // One that holds for the claim and isn't written down, such as what is left
+                        // of a try that nobody heard of: it is there for a while, and a server may
+                        // say so without any wait.
+                        tokio::select! {
+                            biased;
+                            why = inbox.withdrawn() => {
+                                return Ok(given_up(shared, claim, session, false, why).await);
+                            }
+                            () = tokio::time::sleep(PAUSE.min(left)) => {}
+                        }
                     }
                 }
                 Err(error) if used => {
-                    // It ended while nobody used it, as the others may have.
+                    // It ended while nobody used it, as the others may have; or only the way to it
+                    // did, and what was sent has got the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     (used, tries) = (false, 0);
-                    session.close().await;
+                    // The server's own word about it is enough.
+                    let quiet = error.kind() != ErrorKind::Indeterminate;
+                    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
+                    // What is on its way yet may get it after that session was looked for.
+                    may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     session = shared.server.connect().await?;
                 }
                 Err(error) => {
@@ -222,6 +247,42 @@ impl<S: Server> Task<S> {
                 }
             }
         }
+    }
+}
+
+/// Closes the session of a claim that isn't wanted any more.
+async fn given_up<S: Server>(
+    shared: &Shared<S>,
+    claim: &Claim,
+    session: S::Session,
+    quiet: bool,
+    why: Withdrawn,
+) -> Asked<S::Session> {
+    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
+    Asked::Withdrawn(match (why, closed) {
+        (Withdrawn::Released(answer), Err(error)) => {
+            let _ = answer.send(Err(error));
+            Withdrawn::Unwanted
+        }
+        (why, _) => why,
+    })
+}
+
+/// Keeps a session that didn't get its lock, for the next claim.
+async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) {
+    match tokio::time::timeout(LIMIT, session.leave()).await {
+        Ok(Ok(())) => shared.put_back(session).await,
+        // What it may have left on the server ends with it.
+        Ok(Err(_)) | Err(_) => session.close().await,
+    }
+}
+
+/// Whether the end of the session was heard of.
+async fn has_ended(session: &mut impl Session) -> bool {
+    tokio::select! {
+        biased;
+        () = session.ended() => true,
+        () = std::future::ready(()) => false,
     }
 }
 
@@ -254,11 +315,7 @@ async fn granted<S: Server>(
         noting.await
     };
     // What has ended meanwhile is told as an error, rather than as a hold that is lost at once.
-    let ended = tokio::select! {
-        biased;
-        () = session.ended() => true,
-        () = std::future::ready(()) => false,
-    };
+    let ended = has_ended(&mut session).await;
     let result = match result {
         Ok(_) if ended => Err(Error::unavailable(
             "the session that had got the lock ended before it could be told",

@@ -36,7 +36,8 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes a session. Unless it is `quiet`, so that closing it is enough, the server is asked to end
-/// it too.
+/// it too. Answers whether it certainly is over: where the server knows nothing of it, what was sent
+/// last may be on its way yet.
 ///
 /// # Errors
 /// Nobody knows whether it still is there.
@@ -45,17 +46,17 @@ pub(super) async fn close<S: Server>(
     claim: &Claim,
     session: S::Session,
     quiet: bool,
-) -> Result<()> {
+) -> Result<bool> {
     if quiet {
         session.close().await;
-        return Ok(());
+        return Ok(true);
     }
     // First the server: the statement that the session is in the middle of would have to end before
     // the connection could be closed in an orderly way.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(Error::indeterminate(
             "the session's connection was closed, and nobody knows whether the server has noticed",
         )
@@ -76,11 +77,11 @@ pub(super) async fn failed<S: Server>(
     let closed = close(server, claim, session, false).await;
     match (error.kind(), closed) {
         // What may have been done is undone.
-        (ErrorKind::Indeterminate, Ok(())) => {
+        (ErrorKind::Indeterminate, Ok(true)) => {
             Error::unavailable("the session that was to carry the hold failed, and was closed")
                 .with_source(error)
         }
-        (_, Ok(())) => error,
+        (_, Ok(_)) => error,
         (_, Err(unknown)) => unknown.with_source(error),
     }
 }

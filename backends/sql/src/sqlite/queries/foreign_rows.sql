@@ -1,7 +1,20 @@
 -- How many rows no Lockwright of this version would have written.
-SELECT count(*) FROM lockwright_lease
-WHERE mode <> 'exclusive'
-   OR length(token) <> 32 OR token GLOB '*[^0-9a-f]*'
-   OR length(name) = 0
-   OR fence < 1 OR expires_ns < 0
-   OR NOT json_valid(identity)
+SELECT (
+    SELECT count(*) FROM lockwright_lease
+    WHERE NOT CASE mode
+            WHEN 'exclusive' THEN length(token) = 32 AND token NOT GLOB '*[^0-9a-f]*'
+            WHEN 'shared' THEN token = 'readers'
+            WHEN 'permits' THEN token GLOB 'semaphore of [1-9]*'
+            ELSE false END
+       OR length(name) = 0
+       OR fence < 1 OR expires_ns < 0
+       OR NOT json_valid(identity)
+) + (
+    SELECT count(*) FROM lockwright_beside
+    WHERE mode NOT IN ('exclusive', 'shared', 'permits')
+       OR length(token) <> 32 OR token GLOB '*[^0-9a-f]*'
+       OR permits < 0 OR permits > size
+       OR length(name) = 0
+       OR fence < 1 OR expires_ns < 0
+       OR NOT json_valid(identity)
+)

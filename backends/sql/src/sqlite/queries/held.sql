@@ -1,6 +1,18 @@
--- Which of some names are held.
+-- Which of some names nobody who waits could get now. A semaphore is one of them while no permit is
+-- left, and what is read while a writer waits: if none does, it is readers that wait, for a writer that
+-- has gone meanwhile.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked
 CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value
 WHERE lease.boot = ?2 AND lease.expires_ns > ?3
+  AND CASE lease.mode
+      WHEN 'permits' THEN
+          (SELECT sum(beside.permits) >= max(beside.size) FROM lockwright_beside AS beside
+           WHERE beside.name = lease.name AND beside.boot = ?2 AND beside.expires_ns > ?3
+             AND beside.mode = 'permits')
+      WHEN 'shared' THEN
+          EXISTS (SELECT 1 FROM lockwright_beside AS beside
+                  WHERE beside.name = lease.name AND beside.boot = ?2 AND beside.expires_ns > ?3
+                    AND beside.mode = 'exclusive' AND beside.fence = lease.fence)
+      ELSE true END

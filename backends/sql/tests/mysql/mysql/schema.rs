@@ -87,7 +87,7 @@ async fn another_version_is_refused() {
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = testbed::MariaDb::start().unwrap();
-    let tables = ["lease", "tombstone", "meta", "hold", "row", "turn", "fence"];
+    let tables = ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "turn", "fence"];
     for made in 0..=tables.len() {
         let url = format!("{}?table=t{made}", server.url());
         let schema = Options::from_url(&url).unwrap().schema();

@@ -4,7 +4,7 @@ use lockwright_core::{DistributedLock, Settle};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::support::{LONG, backend, claim, granted, is_busy, name, server};
+use crate::support::{LONG, backend, claim, granted, is_busy, name, reader, server};
 
 /// As it stands in the documentation.
 fn key(name: &str) -> String {
@@ -65,4 +65,31 @@ async fn locked_rows_of_others_exclude_both_ways() {
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
     backend.release(&mine, Settle::Answered).await.unwrap();
+}
+
+/// Readers beside readers, and writers alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_others_share_stand_beside_ours() {
+    let server = server();
+    let backend = backend(&server, "row").await;
+    let mut other = MySqlConnection::connect(&server.url()).await.unwrap();
+    let lock = |how: &str| {
+        format!(
+            "SELECT count(*) > 0 FROM (SELECT name FROM lockwright_row \
+             WHERE name = 'orders/42' {how} SKIP LOCKED) AS free"
+        )
+    };
+    let (mine, writer) = (reader("orders/42", LONG), claim("orders/42", LONG));
+    granted(&backend, &mine).await;
+    assert!(!sql(&mut other, lock("FOR UPDATE")).await);
+    sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
+    assert!(sql(&mut other, lock("LOCK IN SHARE MODE")).await);
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    assert!(is_busy(&backend, &writer).await, "we write beside the other");
+    let mine = reader("orders/42", LONG);
+    granted(&backend, &mine).await;
+    sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    granted(&backend, &writer).await;
+    assert!(!sql(&mut other, lock("LOCK IN SHARE MODE")).await);
 }

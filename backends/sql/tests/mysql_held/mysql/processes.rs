@@ -7,8 +7,8 @@ use lockwright_sql::Mysql;
 use rustix::process::Signal;
 
 use crate::support::{
-    LONG, MODES, Part, ROLE, TTL, URL, backend, claim, granted, holding, is_busy, ms, queued, say,
-    server, within,
+    LONG, MODES, Part, ROLE, TTL, URL, backend, claim, granted, holding, is_busy, ms, queued,
+    reader, say, server, within,
 };
 
 /// The part that a process plays.
@@ -24,6 +24,12 @@ async fn part() {
             say(guard.fence());
             let ended = guard.signal().ended().await;
             say(format!("{ended:?}"));
+        }
+        "reader" => {
+            let locks = lockwright_core::Locks::builder(backend).ttl(ttl).build().unwrap();
+            let guard = locks.read("x").acquire().await.unwrap();
+            say(guard.fence());
+            guard.signal().ended().await;
         }
         "waiter" => {
             say("asks");
@@ -138,4 +144,59 @@ async fn a_killed_waiter_leaves_the_queue() {
         backend.release(&holder, Settle::Answered).await.unwrap();
         assert_eq!(holding(&server), 0);
     }
+}
+
+/// It stops new readers while it waits, and goes on with that for the rest of a slice and then a few seconds
+/// at most, however long its TTL is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
+    let server = server();
+    for (mode, ttl) in ["row"].into_iter().flat_map(|mode| [(mode, ms(2_000)), (mode, LONG)]) {
+        let backend = backend(&server, mode).await;
+        let first = reader("x", LONG);
+        granted(&backend, &first).await;
+        let mut waiter = Part::start("waiter", &server, mode, ttl);
+        waiter.hear();
+        within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
+        waiter.signal(Signal::STOP);
+        let stopped = Instant::now();
+        let limit = ttl.min(ms(5_000)) * 2 + ms(3_000);
+        within(limit, "readers to be let in", async || can_read(&backend).await).await;
+        assert!(stopped.elapsed() >= ms(500), "its end had come before it was stopped");
+        backend.release(&first, Settle::Answered).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_reader_ends_alone() {
+    let server = server();
+    for mode in ["row"] {
+        let backend = backend(&server, mode).await;
+        let mine = reader("x", LONG);
+        let mut other = Part::start("reader", &server, mode, LONG);
+        let fence: u64 = other.hear().parse().unwrap();
+        assert_eq!(
+            granted(&backend, &mine).await.fence.get(),
+            fence,
+            "they read beside each other"
+        );
+        other.kill();
+        let holders = async || backend.inspect(&mine.name).await.unwrap().holders.len();
+        within(ms(2_000), "the killed reader's end", async || holders().await == 1).await;
+        assert!(is_busy(&backend, &claim("x", LONG)).await, "a writer was let in beside a reader");
+        assert_eq!(granted(&backend, &mine).await.fence.get(), fence, "the other's hold");
+        backend.release(&mine, Settle::Answered).await.unwrap();
+        let writer = claim("x", LONG);
+        assert!(granted(&backend, &writer).await.fence.get() > fence);
+        backend.release(&writer, Settle::Answered).await.unwrap();
+    }
+}
+
+async fn can_read(backend: &Mysql) -> bool {
+    let next = reader("x", LONG);
+    let can = !is_busy(backend, &next).await;
+    if can {
+        backend.release(&next, Settle::Answered).await.unwrap();
+    }
+    can
 }

@@ -1,13 +1,17 @@
 //! Waits that are dropped, that are long, and that are many.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, Clock, DistributedLock, Settle};
+use lockwright_core::{Attempt, Clock, DistributedLock, ErrorKind, Settle};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Connection};
 
+use crate::meddler::{Harm, Meddler};
 use crate::support::{
-    LONG, MODES, backend, claim, client, granted, holding, in_time, is_busy, ms, queued, server,
-    sessions_of, within,
+    LONG, MODES, backend, claim, client, count, granted, holding, in_mode, in_time, is_busy, ms,
+    queued, server, sessions_of, within,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +102,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
 async fn a_wait_is_believed_from_its_end_on() {
     let server = server();
     for mode in MODES {
-        let ttl = ms(1_000);
+        let ttl = ms(2_000);
         let (holding, waiting) =
             (client(&server, mode, ttl).await, client(&server, mode, ttl).await);
         let guard = holding.mutex("x").acquire().await.unwrap();
@@ -111,7 +115,7 @@ async fn a_wait_is_believed_from_its_end_on() {
         let (granted, _locks, answered) = waiter.await.unwrap();
         let granted = granted.unwrap();
         let took = answered.saturating_since(released);
-        assert!(took < ms(500), "it was told after {took:?}");
+        assert!(took < ms(1_000), "it was told after {took:?}");
         granted.check().unwrap();
         assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
         assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");
@@ -197,12 +201,20 @@ async fn a_limit_of_any_length_is_kept() {
         granted(&backend, &holder).await;
         // Shorter than what it ends early by, than a slice, and longer than one.
         for limit in [ms(5), ms(300), ms(2_300)] {
-            let begun = Instant::now();
-            let waiter = claim("x", ms(1_000));
-            let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
-            assert!(matches!(answer, Attempt::Busy(_)));
-            assert!(begun.elapsed() <= limit + ms(250), "{limit:?}: {:?}", begun.elapsed());
-            assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
+            // The soonest of a few: a busy machine is late now and then, a limit that isn't kept always.
+            let mut soonest = Duration::MAX;
+            for _ in 0..5 {
+                let begun = Instant::now();
+                let waiter = claim("x", ms(1_000));
+                let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
+                assert!(matches!(answer, Attempt::Busy(_)));
+                soonest = soonest.min(begun.elapsed());
+                assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
+                if soonest <= limit + ms(250) {
+                    break;
+                }
+            }
+            assert!(soonest <= limit + ms(250), "{limit:?}: {soonest:?}");
         }
         assert_eq!(queued(&server), 0);
         backend.release(&holder, Settle::Answered).await.unwrap();
@@ -229,5 +241,94 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
             }
             assert_eq!(holding(&server), 0, "{mode}, {round}: an idle session holds it");
         }
+    }
+}
+
+/// What cuts a wait off might come later, and end the statement by which the hold is renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
+    let server = server();
+    for mode in MODES {
+        let meddler = Meddler::before(server.port()).await;
+        let url = in_mode(&server.url_through(meddler.port()), mode);
+        let two = lockwright_sql::Mysql::connect(&url).await.unwrap();
+        let one = backend(&server, mode).await;
+        let (holder, waiter) = (claim("x", LONG), claim("x", LONG));
+        granted(&one, &holder).await;
+        meddler.harm("KILL QUERY", Harm::Kept);
+        let releasing = async {
+            within(ms(5_000), "the wait to be cut off", async || meddler.has_harmed()).await;
+            one.release(&holder, Settle::Answered).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(two.acquire(&waiter, in_time(ms(500))), releasing);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}");
+        assert_eq!(sessions_of(&server, waiter.token), 0, "{mode}: its session is still there");
+        assert_eq!(holding(&server), 0, "{mode}");
+    }
+}
+
+/// A session that bears the claim's mark, and of which nothing else is known: what may be left of a try
+/// that nobody heard of. The server says at once that it is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
+    let server = server();
+    let asked = || {
+        count(
+            &server,
+            "SELECT variable_value FROM information_schema.global_status \
+             WHERE variable_name = 'QUESTIONS'",
+        )
+    };
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        let waiter = claim("x", LONG);
+        let mut ghost = MySqlConnection::connect(&server.url()).await.unwrap();
+        let mark = format!(
+            "DO GET_LOCK(CONCAT(' lockwright/{}/', LEFT(SHA2('x', 256), 16)), 0)",
+            waiter.token
+        );
+        sqlx::raw_sql(AssertSqlSafe(mark)).execute(&mut ghost).await.unwrap();
+        assert_eq!(sessions_of(&server, waiter.token), 1);
+        let before = asked();
+        let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
+        let asked = asked() - before;
+        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
+        // Some for each of twenty tries, or of thousands.
+        assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
+        let waiting = backend.acquire(&waiter, in_time(LONG));
+        let going = async {
+            tokio::time::sleep(ms(300)).await;
+            ghost.close().await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(waiting, going);
+        let Attempt::Granted(_) = answer.unwrap() else { panic!("{mode}: not when it is free") };
+        backend.release(&waiter, Settle::Answered).await.unwrap();
+    }
+}
+
+/// The TTL is a hold's: what has let go of one, or didn't get it, is kept for the next claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
+    let server = server();
+    let connected = || {
+        let ids = server
+            .sql("SELECT id FROM information_schema.processlist WHERE user = 'lockwright'")
+            .unwrap();
+        ids.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let ttl = ms(1_000);
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let held = claim("x", ttl);
+        granted(&one, &held).await;
+        assert!(is_busy(&two, &claim("x", ttl)).await);
+        one.release(&held, Settle::Answered).await.unwrap();
+        let before = connected();
+        assert!(before.len() >= 2, "{before:?} are kept");
+        tokio::time::sleep(ms(2_500)).await;
+        let gone: Vec<_> = before.difference(&connected()).cloned().collect();
+        assert!(gone.is_empty(), "{mode}: the server has ended {gone:?}");
+        drop((one, two));
+        within(ms(10_000), "the connections to go", async || connected().is_empty()).await;
     }
 }

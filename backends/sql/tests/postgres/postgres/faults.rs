@@ -13,7 +13,7 @@ use crate::kit::{
 };
 
 async fn impatient(url: &str) -> Postgres {
-    patient(url).response_timeout(Duration::from_millis(300)).connect().await.unwrap()
+    patient(url).response_timeout(Duration::from_secs(1)).connect().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

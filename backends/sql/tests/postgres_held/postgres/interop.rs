@@ -1,10 +1,10 @@
 //! Others that take the same lock by what is documented: SQL alone.
 
-use lockwright_core::{DistributedLock, Settle};
+use lockwright_core::{DistributedLock, Mode, Settle};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::support::{LONG, backend, claim, granted, is_busy, name, server};
+use crate::support::{LONG, backend, claim, granted, is_busy, name, reader, server};
 
 /// As it stands in the documentation.
 fn key(name: &str) -> String {
@@ -61,4 +61,86 @@ async fn locked_rows_of_others_exclude_both_ways() {
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
     backend.release(&mine, Settle::Answered).await.unwrap();
+}
+
+/// Readers beside readers, and writers alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_locks_of_others_stand_beside_ours() {
+    let server = server();
+    let backend = backend(&server, "session").await;
+    let mut other = PgConnection::connect(&server.url()).await.unwrap();
+    let key = key("orders/42");
+    let (mine, writer) = (reader("orders/42", LONG), claim("orders/42", LONG));
+    granted(&backend, &mine).await;
+    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock({key})")).await);
+    assert!(sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
+    let shown = backend.inspect(&mine.name).await.unwrap().holders;
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
+    assert!(shown.iter().any(|holder| holder.token.is_none()), "{shown:?}");
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    assert!(is_busy(&backend, &writer).await, "we write beside the other");
+    let mine = reader("orders/42", LONG);
+    granted(&backend, &mine).await;
+    assert!(sql(&mut other, format!("SELECT pg_advisory_unlock_shared({key})")).await);
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    granted(&backend, &writer).await;
+    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_others_share_stand_beside_ours() {
+    let server = server();
+    let backend = backend(&server, "row").await;
+    let mut other = PgConnection::connect(&server.url()).await.unwrap();
+    let lock = |how: &str| {
+        format!(
+            "SELECT count(*) > 0 FROM (SELECT name FROM lockwright_row \
+             WHERE name = 'orders/42' FOR {how} SKIP LOCKED) AS free"
+        )
+    };
+    let (mine, writer) = (reader("orders/42", LONG), claim("orders/42", LONG));
+    granted(&backend, &mine).await;
+    assert!(!sql(&mut other, lock("UPDATE")).await);
+    sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
+    assert!(sql(&mut other, lock("SHARE")).await);
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    assert!(is_busy(&backend, &writer).await, "we write beside the other");
+    let mine = reader("orders/42", LONG);
+    granted(&backend, &mine).await;
+    sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
+    backend.release(&mine, Settle::Answered).await.unwrap();
+    granted(&backend, &writer).await;
+    assert!(!sql(&mut other, lock("SHARE")).await);
+}
+
+/// More than a page takes, between names that have one holder each.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_many_read_is_listed_whole() {
+    const OTHERS: usize = 230;
+
+    let server =
+        lockwright_testbed::Postgres::options().set("max_connections", "300").start().unwrap();
+    let backend = backend(&server, "session").await;
+    for held in [claim("a", LONG), reader("b", LONG), claim("c", LONG)] {
+        granted(&backend, &held).await;
+    }
+    let mut others = Vec::new();
+    for _ in 0..OTHERS {
+        let mut other = PgConnection::connect(&server.url()).await.unwrap();
+        assert!(sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({})", key("b"))).await);
+        others.push(other);
+    }
+    let (mut listed, mut from) = (Vec::new(), None);
+    loop {
+        let page = backend.list("", from).await.unwrap();
+        let names = page.names.iter();
+        listed.extend(names.map(|one| (one.name.as_str().to_owned(), one.holders.len())));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let expected = [("a", 1), ("b", OTHERS + 1), ("c", 1)];
+    assert_eq!(listed, expected.map(|(name, holders)| (name.to_owned(), holders)));
 }

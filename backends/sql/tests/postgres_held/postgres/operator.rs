@@ -1,8 +1,10 @@
 //! What operators see, break and sweep.
 
 use lockwright_core::{
-    BreakHow, Broken, DistributedLock, HoldState, Reason, Renew, Renewal, Seen, Settle,
+    BreakHow, Broken, DistributedLock, Ended, ErrorKind, HoldState, Reason, Renew, Renewal, Seen,
+    Settle,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
@@ -116,6 +118,51 @@ async fn a_release_through_another_connection_ends_the_session() {
         assert_eq!(holding(&server), 1);
         two.release(&next, Settle::Answered).await.unwrap();
     }
+}
+
+/// A process of the server that is stuck can't be ended either.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_not_ended_is_not_said_to_be_free() {
+    let server = server();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let held = claim("x", LONG);
+        granted(&one, &held).await;
+        let stuck = server.sql(&format!(
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'lockwright/{}/%'",
+            held.token
+        ));
+        let stuck = Pid::from_raw(stuck.unwrap().trim().parse().unwrap()).unwrap();
+        kill_process(stuck, Signal::STOP).unwrap();
+        let released = two.release(&held, Settle::Answered).await;
+        let broken = two
+            .break_lock(&held.name, Seen::Token(held.token), BreakHow::Now, "ada", "stuck")
+            .await;
+        let holding = holding(&server);
+        kill_process(stuck, Signal::CONT).unwrap();
+        assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
+        assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
+        assert_eq!(holding, 1, "it was free");
+        within(ms(5_000), "its end", async || sessions_of(&server, held.token) == 0).await;
+        assert_eq!(two.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
+    let server = server();
+    let backend = backend(&server, "session").await;
+    let mut other = PgConnection::connect(&server.url()).await.unwrap();
+    let lock = "SELECT pg_advisory_lock(('x' || substr(encode(sha256('x'), 'hex'), 1, 16))::bit(64)::bigint)";
+    sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
+    let stuck: i32 =
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut other).await.unwrap();
+    let stuck = Pid::from_raw(stuck).unwrap();
+    kill_process(stuck, Signal::STOP).unwrap();
+    let broken = backend.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "stuck").await;
+    kill_process(stuck, Signal::CONT).unwrap();
+    assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
+    within(ms(5_000), "its end", async || holding(&server) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

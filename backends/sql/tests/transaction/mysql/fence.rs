@@ -33,8 +33,11 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
         check_fence(&mut tx, name, fence(1)).await.unwrap();
     }
     check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
-    let too_large = check_fence(&mut tx, "orders/42", fence(u64::MAX)).await;
-    refused(too_large, ErrorKind::InvalidInput, "2^63");
+    for number in [Fence::MAX.get() + 1, u64::MAX] {
+        let too_large = check_fence(&mut tx, "orders/42", fence(number)).await;
+        refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
+    }
+    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
 }
 
 #[tokio::test]

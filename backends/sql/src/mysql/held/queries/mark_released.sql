@@ -1,2 +1,2 @@
-UPDATE {hold} SET released = 1, updated = {now}
+UPDATE {held} SET released = 1, updated = {now}
 WHERE kind = '{kind}' AND name = :name AND token = :token;

@@ -1,5 +1,5 @@
 -- The connection's number shows a proxy that has put another session in the place of ours.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID(),
-       EXISTS (SELECT 1 FROM {hold}
+       EXISTS (SELECT 1 FROM {held}
                WHERE kind = 'row' AND name = :name AND token = :token AND broken IS NOT NULL);

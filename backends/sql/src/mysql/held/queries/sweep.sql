@@ -1,11 +1,19 @@
 -- A name that comes back starts above the floor. One that comes back while this runs may have read
 -- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
--- Rows to lock that somebody is at stay too.
+-- Rows to lock that somebody is at stay too, and names that somebody may still read: those of readers
+-- who went without a word come next.
+DELETE FROM {reader}
+WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
+LIMIT :limit;
+SET @lockwright_gone = ROW_COUNT();
+
 SET @lockwright_old = (
     SELECT JSON_ARRAYAGG(old.name)
     FROM (SELECT held.name FROM {hold} AS held
           WHERE held.kind = '{kind}' AND held.updated < {now} - :idle_us AND held.fence < {now}
             AND IS_USED_LOCK({mark_of_held}) IS NULL
+            AND NOT EXISTS (SELECT 1 FROM {reader} AS reader
+                            WHERE reader.kind = '{kind}' AND reader.name = held.name)
           LIMIT :limit) AS old);
 
 SELECT MAX(held.fence) INTO @lockwright_floor
@@ -17,7 +25,9 @@ UPDATE {meta} SET floor = @lockwright_floor WHERE floor < @lockwright_floor;
 DELETE held FROM {old}
 STRAIGHT_JOIN {hold} AS held ON held.kind = '{kind}' AND held.name = {old_name}
 WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta})
-  AND IS_USED_LOCK({mark_of_held}) IS NULL;
+  AND IS_USED_LOCK({mark_of_held}) IS NULL
+  AND NOT EXISTS (SELECT 1 FROM {reader} AS reader
+                  WHERE reader.kind = '{kind}' AND reader.name = held.name);
 
 SET @lockwright_deleted = ROW_COUNT();
 
@@ -29,4 +39,4 @@ FOR UPDATE SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
 COMMIT;
 
-SELECT CAST(@lockwright_deleted AS SIGNED);
+SELECT CAST(@lockwright_deleted + @lockwright_gone AS SIGNED);

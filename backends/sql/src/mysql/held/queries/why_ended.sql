@@ -1,2 +1,2 @@
-SELECT broken IS NOT NULL, released FROM {hold}
+SELECT broken IS NOT NULL, released FROM {held}
 WHERE kind = '{kind}' AND name = :name AND token = :token;

@@ -1,4 +1,4 @@
 -- The process id shows a pooler that has put another session in the place of ours.
 SELECT pg_backend_pid()::bigint,
-       EXISTS (SELECT FROM {hold}
+       EXISTS (SELECT FROM {held}
                WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL);

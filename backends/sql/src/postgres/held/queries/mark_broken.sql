@@ -1,4 +1,4 @@
 -- The first break keeps its reason.
-UPDATE {hold} SET broken = coalesce(broken, :note), updated = clock_timestamp()
+UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token
 RETURNING 1::bigint;

@@ -1,2 +1,2 @@
-UPDATE {hold} SET released = true, updated = clock_timestamp()
+UPDATE {held} SET released = true, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token;

@@ -1,10 +1,19 @@
--- Row locks stand in the rows, where nobody can look: a session that bears the mark of the token
--- that was written down holds the row.
-SELECT :name, activity.pid::bigint, held.token, held.token, held.identity, held.fence, {left}, held.broken,
+-- Row locks stand in the rows, where nobody can look: a session that bears the mark of a token that
+-- was written down holds the row.
+SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
+       held.broken,
        (SELECT count(*) FROM pg_stat_get_activity(NULL) AS waiting
         WHERE waiting.application_name LIKE 'lockwright/%/' || {digits}
-          AND EXISTS (SELECT FROM pg_locks WHERE pg_locks.pid = waiting.pid AND NOT granted))
+          AND EXISTS (SELECT FROM pg_locks WHERE pg_locks.pid = waiting.pid AND NOT granted)),
+       held.shared
 FROM (SELECT) AS once
-LEFT JOIN {hold} AS held ON held.kind = 'row' AND held.name = :name
-LEFT JOIN LATERAL pg_stat_get_activity(held.session::int) AS activity
-       ON activity.application_name = {mark_of_held};
+LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name
+LEFT JOIN (
+    (SELECT name, token, identity, ttl_ms, session, broken, false AS shared FROM {hold}
+     WHERE kind = 'row' AND name = :name
+     UNION ALL
+     SELECT name, token, identity, ttl_ms, session, broken, true FROM {reader}
+     WHERE kind = 'row' AND name = :name) AS held
+    JOIN LATERAL pg_stat_get_activity(held.session::int) AS holding
+         ON holding.application_name = {mark_of_held}
+) ON true;

@@ -1,2 +1,6 @@
 COMMIT;
-SELECT true, set_config('application_name', 'lockwright/idle', false);
+-- The gate too, if it was closed.
+SELECT true, set_config('application_name', 'lockwright/idle', false),
+       set_config('idle_session_timeout', '60s', false),
+       set_config('idle_in_transaction_session_timeout', '60s', false),
+       pg_advisory_unlock_all()::text;

@@ -1,8 +1,15 @@
--- A second row if the lock was got; if there is none, there is nothing to lock yet. What is set is
--- in force while it waits.
+-- A fifth row if the lock was got; if there is none, there is nothing to lock yet. Until it has the lock
+-- the session may be idle for as long as a slice at most, and that stays: a writer that keeps the gate
+-- closed between two slices is soon ended by the server if it isn't heard of any more.
 BEGIN;
-SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
-       set_config('lock_timeout', :slice_ms::text, true),
+SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
+       set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('application_name', {mark}, false);
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', :slice_ms::text, true);
+SELECT {close_gate};
+SELECT set_config('lock_timeout', {rest}, true);
 SELECT name FROM {row} WHERE name = :name FOR UPDATE;
+SET idle_session_timeout = :ttl_ms;
+SET idle_in_transaction_session_timeout = :ttl_ms;

@@ -1,15 +1,26 @@
 WITH locks AS MATERIALIZED (
-    SELECT pid, granted FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1
+    SELECT pid, granted, mode = 'ShareLock' AS shared FROM pg_locks
+    WHERE locktype = 'advisory'
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND (classid::bigint << 32) | objid::bigint = {key}
+      AND (objsubid = 1 AND (classid::bigint << 32) | objid::bigint = {key}
+           -- Who waits at the gate waits too.
+           OR objsubid = 2 AND NOT granted AND (classid::bigint << 32) | objid::bigint = {gate_as_one})
 )
-SELECT :name, locks.pid::bigint,
-       CASE WHEN activity.application_name LIKE 'lockwright/%/%'
-            THEN split_part(activity.application_name, '/', 2) END,
-       held.token, held.identity, held.fence, {left}, held.broken,
-       (SELECT count(*) FROM locks WHERE NOT granted)
+SELECT :name, holding.pid::bigint, holding.token, held.token, held.identity, last.fence, {left},
+       held.broken, (SELECT count(DISTINCT pid) FROM locks WHERE NOT granted), holding.shared
 FROM (SELECT) AS once
-LEFT JOIN locks ON locks.granted
-LEFT JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity ON locks.pid IS NOT NULL
-LEFT JOIN {hold} AS held ON held.kind = 'session' AND held.name = :name;
+LEFT JOIN LATERAL (
+    SELECT locks.pid, locks.shared, activity.state, activity.state_change,
+           CASE WHEN activity.application_name LIKE 'lockwright/%/%'
+                THEN split_part(activity.application_name, '/', 2) END AS token
+    FROM locks LEFT JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity ON true
+    WHERE locks.granted
+) AS holding ON true
+LEFT JOIN {hold} AS last ON last.kind = 'session' AND last.name = :name
+LEFT JOIN LATERAL (
+    SELECT token, identity, ttl_ms, broken FROM {hold}
+    WHERE kind = 'session' AND name = :name AND NOT holding.shared
+    UNION ALL
+    SELECT token, identity, ttl_ms, broken FROM {reader}
+    WHERE kind = 'session' AND name = :name AND token = holding.token AND holding.shared
+) AS held ON true;

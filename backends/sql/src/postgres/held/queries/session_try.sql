@@ -1,10 +1,10 @@
--- One try. The TTL is set in the same statement, and the mark only together with the lock.
+-- One try. The TTL is set in the same statement, and only together with the lock, as the mark is.
 -- Answers whether it was got, and whether the row bears our token.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {hold}
                          WHERE kind = 'session' AND name = :name AND token = :token) END,
-       set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
+       set_config('idle_session_timeout', CASE WHEN locked THEN :ttl_ms::text ELSE '60s' END, false),
+       set_config('idle_in_transaction_session_timeout', CASE WHEN locked THEN :ttl_ms::text ELSE '60s' END, false),
        set_config('application_name', CASE WHEN locked THEN {mark} ELSE 'lockwright/idle' END, false)
 FROM (SELECT pg_try_advisory_lock({key}) AS locked) AS tried;

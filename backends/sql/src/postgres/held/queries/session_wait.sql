@@ -1,7 +1,14 @@
--- Blocks for a slice. When that is over the settings are as they were before: it is one transaction.
--- The lock isn't part of it, and may have been granted in the last moment.
-SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
-       set_config('lock_timeout', :slice_ms::text, true),
+-- Blocks for a slice. Until it has the lock the session may be idle for as long as a slice at most, and
+-- that stays: a writer that keeps the gate closed between two slices is soon ended by the server if it
+-- isn't heard of any more.
+BEGIN;
+SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
+       set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('application_name', {mark}, false);
+COMMIT;
+SELECT set_config('lock_timeout', :slice_ms::text, true);
+SELECT {close_gate};
+SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_lock({key})::text;
+SET idle_session_timeout = :ttl_ms;
+SET idle_in_transaction_session_timeout = :ttl_ms;

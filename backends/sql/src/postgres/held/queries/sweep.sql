@@ -1,11 +1,23 @@
 -- A name that comes back starts above the floor. One that comes back while this runs may have read
--- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
-WITH old AS MATERIALIZED (
+-- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay. So do
+-- those of names that somebody may still read, and of those who went without a word: they come next.
+WITH gone AS (
+    DELETE FROM {reader} WHERE (kind, name, token) IN (
+        SELECT kind, name, token FROM {reader} AS held
+        WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
+          AND NOT EXISTS (SELECT FROM pg_stat_get_activity(held.session::int) AS activity
+                          WHERE activity.application_name = {mark_of_held})
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+), old AS MATERIALIZED (
     SELECT name, token, fence FROM {hold} AS held
     WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
       AND fence < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
       AND NOT EXISTS (SELECT FROM pg_stat_get_activity(held.session::int) AS activity
                       WHERE activity.application_name = {mark_of_held})
+      AND NOT EXISTS (SELECT FROM {reader} AS reader
+                      WHERE reader.kind = '{kind}' AND reader.name = held.name)
     ORDER BY updated LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ), raised AS (
@@ -20,4 +32,4 @@ WITH old AS MATERIALIZED (
 ), cleared AS (
     DELETE FROM {row} AS rows USING unlocked WHERE rows.name = unlocked.name
 )
-SELECT count(*) FROM deleted;
+SELECT (SELECT count(*) FROM deleted) + (SELECT count(*) FROM gone);

@@ -1,0 +1,429 @@
+//! Asking for a lock.
+//!
+//! All who want a name have a key in its queue, and the one whose key was created first holds. Who
+//! doesn't want to wait makes a key only if the queue is empty, in the same step that finds it so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{
+    Attempt, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason, Result, Wait,
+};
+
+use crate::errors::{Effect, error};
+use crate::keys::stands_in;
+use crate::leases::Lease;
+use crate::members::Trouble;
+use crate::queue::Standing;
+use crate::shared::{Found, Place, Shared, first, last};
+use crate::value::{Entry, Epitaph, Value};
+use crate::watching::{self, Asking};
+use crate::{releasing, value};
+
+/// How often it is begun anew when leases end or queues change meanwhile.
+const TRIES: usize = 5;
+
+/// What came of a step.
+pub(crate) enum Step {
+    Done(Attempt),
+    /// Something was found out, or has changed: on with the next one.
+    Again,
+}
+
+/// A request for a lock, on its way.
+pub(crate) struct Asked<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) claim: &'a Claim,
+    /// It may stand in the queue.
+    pub(crate) waits: bool,
+    /// Though it doesn't wait, it must stand in the queue to see whether that is empty but for keys
+    /// of nested names.
+    pub(crate) must_look: bool,
+    asking: Option<Asking<'a>>,
+    begun: BootInstant,
+}
+
+/// Asks for a lock.
+///
+/// # Cancel safety
+/// If it is dropped, what it left is ended by a release, or when it is overdue.
+pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    let stood = shared.roster.place(claim).is_some();
+    ask(shared, claim, wait).await.map_err(|failure| {
+        let says_so = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
+        let may_stand = |place: Place| place.created.is_some() || place.is_unsure;
+        if says_so || stood || !shared.roster.place(claim).is_some_and(may_stand) {
+            return failure;
+        }
+        // Whatever failed last, the key was put before.
+        Effect::Changes
+            .unanswered("its key was put, and then it could not be seen where it stands")
+            .with_source(failure)
+    })
+}
+
+async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    let waits = wait != Wait::No;
+    if waits {
+        watching::stands(shared).await;
+    }
+    let begun = shared.clock.now();
+    let asking = waits.then(|| shared.watching.ask(&claim.name));
+    let mut asked = Asked { shared, claim, waits, must_look: false, asking, begun };
+    for _ in 0..TRIES {
+        if shared.over.reason(claim).is_some() {
+            return Err(ended(None));
+        }
+        let step = match shared.roster.place(claim) {
+            Some(place) if place.lease.is_gone() => {
+                shared.forget(claim);
+                Step::Again
+            }
+            Some(place) if place.is_over => return Err(expired(shared, claim)),
+            // Who asks again is heard of, whatever comes of it, and isn't removed meanwhile.
+            Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
+                return Err(expired(shared, claim));
+            }
+            Some(Place { created: Some(created), lease, key, is_held, .. }) => match claim.mode {
+                Mode::Exclusive => asked.look(&lease, &key, created, is_held).await?,
+                _ => asked.look_beside(&lease, &key, created, is_held).await?,
+            },
+            standing => {
+                let lease = match standing {
+                    Some(Place { lease, .. }) => lease,
+                    None => shared.seat(claim).await?.taken(),
+                };
+                match claim.mode {
+                    Mode::Exclusive => asked.stand(lease).await?,
+                    _ => asked.stand_beside(lease).await?,
+                }
+            }
+        };
+        if let Step::Done(attempt) = step {
+            return Ok(attempt);
+        }
+    }
+    Err(error(
+        ErrorKind::Indeterminate,
+        "the queue of the lock, or the leases, change faster than it can be asked for; try again",
+    ))
+}
+
+impl Asked<'_> {
+    /// It is held, and the claim leaves nothing behind, unless a first request for it may still arrive
+    /// when the queue is empty: then it counts as queued, so that its client ends it.
+    pub(crate) fn turned_away(&self, is_unsure: bool, owner: &Entry) -> Step {
+        if !is_unsure {
+            self.shared.forget(self.claim);
+        }
+        Step::Done(Attempt::Busy(busy(owner, is_unsure)))
+    }
+
+    /// Its key isn't there, and is not to come any more either.
+    pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(place) = shared.roster.place(claim).filter(|_| is_unsure) {
+            releasing::bury(shared, &claim.name, claim.token, &place).await?;
+        }
+        shared.forget(claim);
+        Ok(())
+    }
+
+    /// Looks where the key stands that was created then.
+    async fn look(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        is_held: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(step) = self.keep_fixed(lease, is_held).await? {
+            return Ok(step);
+        }
+        let queue = shared.keys().queue(&claim.name);
+        let txn = Txn::new().and_then([
+            TxnOp::get(key, None),
+            TxnOp::get(shared.keys().tombstone(claim.token), None),
+            TxnOp::get(queue.clone(), Some(first(i64::MAX))),
+            TxnOp::get(queue, Some(last(created - 1))),
+        ]);
+        let answered =
+            shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(Trouble::error)?;
+        let [own, tombstone, owner, previous] = several(answered.found);
+        let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
+            return self.own_is_gone(lease, key, is_held, tombstone.epitaph()).await;
+        };
+        if let Some(step) = self.own_has_changed(lease, &own, created).await? {
+            return Ok(step);
+        }
+        self.place(lease, key, created, owner, previous.keys.first().map(Standing::of)).await
+    }
+
+    /// Keeps the lease of a fixed claim alive that waits: nobody else does, and the wait is no part of the
+    /// TTL.
+    pub(crate) async fn keep_fixed(
+        &self,
+        lease: &Arc<Lease>,
+        is_held: bool,
+    ) -> Result<Option<Step>> {
+        if !lease.is_fixed || is_held || self.shared.clock.now() < lease.due() {
+            return Ok(None);
+        }
+        match self.shared.confirm(lease).await {
+            Ok(()) => Ok(None),
+            Err(Trouble::NoLease) => Ok(Some(Step::Again)),
+            Err(Trouble::Failed(failure)) => Err(failure),
+        }
+    }
+
+    /// The key that it had isn't there any more.
+    pub(crate) async fn own_is_gone(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        is_held: bool,
+        epitaph: Option<Epitaph>,
+    ) -> Result<Step> {
+        if is_held || epitaph.is_some() {
+            lease.bears_tombstone(self.shared.clock.now());
+            self.give_up(self.is_unsure() && epitaph.is_none()).await?;
+            return Err(ended(epitaph.and_then(|epitaph| epitaph.broken).as_deref()));
+        }
+        // Somebody deleted it from the queue: to its end, unless a request may be on its way.
+        if self.is_unsure() {
+            self.enter(lease, key, None, true);
+        } else {
+            self.shared.forget(self.claim);
+        }
+        Ok(Step::Again)
+    }
+
+    /// Whether the key of this token isn't as it was.
+    pub(crate) async fn own_has_changed(
+        &self,
+        lease: &Arc<Lease>,
+        own: &Entry,
+        created: i64,
+    ) -> Result<Option<Step>> {
+        if own.created != created {
+            self.enter(lease, &own.key, Some(own.created), self.is_unsure());
+            return Ok(Some(Step::Again));
+        }
+        if let Some(note) = own.broken() {
+            return Err(ended(Some(note)));
+        }
+        if own.lease != lease.id {
+            return self.take_over(own).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The key stands in the queue: is it the first?
+    pub(crate) async fn place(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        owner: Found,
+        previous: Option<Standing>,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let queue = shared.keys().queue(&claim.name);
+        let is_ours = |key: Option<&[u8]>| key.is_none_or(|key| stands_in(&queue, key));
+        let (waiters, first) = (owner.count > 1, owner.first());
+        let of_owner = first.as_ref().map(|owner| owner.key.as_slice());
+        let of_previous = previous.as_ref().map(|previous| previous.key.as_slice());
+        let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
+            (first, previous, waiters)
+        } else {
+            // Keys of nested names are among them.
+            let all = shared.queue(&claim.name).await?;
+            let previous = all.places.iter().rfind(|place| place.created < created).cloned();
+            (all.holders.into_iter().next(), previous, all.places.len() > 1)
+        };
+        let Some(owner) = owner else { return Ok(Step::Again) };
+        if owner.key == key {
+            return self.granted(lease, key, created, value::fence(created), waiters).await;
+        }
+        if owner.token() == Some(claim.token) {
+            // It holds by another connection, and waits here for itself.
+            releasing::delete(shared, key, created).await?;
+            shared.forget(claim);
+            return self.take_over(&owner).await;
+        }
+        if !owner.mode().is_of_the_kind_of(claim.mode) {
+            releasing::delete(shared, key, created).await?;
+            return self.refuse_another_kind(&owner).await.map(|()| Step::Again);
+        }
+        if !self.waits {
+            releasing::delete(shared, key, created).await?;
+            return Ok(self.turned_away(self.is_unsure(), &owner));
+        }
+        let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
+        self.goes_on_waiting(&owner, [way.as_slice()].into_iter())
+    }
+
+    /// It stands in the queue, and whose going may let it in has these keys.
+    pub(crate) fn goes_on_waiting<'k>(
+        &self,
+        owner: &Entry,
+        way: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if !shared.keep(claim, shared.queued_until(claim)) {
+            return Ok(Step::Again);
+        }
+        shared.watching.audience.waits(&claim.name);
+        let mut busy = busy(owner, true);
+        if self.asking.as_ref().is_some_and(|asking| !asking.waits_for(way)) {
+            // One went meanwhile.
+            busy.retry_after = Some(Duration::ZERO);
+        }
+        Ok(Step::Done(Attempt::Busy(busy)))
+    }
+
+    /// The key is let in by those before it. Its lease may still have run out: etcd deletes its keys a
+    /// little later.
+    pub(crate) async fn granted(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        fence: Fence,
+        waiters: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let left = || lease.good_until().saturating_since(self.begun);
+        if left() < claim.ttl * 2 / 3 {
+            return match shared.confirm(lease).await {
+                // Some versions say yes though they are just ending the lease: what counts is that
+                // the key is there afterwards.
+                Ok(()) | Err(Trouble::NoLease) => Ok(Step::Again),
+                Err(Trouble::Failed(failure)) => Err(Effect::Changes
+                    .unanswered("it could not be made sure that the lease is alive")
+                    .with_source(failure)),
+            };
+        }
+        let left = left();
+        let ends = shared.clock.now() + claim.ttl;
+        let is_unsure = self.is_unsure();
+        let place = Place {
+            lease: Arc::clone(lease),
+            key: key.to_vec(),
+            created: Some(created),
+            is_unsure,
+            is_held: true,
+            is_over: false,
+        };
+        if !shared.hold(claim, place, ends) {
+            return Ok(Step::Again);
+        }
+        let mut granted = Granted::new(fence);
+        granted.valid = (left < claim.ttl).then_some(left);
+        granted.waiters = waiters;
+        Ok(Step::Done(Attempt::Granted(granted)))
+    }
+
+    /// The token's key is on a lease of another backend's: it goes on to one of ours, and is renewed
+    /// here from now on.
+    pub(crate) async fn take_over(&self, entry: &Entry) -> Result<Step> {
+        take_over(self.shared, self.claim, entry).await?;
+        Ok(Step::Again)
+    }
+
+    /// Whether a request for its key may arrive late.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.shared.roster.place(self.claim).is_some_and(|place| place.is_unsure)
+    }
+
+    pub(crate) fn enter(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: Option<i64>,
+        is_unsure: bool,
+    ) {
+        let place = Place {
+            lease: Arc::clone(lease),
+            key: key.to_vec(),
+            created,
+            is_unsure,
+            is_held: false,
+            is_over: false,
+        };
+        self.shared.roster.enter(self.claim, place, self.shared.queued_until(self.claim));
+    }
+}
+
+/// Moves a key of this token to a lease of ours. If it changes meanwhile, nothing is done.
+pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
+    if let Some(note) = entry.broken() {
+        return Err(ended(Some(note)));
+    }
+    shared.forget(claim);
+    let lease = shared.seat(claim).await?.taken();
+    let place = Place {
+        lease: Arc::clone(&lease),
+        key: entry.key.clone(),
+        created: Some(entry.created),
+        is_unsure: false,
+        is_held: false,
+        is_over: false,
+    };
+    // Whatever becomes of the request from here on, somebody knows of it.
+    shared.roster.enter(claim, place, shared.queued_until(claim));
+    let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
+    let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
+    let put = TxnOp::put(entry.key.clone(), value, Some(PutOptions::new().with_lease(lease.id)));
+    let txn = Txn::new().when([is_unchanged]).and_then([put]);
+    match shared.transact(txn, Effect::Changes, Some(&lease)).await {
+        Ok(answered) if answered.succeeded || answered.was_unsure => Ok(()),
+        Ok(_) => {
+            shared.forget(claim);
+            Ok(())
+        }
+        Err(trouble) => {
+            let failure = trouble.error();
+            if failure.kind() != ErrorKind::Indeterminate {
+                shared.forget(claim);
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn busy(owner: &Entry, queued: bool) -> Busy {
+    Busy { retry_after: None, holder: Some(Box::new(owner.holder())), queued }
+}
+
+/// Nobody asked for it or renewed it in time, so it is being removed, and doesn't come back.
+fn expired(shared: &Shared, claim: &Claim) -> Error {
+    shared.over.set(claim, Reason::Expired);
+    error(
+        ErrorKind::Lost(Reason::Expired),
+        "nobody asked for it or renewed it for so long that it is being removed; ask with a new token",
+    )
+}
+
+/// The token was ended, and doesn't come back.
+pub(crate) fn ended(broken: Option<&str>) -> Error {
+    match broken {
+        None => error(
+            ErrorKind::Lost(Reason::Gone),
+            "this token was released before, or its key deleted, so its hold does not come back; \
+             ask with a new token",
+        ),
+        Some(note) => error(
+            ErrorKind::Lost(Reason::Broken),
+            format!("its hold was broken by {note}, and does not come back; ask with a new token"),
+        ),
+    }
+}
+
+/// One for each get of a transaction.
+pub(crate) fn several<const N: usize>(found: Vec<Found>) -> [Found; N] {
+    let mut found = found.into_iter();
+    std::array::from_fn(|_| found.next().unwrap_or_default())
+}

@@ -1,0 +1,237 @@
+//! Asking for a lock as a reader, or for permits: for what is held beside others.
+//!
+//! They stand in the same queue as all others, and who holds is told from its keys alone
+//! ([`line`]). Who would be let in by what it sees puts its key only if nobody has come meanwhile; so a
+//! claim that doesn't wait is in nobody's way, also not for a moment. Only when others come and come does it
+//! stand in the queue to see.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::kit::line::{self, Reader};
+use lockwright_core::{Error, Fence, Mode, Result};
+
+use crate::attempt::{Asked, Step};
+use crate::errors::Effect;
+use crate::keys::after;
+use crate::leases::Lease;
+use crate::members::Trouble;
+use crate::putting::is_new;
+use crate::queue::Line;
+use crate::releasing;
+use crate::shared::Found;
+use crate::value::{Entry, Value, fence};
+
+/// How often it is tried to join those who hold, when others come in between.
+const JOINS: usize = 3;
+
+/// What became of a key that was to be put.
+enum Put {
+    /// It was created then.
+    There(i64),
+    /// Somebody came meanwhile, or those beside whom it was to be have gone.
+    Missed,
+    /// Something was found out.
+    Not(Step),
+}
+
+impl Asked<'_> {
+    /// Joins those who hold, or the queue.
+    pub(crate) async fn stand_beside(&mut self, lease: Arc<Lease>) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let key = shared.keys().own(claim, lease.id);
+        // The lease carries it, and somebody must know that.
+        self.enter(&lease, &key, None, self.is_unsure());
+        for _ in 0..JOINS {
+            let line = match shared.line(&claim.name).await {
+                Ok(line) => line,
+                Err(failure) => {
+                    if !self.is_unsure() {
+                        shared.forget(claim);
+                    }
+                    return Err(failure);
+                }
+            };
+            if let Some(own) = line.entries.iter().find(|one| one.token() == Some(claim.token)) {
+                if own.key != key {
+                    return self.take_over(own).await;
+                }
+                self.enter(&lease, &key, Some(own.created), self.is_unsure());
+                return Ok(Step::Again);
+            }
+            if let Some(first) = line.entries.first() {
+                self.refuse_another_kind(first).await?;
+            }
+            if !line::lets_in(&line.modes(line.entries.len()), claim.mode) {
+                if let Some(first) = line.entries.first().filter(|_| !self.waits) {
+                    return Ok(self.turned_away(self.is_unsure(), first));
+                }
+                break;
+            }
+            // Of those who read, the one whose fence it shares.
+            let readers = line.readers();
+            let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
+            let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &line.entries[at]);
+            match self.put(&lease, &key, Some((&line, with))).await? {
+                Put::There(created) => {
+                    let fence = with.map_or(fence(created), Entry::fence);
+                    return self.granted(&lease, &key, created, fence, false).await;
+                }
+                Put::Missed => {}
+                Put::Not(step) => return Ok(step),
+            }
+        }
+        match self.put(&lease, &key, None).await? {
+            Put::There(created) => self.look_beside(&lease, &key, created, false).await,
+            Put::Missed => Ok(Step::Again),
+            Put::Not(step) => Ok(step),
+        }
+    }
+
+    /// Puts a key. If it is `beside` what was seen, only as long as nobody has come since; and with the fence of
+    /// a reader, only as long as that one is there.
+    async fn put(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        beside: Option<(&Line, Option<&Entry>)>,
+    ) -> Result<Put> {
+        let (shared, claim) = (self.shared, self.claim);
+        let tombstone = shared.keys().tombstone(claim.token);
+        let mut conditions = vec![is_new(key), is_new(&tombstone)];
+        let mut value = Value::of(claim);
+        if let Some((line, with)) = beside {
+            let queue = shared.keys().queue(&claim.name);
+            let is_old =
+                Compare::create_revision(queue.clone(), CompareOp::Less, line.revision + 1);
+            conditions.push(is_old.with_range(after(&queue)));
+            conditions.extend(with.map(is_unchanged));
+            value.taken = with.map(|with| with.fence().get());
+        }
+        let on_lease = PutOptions::new().with_lease(lease.id);
+        let txn = Txn::new()
+            .when(conditions)
+            .and_then([TxnOp::put(key, value.bytes(), Some(on_lease))])
+            .or_else([TxnOp::get(key, None), TxnOp::get(tombstone, None)]);
+        let Some((answered, is_unsure)) = self.send(txn, lease, key).await? else {
+            return Ok(Put::Not(Step::Again));
+        };
+        if answered.succeeded {
+            self.enter(lease, key, Some(answered.revision), is_unsure);
+            return Ok(Put::There(answered.revision));
+        }
+        let (own, tombstone) = (answered.found.first(), answered.found.get(1));
+        self.refuse_ended(lease, tombstone.and_then(Found::epitaph))?;
+        let own = own.and_then(Found::first);
+        self.enter(lease, key, own.as_ref().map(|own| own.created), is_unsure);
+        Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
+    }
+
+    /// Looks where the key stands that was created then.
+    pub(crate) async fn look_beside(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        is_held: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(step) = self.keep_fixed(lease, is_held).await? {
+            return Ok(step);
+        }
+        let line = shared.line(&claim.name).await?;
+        let Some(at) = line.entries.iter().position(|entry| entry.key == key) else {
+            let tombstone = TxnOp::get(shared.keys().tombstone(claim.token), None);
+            let txn = Txn::new().and_then([tombstone]);
+            let answered =
+                shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(Trouble::error)?;
+            let epitaph = answered.found.first().and_then(Found::epitaph);
+            return self.own_is_gone(lease, key, is_held, epitaph).await;
+        };
+        let own = &line.entries[at];
+        if let Some(step) = self.own_has_changed(lease, own, created).await? {
+            return Ok(step);
+        }
+        let before = line.modes(at);
+        if line::lets_in(&before, claim.mode) {
+            let waiters = line.entries.len() > line.holders();
+            let from = (claim.mode == Mode::Shared).then(|| line::witness(&line.readers(), at));
+            return match from.flatten() {
+                None => self.granted(lease, key, created, own.fence(), waiters).await,
+                Some(from) => {
+                    let fence = line.entries[from].fence();
+                    if !self.take_fence(lease, own, &line.entries[from], fence).await? {
+                        return Ok(Step::Again);
+                    }
+                    self.granted(lease, key, created, fence, waiters).await
+                }
+            };
+        }
+        let first = &line.entries[0];
+        if !first.mode().is_of_the_kind_of(claim.mode) {
+            releasing::delete(shared, key, created).await?;
+            return self.refuse_another_kind(first).await.map(|()| Step::Again);
+        }
+        if let Some(own) = line.entries[..at].iter().find(|one| one.token() == Some(claim.token)) {
+            // It stands there by another connection too, and earlier.
+            releasing::delete(shared, key, created).await?;
+            shared.forget(claim);
+            return self.take_over(own).await;
+        }
+        if !self.waits {
+            releasing::delete(shared, key, created).await?;
+            return Ok(self.turned_away(self.is_unsure(), first));
+        }
+        let way = &line.entries[line::in_the_way(&before, claim.mode)];
+        self.goes_on_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
+    }
+
+    /// Notes under its key the fence that it shares with one that reads. False if either has changed.
+    async fn take_fence(
+        &self,
+        lease: &Lease,
+        own: &Entry,
+        from: &Entry,
+        fence: Fence,
+    ) -> Result<bool> {
+        let Some(value) = &own.value else { return Ok(false) };
+        let value = Value { taken: Some(fence.get()), ..value.clone() };
+        let on_its_lease = PutOptions::new().with_ignore_lease();
+        let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
+        let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
+        let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
+        // If it was noted by a first request, that is seen by the next look.
+        Ok(noting.map_err(Trouble::error)?.succeeded)
+    }
+
+    /// Ends with an error if the name is in use as something else, by the first in its queue.
+    pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
+        let (present, wanted) = (first.mode(), self.claim.mode);
+        if present.is_of_the_kind_of(wanted) {
+            return Ok(());
+        }
+        self.give_up(self.is_unsure()).await?;
+        Err(Error::other_kind(present, wanted).with_backend("etcd"))
+    }
+}
+
+impl Line {
+    /// How the first so many want to hold.
+    fn modes(&self, count: usize) -> Vec<Mode> {
+        self.entries[..count].iter().map(Entry::mode).collect()
+    }
+
+    fn holders(&self) -> usize {
+        line::holders(&self.modes(self.entries.len()))
+    }
+
+    /// Those who read beside each other, or will as soon as they look.
+    fn readers(&self) -> Vec<Reader> {
+        let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
+        readers.map(Entry::reader).collect()
+    }
+}
+
+fn is_unchanged(entry: &Entry) -> Compare {
+    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
+}

@@ -1,0 +1,203 @@
+//! An operator's forced release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{BreakHow, Broken, ErrorKind, Event, LockName, Reason, Result, Seen, Token};
+
+use crate::errors::{Effect, error};
+use crate::keeping;
+use crate::leases::seconds;
+use crate::members::Trouble;
+use crate::shared::{Answered, Found, Shared};
+use crate::value::{Entry, Epitaph, Value};
+
+/// How often it is looked anew when the holder changes meanwhile.
+const TRIES: usize = 10;
+
+/// Breaks the hold that was seen.
+pub(crate) async fn break_lock(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    seen: Seen,
+    how: BreakHow,
+    note: &str,
+) -> Result<Broken> {
+    let is_meant = |entry: &Entry| match seen {
+        Seen::Token(token) => entry.token() == Some(token),
+        Seen::Any => true,
+    };
+    let holders = shared.queue(name).await?.holders;
+    let mut broken = Broken::NotHeld;
+    for seen in holders.into_iter().filter(is_meant) {
+        broken = broken.and(break_one(shared, name, seen, how, note).await?);
+    }
+    Ok(broken)
+}
+
+/// Breaks the hold of this key. It may go meanwhile, also by a request of ours that was not answered, and who
+/// holds then was seen by nobody.
+async fn break_one(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    seen: Entry,
+    how: BreakHow,
+    note: &str,
+) -> Result<Broken> {
+    let created = seen.created;
+    let mut found = Some(seen);
+    for _ in 0..TRIES {
+        let Some(entry) = found else { return Ok(Broken::NotHeld) };
+        let broken = match how {
+            BreakHow::Now => free(shared, &entry, note).await?,
+            BreakHow::RunOut => let_run_out(shared, &entry, note).await?,
+        };
+        if let Some(broken) = broken {
+            return Ok(broken);
+        }
+        let holders = shared.queue(name).await?.holders;
+        found = holders.into_iter().find(|entry| entry.created == created);
+    }
+    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+}
+
+/// For how long its holder may believe in a hold from now on at most: who keeps its lease alive may
+/// do so up to the last moment.
+fn believed(entry: &Entry, left: Duration, granted: Duration) -> Duration {
+    let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
+    if is_fixed { left } else { granted }
+}
+
+/// Deletes its key. `None` if that has changed meanwhile.
+async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
+    let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
+    let request = Token::random();
+    let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
+    let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
+    if let Some(token) = entry.token() {
+        // A repeat isn't granted, and a renewal is told why, for as long as its lease lives.
+        let epitaph = Epitaph { broken: Some(note.to_owned()), request: Some(request) }.bytes();
+        let on_lease = PutOptions::new().with_lease(entry.lease);
+        ending.push(TxnOp::put(shared.keys().tombstone(token), epitaph, Some(on_lease)));
+        looking.push(TxnOp::get(shared.keys().tombstone(token), None));
+        shared.leases.bears_tombstone(entry.lease, shared.clock.now());
+    }
+    let txn = Txn::new().when([is_unchanged(entry)]).and_then(ending).or_else(looking);
+    let answered = match shared.transact(txn, Effect::Changes, None).await {
+        Ok(answered) => answered,
+        Err(Trouble::NoLease) => return Ok(None),
+        Err(Trouble::Failed(failure)) => return Err(failure),
+    };
+    if !answered.succeeded && !did_first_request(&answered, entry, request)? {
+        return Ok(None);
+    }
+    if let Some(token) = shared.watching.forget(&entry.key) {
+        shared.watching.audience.send(&Event::Lost(token, Reason::Broken));
+    }
+    Ok(Some(Broken::Freed(believed(entry, left, granted))))
+}
+
+/// Whether it was freed by a first request that was not answered, so that the repeat, which this is
+/// the answer to, found it changed.
+fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Result<bool> {
+    let found = answered.found.first().and_then(Found::first);
+    if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
+        return Ok(false);
+    }
+    match answered.found.get(1).and_then(Found::epitaph) {
+        Some(epitaph) if epitaph.request == Some(request) => Ok(true),
+        // Whoever broke it found its key there.
+        Some(epitaph) if epitaph.broken.is_some() => Ok(false),
+        _ => Err(Effect::Changes.unanswered(
+            "it isn't held any more, but whether this freed it, or its holder did, can't be seen",
+        )),
+    }
+}
+
+/// Marks its key, so that nobody renews it, and moves that to a lease that nobody keeps alive. `None`
+/// if it has changed meanwhile.
+///
+/// The mark comes first: whoever renewed before it is counted in the time that is left, and whoever
+/// comes after it is told. Who only got as far as that left the rest to whoever breaks it again.
+async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
+    let Some(value) = &entry.value else {
+        return Err(error(
+            ErrorKind::Conflict,
+            "it is held by something that isn't Lockwright, which nobody can keep from renewing, \
+             so it can't be made to run out; free it at once instead",
+        ));
+    };
+    if entry.lease == 0 {
+        return Err(error(
+            ErrorKind::Conflict,
+            "its key has no lease, so it never runs out; free it at once instead",
+        ));
+    }
+    let mut marked = entry.clone();
+    if entry.broken().is_none() {
+        let value = Value { broken: Some(note.to_owned()), ..value.clone() };
+        let on_its_lease = PutOptions::new().with_ignore_lease();
+        let marking = TxnOp::put(entry.key.clone(), value.bytes(), Some(on_its_lease));
+        let txn = Txn::new().when([is_unchanged(entry)]).and_then([marking]);
+        let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+        if !answered.succeeded {
+            return Ok(None);
+        }
+        marked = Entry { modified: answered.revision, value: Some(value), ..marked };
+    }
+    let moved = move_marked(shared, marked).await.map_err(|failure| {
+        if failure.kind() == ErrorKind::Indeterminate {
+            return failure;
+        }
+        let what = "nobody can renew it any more, but it could not be seen to that it runs out \
+                    while its holder lives; break it again";
+        Effect::Changes.unanswered(what).with_source(failure)
+    })?;
+    Ok(Some(moved))
+}
+
+/// Moves a marked key to a lease of its own, unless somebody did.
+async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> {
+    for _ in 0..TRIES {
+        let Some(value) = marked.value.clone().filter(|value| value.broken.is_some()) else {
+            break;
+        };
+        let known = shared.time_to_live(marked.lease).await?;
+        let looking = || TxnOp::get(marked.key.clone(), None);
+        let (txn, lease) = match known {
+            Some((left, _)) if value.moved => return Ok(Broken::RunsOut(left)),
+            Some((left, granted)) => {
+                let lasts = believed(&marked, left, granted);
+                let lease = shared.ask_for_lease(seconds(lasts).max(1)).await?;
+                let value = Value { moved: true, ..value };
+                let on_lease = PutOptions::new().with_lease(lease.id);
+                let moving = TxnOp::put(marked.key.clone(), value.bytes(), Some(on_lease));
+                let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
+                (txn.or_else([looking()]), Some(lease))
+            }
+            // It went with its lease, unless it was moved just before.
+            None => (Txn::new().and_then([looking()]), None),
+        };
+        let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+        let found = answered.found.first().and_then(Found::first);
+        if let Some(lease) = lease {
+            if answered.succeeded {
+                return Ok(Broken::RunsOut(lease.ttl));
+            }
+            // Unless a first request moved it there.
+            if found.as_ref().is_none_or(|found| found.lease != lease.id) {
+                keeping::revoke_soon(shared, &lease);
+            }
+        }
+        match found.filter(|found| found.created == marked.created) {
+            Some(found) => marked = found,
+            None => break,
+        }
+    }
+    Ok(Broken::RunsOut(Duration::ZERO))
+}
+
+fn is_unchanged(entry: &Entry) -> Compare {
+    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
+}

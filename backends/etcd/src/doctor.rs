@@ -1,0 +1,335 @@
+//! What is wrong with a cluster, and how to mend it.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, StatusResponse, Txn, TxnOp};
+use lockwright_core::kit::tls::is_local;
+use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::errors::{Effect, error, words};
+use crate::keeping;
+use crate::members::{self, Link, Trouble};
+use crate::revisions::Fall;
+use crate::shared::Shared;
+use crate::version::Version;
+
+/// What one member says of itself.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) endpoint: String,
+    pub(crate) status: Result<StatusResponse>,
+}
+
+impl Member {
+    pub(crate) fn version(&self) -> Option<Version> {
+        Version::read(self.status.as_ref().ok()?.version())
+    }
+}
+
+/// Asks all members that the URL names, at the same time.
+pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
+    let mut asking = JoinSet::new();
+    for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
+        // Also of one without a leader.
+        let config = config.clone().for_diagnosis();
+        asking.spawn(async move {
+            let limit = config.connect_timeout;
+            let status = match timeout(limit, status(&config, &endpoint)).await {
+                Ok(status) => status,
+                Err(_) => Err(Effect::Reads
+                    .unanswered(&format!("{endpoint} did not answer within {limit:?}"))),
+            };
+            (at, Member { endpoint, status })
+        });
+    }
+    let mut members = asking.join_all().await;
+    members.sort_by_key(|(at, _)| *at);
+    members.into_iter().map(|(_, member)| member).collect()
+}
+
+async fn status(config: &Config, endpoint: &str) -> Result<StatusResponse> {
+    let client = members::client(config, endpoint).await.map_err(|no_link| no_link.error)?;
+    let status = client.maintenance_client().status().await;
+    status.map_err(|cause| unreachable(endpoint, &words(&cause)))
+}
+
+fn unreachable(endpoint: &str, why: &str) -> Error {
+    error(ErrorKind::Unavailable, format!("{endpoint} can't be asked: {why}"))
+}
+
+/// From how much of its quota on a database is nearly full.
+const NEARLY_FULL_PERCENT: i64 = 90;
+
+/// How many writes are timed.
+const WRITES: usize = 5;
+
+/// A write that takes this part of the shortest lease is slow. That lease is one and a half times as
+/// long as a leader may be silent, rounded up to seconds, and nothing else that a client is told has
+/// to do with it: with the default of 1 s for the latter, a slow write takes a third of a second.
+const SLOW_PART: u32 = 6;
+
+/// Looks at the cluster.
+pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
+    let config = shared.members.config();
+    let members = ask_all(config).await;
+    let mut findings = Vec::new();
+    for member in &members {
+        of_member(member, &mut findings);
+    }
+    findings.extend(several_clusters(&members));
+    findings.extend(in_the_open(config));
+    let answering = || members.iter().filter_map(|member| member.status.as_ref().ok());
+    let has_alarm = answering().any(|status| status.errors().iter().any(|it| is_alarm(it)));
+    if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
+        let listing =
+            |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
+        let listed = shared.members.ask(Effect::Reads, listing).await.map_err(Trouble::error)?;
+        findings.extend(size(listed.value.members()));
+        if !has_alarm {
+            match writes(shared).await {
+                Ok(slow) => findings.extend(slow),
+                Err(failure) if failure.kind() == ErrorKind::Denied => {
+                    findings.push(denied(config, &failure));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+    findings.extend(shared.revisions.fell().map(fell));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn of_member(member: &Member, findings: &mut Vec<Finding>) {
+    let endpoint = &member.endpoint;
+    let status = match &member.status {
+        Ok(status) => status,
+        Err(failure) => {
+            findings.push(Finding {
+                severity: Severity::Warning,
+                code: "etcd-member-unreachable",
+                what: failure.to_string(),
+                why: "the cluster survives the loss of fewer than half of its members, and one \
+                      may be lost already; nothing else is known of it"
+                    .to_owned(),
+                fix: format!("start {endpoint}, or take it out of the URL if it has left"),
+            });
+            return;
+        }
+    };
+    if let Some(version) = member.version().filter(|version| version.revokes_live_leases()) {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "etcd-lease-bug",
+            what: format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
+            why:
+                "a leader that stood still, for its disk say, and was replaced meanwhile ends the \
+                  leases that it believes to have run out, and with them locks that are held: no \
+                  failover is survived"
+                    .to_owned(),
+            fix: "update all members to 3.4.31, 3.5.13 or newer".to_owned(),
+        });
+    }
+    if status.leader() == 0 {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "etcd-no-leader",
+            what: format!("{endpoint} has no leader"),
+            why: "without a majority nothing can be locked, renewed or released".to_owned(),
+            fix: "start the members that are down, and mend the network between them".to_owned(),
+        });
+    }
+    if status.is_learner() {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "etcd-learner",
+            what: format!("{endpoint} is a learner"),
+            why: "it has no vote, and refuses nearly every request: without the others nothing \
+                  can be locked"
+                .to_owned(),
+            fix: format!(
+                "promote it ('etcdctl member promote'), or take {endpoint} out of the URL"
+            ),
+        });
+    }
+    let raised = |alarm: &str| status.errors().iter().any(|it| it.contains(alarm));
+    if raised("alarm:NOSPACE") {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "etcd-no-space",
+            what: format!("{endpoint} says that the database is full (NOSPACE)"),
+            why: "the cluster takes no more writes: nothing can be locked".to_owned(),
+            fix: "remove data, 'etcdctl compact', 'etcdctl defrag' on each member, 'etcdctl alarm \
+                  disarm'; a larger --quota-backend-bytes"
+                .to_owned(),
+        });
+    }
+    if raised("alarm:CORRUPT") {
+        findings.push(Finding {
+            severity: Severity::Error,
+            code: "etcd-corrupt",
+            what: format!("{endpoint} says that the members' data differ (CORRUPT)"),
+            why: "the cluster answers no more requests, and two members may have granted one \
+                  lock"
+                .to_owned(),
+            fix: "find the member whose data are wrong ('etcdctl endpoint hashkv'), replace it, \
+                  and 'etcdctl alarm disarm'"
+                .to_owned(),
+        });
+    }
+    // Only members of 3.6 and newer tell their quota.
+    let (used, quota) = (status.db_size(), status.db_size_quota());
+    if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "etcd-nearly-full",
+            what: format!("{used} of {quota} bytes of the database of {endpoint} are in use"),
+            why: "once it is full the cluster takes no more writes, and nothing can be locked"
+                .to_owned(),
+            fix: "let it compact (--auto-compaction-retention), 'etcdctl defrag' on each member, \
+                  or raise --quota-backend-bytes"
+                .to_owned(),
+        });
+    }
+}
+
+fn is_alarm(error: &str) -> bool {
+    error.contains("alarm:")
+}
+
+fn several_clusters(members: &[Member]) -> Option<Finding> {
+    let mut clusters: Vec<(u64, &str)> = Vec::new();
+    for member in members {
+        let Ok(status) = &member.status else { continue };
+        let id = status.header().map_or(0, |header| header.cluster_id());
+        if clusters.iter().all(|(other, _)| *other != id) {
+            clusters.push((id, &member.endpoint));
+        }
+    }
+    let (first, second) = (clusters.first()?, clusters.get(1)?);
+    Some(Finding {
+        severity: Severity::Error,
+        code: "etcd-several-clusters",
+        what: format!("{} and {} are members of different clusters", first.1, second.1),
+        why: "they know nothing of each other, and each grants the same lock".to_owned(),
+        fix: "name the members of one cluster only".to_owned(),
+    })
+}
+
+/// What leaves this machine should neither be read nor be had by anybody on the way.
+fn in_the_open(config: &Config) -> Vec<Finding> {
+    let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    if !config.security.is_secured() {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "etcd-no-tls",
+            what: format!("the connection to {endpoint} is not encrypted"),
+            why: "who is on the way can read what is locked, and take or free locks in our place"
+                .to_owned(),
+            fix: "let the members speak TLS, and write https for http".to_owned(),
+        });
+    }
+    if config.login.is_none() && !config.security.shows_certificate() {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "etcd-no-login",
+            what: format!("{endpoint} asks for no user and no certificate"),
+            why: "whoever reaches it can take and free locks, and read and delete all else"
+                .to_owned(),
+            fix: "make a user for locks and 'etcdctl auth enable', or have clients show \
+                  certificates (--client-cert-auth)"
+                .to_owned(),
+        });
+    }
+    findings
+}
+
+fn size(members: &[etcd_client::Member]) -> Option<Finding> {
+    let voters = members.iter().filter(|member| !member.is_learner()).count();
+    if voters == 1 {
+        return Some(Finding {
+            severity: Severity::Warning,
+            code: "etcd-one-member",
+            what: "the cluster has one member that votes".to_owned(),
+            why: "while it is down nothing can be locked or renewed, and if its disk is lost, so \
+                  are all locks and fences"
+                .to_owned(),
+            fix: "add two members, on machines of their own".to_owned(),
+        });
+    }
+    (voters % 2 == 0 && voters > 0).then(|| Finding {
+        severity: Severity::Note,
+        code: "etcd-even-size",
+        what: format!("the cluster has {voters} members that vote"),
+        why: format!(
+            "it survives the loss of {}, as one of {} does, and there is one more that can fail",
+            (voters - 1) / 2,
+            voters - 1
+        ),
+        fix: "have three or five".to_owned(),
+    })
+}
+
+/// Times writes that change nothing, as all that locking needs is permitted and quick enough.
+async fn writes(shared: &Shared) -> Result<Option<Finding>> {
+    let shortest = shared.ask_for_lease(1).await?;
+    let mut took = Vec::with_capacity(WRITES);
+    for _ in 0..WRITES {
+        let nobody = shared.keys().nobody();
+        // Never true. But the members must agree on it, and each looks at what it permits first.
+        let never = Compare::create_revision(nobody.clone(), CompareOp::Greater, i64::MAX - 1);
+        let txn = Txn::new().when([never]).and_then([TxnOp::put(nobody, "", None)]);
+        let sent = shared.clock.now();
+        shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+        took.push(shared.clock.now().saturating_since(sent));
+    }
+    keeping::revoke_soon(shared, &shortest);
+    took.sort_unstable();
+    let median = took[WRITES / 2];
+    Ok((median > shortest.ttl / SLOW_PART).then(|| Finding {
+        severity: Severity::Warning,
+        code: "etcd-slow-writes",
+        what: format!("half of {WRITES} writes took {median:.1?} or longer"),
+        why: "the members' disks, or the network between them, are so slow that leaders may be \
+              taken for dead; each election holds up all locks, and short TTLs run out in it"
+            .to_owned(),
+        fix: "give etcd a disk of its own that is quick to sync (an SSD), or raise \
+              --heartbeat-interval and --election-timeout"
+            .to_owned(),
+    }))
+}
+
+fn denied(config: &Config, failure: &Error) -> Finding {
+    let prefix = &config.keys.prefix;
+    Finding {
+        severity: Severity::Error,
+        code: "etcd-denied",
+        what: format!("the user may not read and write all keys that begin with {prefix:?}"),
+        why: format!("nothing can be locked ({failure})"),
+        fix: format!("'etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}'"),
+    }
+}
+
+fn fell(fall: Fall) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "etcd-revision-fell",
+        what: format!(
+            "the revision of the store went back from {} to {}: a snapshot was restored without \
+             --bump-revision",
+            fall.from, fall.to
+        ),
+        why: "locks that were held then are free or held by others, and fences are given out a \
+              second time"
+            .to_owned(),
+        fix: "stop all who hold locks and start them anew; restore with 'etcdutl snapshot restore \
+              --bump-revision 1000000000 --mark-compacted'; raise what checks fences"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,248 @@
+//! What the client library's errors mean for a lock.
+
+use lockwright_core::{Error, ErrorKind};
+
+/// Whether a request changes anything on the server. One that doesn't certainly had no effect,
+/// whatever became of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Changes,
+    Reads,
+}
+
+impl Effect {
+    /// No answer came, or one that says nothing.
+    pub(crate) fn unanswered(self, what: &str) -> Error {
+        let (kind, outcome) = match self {
+            Self::Changes => (ErrorKind::Indeterminate, "; the request may have been carried out"),
+            Self::Reads => (ErrorKind::Unavailable, ""),
+        };
+        error(kind, format!("{what}{outcome}"))
+    }
+}
+
+pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_backend("etcd")
+}
+
+/// The server answered what it never answers.
+pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
+    effect.unanswered(&format!("the server gave an answer that makes no sense: {what}"))
+}
+
+/// What to do about a request that failed.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// The lease isn't there any more, and nothing was done.
+    NoLease,
+    /// It was refused, and would be refused again. The error says whether nothing was done.
+    Refused(Error),
+    /// Nothing was done, and another member may do it, or this one later.
+    Elsewhere(Error),
+    /// Nothing was done, and this member may do it later.
+    Later(Error),
+    /// It may have been done, and another member can be asked.
+    Unsure(Error),
+}
+
+/// What the server says in its own words, and what that means. Most of these it says ahead of
+/// proposing a request to the others, or when a request that they agreed on is found not to be
+/// allowed, which is then so on all of them: it certainly did nothing.
+const REFUSALS: [(&str, Meaning, &str); 19] = [
+    ("requested lease not found", Meaning::NoLease, ""),
+    ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
+    (
+        "authentication failed, invalid user ID or password",
+        Meaning::Refused(ErrorKind::Denied),
+        "the server refuses the user name or password",
+    ),
+    (
+        "authentication is not enabled",
+        Meaning::Refused(ErrorKind::InvalidConfig),
+        "the server has no users, and the URL names one: remove it, or have the server check it \
+         ('etcdctl auth enable')",
+    ),
+    (
+        "user name is empty",
+        Meaning::Refused(ErrorKind::Denied),
+        "the server wants a user and a password; put them into the URL",
+    ),
+    (
+        "user name not found",
+        Meaning::Refused(ErrorKind::Denied),
+        "the server doesn't know the user",
+    ),
+    (
+        "invalid auth token",
+        Meaning::Elsewhere(ErrorKind::Denied),
+        "the server no longer takes the login, which is being renewed",
+    ),
+    (
+        "auth store is old",
+        Meaning::Elsewhere(ErrorKind::Unavailable),
+        "users or roles were changed just now",
+    ),
+    (
+        NO_SPACE,
+        Meaning::MaybeDone,
+        "the server's database is full (NOSPACE): compact it, defragment it, and disarm the alarm \
+         ('etcdctl compact', 'etcdctl defrag', 'etcdctl alarm disarm')",
+    ),
+    (
+        "request is too large",
+        Meaning::Refused(ErrorKind::Unavailable),
+        "the request is larger than the server takes (--max-request-bytes)",
+    ),
+    (
+        TOO_LARGE,
+        Meaning::MaybeDone,
+        "the answer is larger than 4 MiB and can't be read: who holds the lock isn't Lockwright, \
+         and has a value of that size under its key",
+    ),
+    (
+        COMPACTED,
+        Meaning::Refused(ErrorKind::Unavailable),
+        "the cluster is compacted faster than a long queue can be read; try again",
+    ),
+    (
+        "too many operations in txn",
+        Meaning::Refused(ErrorKind::Unavailable),
+        "the server takes fewer operations in one request than are needed: let it take 128, which \
+         is the default (--max-txn-ops)",
+    ),
+    (
+        "too many requests",
+        Meaning::Later(ErrorKind::Unavailable),
+        "the cluster is overloaded: it takes no more requests until it has worked off what it has",
+    ),
+    (
+        "no leader",
+        Meaning::Elsewhere(ErrorKind::Unavailable),
+        "the cluster has no leader: most of its members are down, or don't reach each other, or \
+         it is just electing one",
+    ),
+    (
+        "not supported for learner",
+        Meaning::Elsewhere(ErrorKind::Unavailable),
+        "the member is a learner, which answers for nobody: name a voting one in the URL",
+    ),
+    ("server stopped", Meaning::Unsure, "the server is being stopped"),
+    ("leader changed", Meaning::Unsure, "the cluster changed its leader meanwhile"),
+    (
+        "request timed out",
+        Meaning::Unsure,
+        "the cluster didn't agree on the request in time: its disks or its network are too slow, \
+         or most of its members are down",
+    ),
+];
+
+/// It is said before a request is proposed, and also after it was carried out, when the space ended
+/// in between.
+const NO_SPACE: &str = "database space exceeded";
+
+const TOO_LARGE: &str = "message length too large";
+
+const COMPACTED: &str = "revision has been compacted";
+
+const NO_PERMISSION: &str = "the user lacks a permission: it needs to read and write all keys that \
+                             begin with the prefix, which is 'lockwright/' unless the URL says \
+                             prefix=…";
+
+#[derive(Debug, Clone, Copy)]
+enum Meaning {
+    NoLease,
+    Refused(ErrorKind),
+    Elsewhere(ErrorKind),
+    Later(ErrorKind),
+    /// Refused, or done in spite of it: whoever is asked again says the same.
+    MaybeDone,
+    Unsure,
+}
+
+/// What a request's error means.
+pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
+    let words = words(cause);
+    let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
+    match found {
+        Some((_, Meaning::NoLease, _)) => Verdict::NoLease,
+        Some((_, Meaning::Refused(kind), means)) => {
+            Verdict::Refused(error(*kind, *means).with_source(words))
+        }
+        Some((_, Meaning::Elsewhere(kind), means)) => {
+            Verdict::Elsewhere(error(*kind, *means).with_source(words))
+        }
+        Some((_, Meaning::Later(kind), means)) => {
+            Verdict::Later(error(*kind, *means).with_source(words))
+        }
+        Some((_, Meaning::MaybeDone, means)) => {
+            Verdict::Refused(effect.unanswered(means).with_source(words))
+        }
+        Some((_, Meaning::Unsure, means)) => {
+            Verdict::Unsure(effect.unanswered(means).with_source(words))
+        }
+        None => match cause {
+            // The library's own "no": it sent nothing.
+            etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
+                Verdict::NoLease
+            }
+            _ => Verdict::Unsure(
+                effect.unanswered("the connection broke before the answer came").with_source(words),
+            ),
+        },
+    }
+}
+
+/// Whether there is a lease of this id, as an earlier request for it was carried out.
+pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
+    words(cause).contains("lease already exists")
+}
+
+/// Whether it failed as the server's database is full. What only deletes is carried out even so.
+pub(crate) fn is_for_space(failure: &Error) -> bool {
+    says(failure, NO_SPACE)
+}
+
+/// Whether it failed as the answer is larger than one may be.
+pub(crate) fn is_too_large(failure: &Error) -> bool {
+    says(failure, TOO_LARGE)
+}
+
+/// Whether it failed as what was asked for is no longer kept.
+pub(crate) fn is_compacted(failure: &Error) -> bool {
+    says(failure, COMPACTED)
+}
+
+/// Whether these are among the server's or the library's words about it.
+fn says(failure: &Error, words: &str) -> bool {
+    std::error::Error::source(failure).is_some_and(|said| said.to_string().contains(words))
+}
+
+/// Whether these words of the server's refuse something for good.
+pub(crate) fn is_refusal(words: &str) -> bool {
+    let mut known = REFUSALS.iter().filter(|(says, ..)| words.contains(says));
+    known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
+}
+
+/// The server's or the system's own words about it, with the causes that the library keeps behind.
+/// They never quote a login.
+pub(crate) fn words(cause: &etcd_client::Error) -> String {
+    let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
+        etcd_client::Error::GRpcStatus(status) => {
+            (status.message().to_owned(), std::error::Error::source(status))
+        }
+        etcd_client::Error::TransportError(error) => {
+            (error.to_string(), std::error::Error::source(error))
+        }
+        other => (other.to_string(), None),
+    };
+    let mut source = source;
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !words.contains(&text) {
+            words.push_str(": ");
+            words.push_str(&text);
+        }
+        source = cause.source();
+    }
+    words
+}

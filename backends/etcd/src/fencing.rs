@@ -1,0 +1,145 @@
+//! Refusing late writes to etcd.
+//!
+//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
+//! [`transact`] refuses that where what is protected stands in an etcd, be it the one with the locks or
+//! another one: the user's own transaction is carried out only if no later holder has written before.
+//!
+//! ```no_run
+//! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
+//! use lockwright_etcd::etcd_client::{Client, Txn, TxnOp};
+//! use lockwright_etcd::fencing;
+//!
+//! let guard = locks.mutex("orders/42").acquire().await?;
+//! let client = Client::connect(["http://a:2379"], None).await?;
+//! let write = Txn::new().and_then([TxnOp::put("order/42", "paid", None)]);
+//! // Lost: a later holder has written, and nothing was done.
+//! fencing::transact(&client, "order/42/fence", &guard.fenced(), write).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The highest fence stands under a key of the user's choice, in decimal, with zeros before it. Who writes to
+//! the same things must use the same key, and nobody may write to them without. All happens in one
+//! transaction of the server's, in one trip. Fences of every backend will do.
+
+use etcd_client::{
+    Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, ErrorKind, Fence, Result};
+
+use crate::errors::{Effect, Verdict, error, judge, odd_answer, words};
+
+/// How many digits a fence has under its key: as many as each, so that they are in the order of their texts.
+const DIGITS: usize = 20;
+
+/// Carries out the user's transaction if no later holder has before, and notes the fence under `key`. Answers
+/// what the user's own transaction did: whether its conditions held, and what its operations found.
+///
+/// The same holder may write again and again, and so may readers beside each other, who share a fence. It is
+/// noted, too, if the user's own conditions don't hold. `write` mustn't change the key itself.
+///
+/// # Errors
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
+///   has written. Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): what stands under `key` is no fence. Nothing was done.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`]; the server doesn't take
+///   the user's transaction, as two of its operations are about one key for example, or the lease it
+///   names isn't there.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't
+///   serve now. Nothing was done.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done. It may be sent again
+///   with the same fence, if the transaction may happen twice.
+///
+/// # Cancel safety
+/// If it is dropped, it may have been carried out, or may be later.
+pub async fn transact(
+    client: &Client,
+    key: impl Into<Vec<u8>>,
+    fenced: &Fenced,
+    write: Txn,
+) -> Result<TxnResponse> {
+    let name = |failure: Error| failure.with_name(&fenced.name);
+    let txn = guarded(key.into(), fenced.fence, write).map_err(name)?;
+    let answered = client.kv_client().txn(txn).await.map_err(|cause| name(failed(&cause)))?;
+    match told(&answered) {
+        Told::Done(theirs) => Ok(theirs),
+        Told::Later(highest) => Err(fenced.superseded(highest).with_backend("etcd")),
+        Told::NoFence => Err(name(error(
+            ErrorKind::Conflict,
+            "what stands under the key of the fence is none; take a key that nothing else writes to",
+        ))),
+        Told::Nonsense => Err(name(odd_answer(Effect::Changes, "not that of the transaction"))),
+    }
+}
+
+/// The one transaction: etcd has no "at most" and finds no value smaller than another where there is none, so
+/// the first fence of all is a case of its own.
+fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
+    let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
+    let text = |number: u64| format!("{number:0DIGITS$}");
+    let both = [TxnOp::put(key.clone(), text(fence.get()), None), TxnOp::txn(write)];
+    let is_a_number = Compare::value(key.clone(), CompareOp::Greater, "0".repeat(DIGITS - 1));
+    let is_not_above = Compare::value(key.clone(), CompareOp::Less, text(fence.get() + 1));
+    let is_the_first = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+    let first =
+        Txn::new().when([is_the_first]).and_then(both.clone()).or_else([TxnOp::get(key, None)]);
+    Ok(Txn::new().when([is_a_number, is_not_above]).and_then(both).or_else([TxnOp::txn(first)]))
+}
+
+enum Told {
+    Done(TxnResponse),
+    Later(Fence),
+    NoFence,
+    Nonsense,
+}
+
+fn told(answered: &TxnResponse) -> Told {
+    let mut operations = answered.op_responses().into_iter();
+    if answered.succeeded() {
+        return match operations.nth(1) {
+            Some(TxnOpResponse::Txn(theirs)) => Told::Done(theirs),
+            _ => Told::Nonsense,
+        };
+    }
+    match operations.next() {
+        // The first fence of all.
+        Some(TxnOpResponse::Txn(first)) => told(&first),
+        Some(TxnOpResponse::Get(found)) => {
+            let text = found.kvs().first().and_then(|found| found.value_str().ok());
+            let text = text.filter(|text| text.len() == DIGITS);
+            text.and_then(|text| text.parse().ok())
+                .map_or(Told::NoFence, |highest| Told::Later(Fence::new(highest)))
+        }
+        _ => Told::Nonsense,
+    }
+}
+
+/// What a request of the user's client failed by.
+fn failed(cause: &ClientError) -> Error {
+    if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
+        && !matches!(judge(cause, Effect::Changes), Verdict::Refused(_))
+    {
+        let message = "the server doesn't take the transaction";
+        return error(ErrorKind::InvalidInput, message).with_source(words(cause));
+    }
+    match judge(cause, Effect::Changes) {
+        Verdict::NoLease => {
+            let message = "a lease that the transaction names isn't there; nothing was done";
+            error(ErrorKind::InvalidInput, message).with_source(words(cause))
+        }
+        Verdict::Refused(failure) if failure.kind() == ErrorKind::Denied => error(
+            ErrorKind::Denied,
+            "the server refuses: the user needs to read and write the key of the fence, and what the \
+             transaction is about",
+        )
+        .with_source(words(cause)),
+        Verdict::Refused(failure)
+        | Verdict::Elsewhere(failure)
+        | Verdict::Later(failure)
+        | Verdict::Unsure(failure) => failure,
+    }
+}
+
+/// gRPC's number for it.
+const INVALID_ARGUMENT: i32 = 3;

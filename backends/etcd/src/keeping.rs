@@ -1,0 +1,114 @@
+//! The tasks that keep leases alive, and that end what nobody renews.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{LockName, Token};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::members::{Link, Trouble};
+use crate::shared::{Place, Shared};
+use crate::{guarding, releasing};
+
+/// After how long something that failed is tried again.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// How long the last request of a backend that was dropped may take.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Keeps a lease alive that claims share, for as long as it is worth it.
+pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
+    let runtime = shared.members.runtime();
+    let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
+    runtime.spawn(async move {
+        let mut alive = shared.alive.clone();
+        // It ends with this task.
+        let mut guarding = JoinSet::new();
+        guarding.spawn(guarding::guard(Arc::clone(&shared), Arc::clone(&lease)));
+        loop {
+            let next = lease.due().min(lease.worthless().max(shared.clock.now() + AGAIN));
+            tokio::select! {
+                _ = alive.changed() => break,
+                () = shared.clock.sleep_until(next) => {}
+            }
+            if lease.is_gone() {
+                return;
+            }
+            if lease.is_over(shared.clock.now()) {
+                break;
+            }
+            if shared.clock.now() < lease.due() {
+                continue;
+            }
+            let confirming = async { (shared.confirm(&lease).await, shared.clock.sleep(AGAIN)) };
+            let (confirmed, pause) = tokio::select! {
+                _ = alive.changed() => break,
+                confirmed = confirming => confirmed,
+            };
+            match confirmed {
+                Ok(()) => {}
+                Err(Trouble::NoLease) => return,
+                Err(Trouble::Failed(failure)) => {
+                    tracing::debug!(%failure, "etcd: a lease could not be kept alive, trying on");
+                    pause.await;
+                }
+            }
+        }
+        shared.leases.remove(&lease);
+        if lease.carries_nothing() {
+            revoke(shared.members.in_use(), lease.id).await;
+        }
+    });
+}
+
+/// Gives a lease back that carries nothing, in the background.
+pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
+    lease.set_gone();
+    shared.members.runtime().spawn(revoke(shared.members.in_use(), lease.id));
+}
+
+/// It runs out by itself if this fails.
+async fn revoke(link: Option<Arc<Link>>, id: i64) {
+    if let Some(link) = link {
+        let _ = timeout(LAST_WORD, link.client.lease_client().revoke(id)).await;
+    }
+}
+
+/// Ends what nobody renews or repeats in time: the lease lives on for others.
+pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
+    let runtime = shared.members.runtime();
+    let shared = Arc::clone(shared);
+    runtime.spawn(async move {
+        let mut alive = shared.alive.clone();
+        // One that can't be removed now holds up no other. They end with this task.
+        let mut ending = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = alive.changed() => return,
+                () = shared.roster.until_overdue() => {}
+            }
+            while ending.try_join_next().is_some() {}
+            for (name, token, place) in shared.roster.mark_overdue(|place| place.is_over = true) {
+                let shared = Arc::clone(&shared);
+                ending.spawn(async move { end(&shared, name, token, place).await });
+            }
+        }
+    });
+}
+
+/// Removes one that is marked as over, for as long as that takes.
+pub(crate) async fn end(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
+    while !place.lease.is_gone() {
+        match releasing::end_overdue(shared, &name, token, &place).await {
+            Ok(()) => break,
+            Err(failure) => {
+                tracing::debug!(%failure, "etcd: a hold that ran out is still to be removed");
+                shared.clock.sleep(AGAIN).await;
+            }
+        }
+    }
+    if let Some(place) = shared.roster.leave_if(&name, token, |place| place.is_over) {
+        shared.vacate(&name, token, &place);
+    }
+}

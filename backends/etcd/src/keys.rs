@@ -1,0 +1,209 @@
+//! Which keys a lock has, and which lock a key belongs to.
+//!
+//! `PREFIX NAME / LEASE`, as Go's `concurrency.NewMutex(session, PREFIX + NAME)` has it, with the
+//! lease in hex. All who want the lock have such a key, and the one that was created first holds.
+//! The slashes of a name are percent-encoded, so that the keys of `a/b` are not among those of `a`,
+//! unless names are to be taken as they are.
+//!
+//! Readers and holders of permits have ` . MARK . TOKEN` behind that, as a lease may carry several of a
+//! name: `r` for a reader, `p2of3` for two of three permits. So whoever stands in the queue sees from the
+//! keys alone how all others want to hold. A key without it is exclusive, whoever put it.
+//!
+//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing stands behind its last slash, so it is in
+//! no queue of ours, whatever the prefix; and it has no slash before its last one but those of the
+//! prefix, so it is in no queue of Go's in which the keys of locks aren't too, unless somebody locks a
+//! name that is made of this very token.
+
+use lockwright_core::kit::{line, percent};
+use lockwright_core::{Claim, LockName, Mode, Token};
+
+/// How names become keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) prefix: String,
+    /// Names are taken as they are.
+    pub(crate) raw: bool,
+}
+
+impl Keys {
+    /// What all keys in the queue of `name` begin with.
+    pub(crate) fn queue(&self, name: &LockName) -> Vec<u8> {
+        format!("{}{}/", self.prefix, self.encoded(name.as_str())).into_bytes()
+    }
+
+    /// The key of a claim on `lease`.
+    pub(crate) fn own(&self, claim: &Claim, lease: i64) -> Vec<u8> {
+        let mut key = self.exclusive(&claim.name, lease);
+        if let Some(mark) = line::mark(claim.mode) {
+            key.extend(format!(".{mark}.{}", claim.token).into_bytes());
+        }
+        key
+    }
+
+    /// The key of the exclusive claim of `name` on `lease`.
+    fn exclusive(&self, name: &LockName, lease: i64) -> Vec<u8> {
+        let mut key = self.queue(name);
+        key.extend(format!("{lease:x}").into_bytes());
+        key
+    }
+
+    /// Whether a key is one that a claim of `name` on `lease` has.
+    pub(crate) fn is_own(&self, name: &LockName, lease: i64, key: &[u8]) -> bool {
+        let rest = key.strip_prefix(self.exclusive(name, lease).as_slice());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    }
+
+    pub(crate) fn tombstone(&self, token: Token) -> Vec<u8> {
+        format!("{}ended:{token}/", self.prefix).into_bytes()
+    }
+
+    /// A key that is never there, and that whoever may lock may read: names aren't empty.
+    pub(crate) fn nobody(&self) -> Vec<u8> {
+        format!("{}/", self.prefix).into_bytes()
+    }
+
+    /// What all keys begin with that belong to names that begin with `prefix`.
+    pub(crate) fn beginning(&self, prefix: &str) -> Vec<u8> {
+        format!("{}{}", self.prefix, self.encoded(prefix)).into_bytes()
+    }
+
+    fn encoded(&self, name: &str) -> String {
+        if self.raw { name.to_owned() } else { percent::encode(name, |c| c == '/') }
+    }
+
+    /// The name in whose queue a key stands. `None` for tombstones, and for what isn't of this
+    /// layout.
+    pub(crate) fn name(&self, key: &[u8]) -> Option<LockName> {
+        let key = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.as_str())?;
+        let (encoded, last) = key.rsplit_once('/')?;
+        if last.is_empty() {
+            return None;
+        }
+        let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
+        // Somebody else's key that only looks as if it were encoded is in no queue of ours.
+        (self.encoded(&name) == encoded).then_some(())?;
+        LockName::new(name).ok()
+    }
+}
+
+/// How whoever has this key in a queue wants to hold.
+pub(crate) fn mode(key: &[u8]) -> Mode {
+    let signed = || {
+        let (_, last) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
+        let (lease, signature) = last.split_once('.')?;
+        i64::from_str_radix(lease, 16).ok()?;
+        line::signed(signature)
+    };
+    signed().map_or(Mode::Exclusive, |(mode, _)| mode)
+}
+
+/// Whether a key that begins with `queue` stands in it, and isn't one of a nested name's.
+pub(crate) fn stands_in(queue: &[u8], key: &[u8]) -> bool {
+    key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
+}
+
+/// The key right behind this one.
+pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// The end of the range of all keys that begin with `prefix`.
+pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // Of everything.
+    vec![0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(raw: bool) -> Keys {
+        Keys { prefix: "lockwright/".to_owned(), raw }
+    }
+
+    fn name(name: &str) -> LockName {
+        LockName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_key_says_how_its_claim_wants_to_hold() {
+        let keys = keys(false);
+        let mut claim = lockwright_conformance::kit::claim("a.r/b");
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
+            claim.mode = mode;
+            let key = keys.own(&claim, 0x7587_8f2a);
+            assert_eq!(super::mode(&key), mode);
+            assert_eq!(keys.name(&key), Some(claim.name.clone()));
+            assert!(keys.is_own(&claim.name, 0x7587_8f2a, &key));
+            assert!(!keys.is_own(&claim.name, 0x758_78f2, &key));
+        }
+        for other in ["1.r", "1.r.x", "x.r.TOKEN", "1.q.TOKEN", "TOKEN", "1.p9of3.TOKEN"] {
+            let key = format!("lockwright/a/{}", other.replace("TOKEN", &claim.token.to_string()));
+            assert_eq!(super::mode(key.as_bytes()), Mode::Exclusive, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_key_leads_back_to_its_name() {
+        for keys in [keys(false), keys(true)] {
+            for text in ["a", "a/b", "a/", "/", "//x", "50%", "%2F", "é", "..", "a b"] {
+                let name = name(text);
+                let key = keys.exclusive(&name, 0x7587_8f2a);
+                assert_eq!(keys.name(&key), Some(name.clone()), "{text}");
+                assert!(stands_in(&keys.queue(&name), &key));
+            }
+            assert_eq!(keys.name(&keys.tombstone(Token::random())), None);
+            assert_eq!(keys.name(b"elsewhere/a/1"), None);
+            assert_eq!(keys.name(b"lockwright/a/"), None);
+        }
+    }
+
+    #[test]
+    fn a_nested_name_stands_in_no_other_queue() {
+        let encoded = keys(false);
+        let nested = encoded.exclusive(&name("a/b"), 1);
+        assert!(!nested.starts_with(&encoded.queue(&name("a"))));
+        let raw = keys(true);
+        let nested = raw.exclusive(&name("a/b"), 1);
+        assert!(nested.starts_with(&raw.queue(&name("a"))));
+        assert!(!stands_in(&raw.queue(&name("a")), &nested));
+        assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
+        // Not encoded by us: somebody else's nested key.
+        assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
+    }
+
+    #[test]
+    fn a_tombstone_stands_in_no_queue_of_whatever_prefix() {
+        for prefix in ["", "a", "a/", "a//", "/"] {
+            let tombstone =
+                Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
+            let text = String::from_utf8(tombstone.clone()).unwrap();
+            // All that a queue of another prefix may begin with.
+            for (end, _) in text.match_indices('/') {
+                assert!(!stands_in(&tombstone[..=end], &tombstone), "{text}");
+            }
+            for raw in [false, true] {
+                let elsewhere = Keys { prefix: String::new(), raw };
+                assert_eq!(elsewhere.name(&tombstone), None, "{text}");
+            }
+            // Go looks at all that begins with a lock's name and a slash.
+            let slashes = prefix.matches('/').count();
+            assert_eq!(text.matches('/').count(), slashes + 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_range_is_after_all_of_it() {
+        assert_eq!(after(b"a/"), b"a0");
+        assert_eq!(after(b"a\xff"), b"b");
+        assert_eq!(after(b""), b"\0");
+        assert_eq!(after(b"\xff"), b"\0");
+    }
+}

@@ -1,0 +1,450 @@
+//! The members of the cluster, the one that is asked now, and going on to the next.
+//!
+//! One member is asked at a time, by one connection, and not all by turns as the client library
+//! would: a frozen one would get its share of what is asked, and a renewal is proved by two answers
+//! of one member.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client, ConnectOptions, GetOptions};
+use lockwright_core::{Error, ErrorKind, Result};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use crate::config::Config;
+use crate::errors::{Effect, Verdict, error, judge, words};
+use crate::runtime::{self, Runtime};
+use crate::tls;
+
+/// How long after the others the member is tried that has just failed.
+const LAST: Duration = Duration::from_millis(300);
+
+/// How long after a refusal another member is asked, or the same one again: an election may be on.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long connecting is put off at most when nobody could be connected to.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A connection to one member.
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    /// Which it is, in the order of the URL.
+    pub(crate) member: usize,
+    /// No other connection has this number.
+    pub(crate) number: u64,
+    is_suspect: AtomicBool,
+    became_suspect: Notify,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Waits until it is no longer used.
+    pub(crate) async fn until_suspect(&self) {
+        loop {
+            let notified = self.became_suspect.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.is_suspect() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Ordering::SeqCst)
+    }
+}
+
+/// A time that nobody could be connected to. Until its pause is over, what it found out is the answer
+/// for all who ask: however many they are, a cluster that is coming up isn't stormed.
+#[derive(Debug)]
+struct Round {
+    kind: ErrorKind,
+    what: String,
+    may_pass: bool,
+    pause: Duration,
+    until: Instant,
+}
+
+impl Round {
+    fn failed(no_link: &NoLink, before: Option<&Self>) -> Self {
+        let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
+        // Of its own for each client: between a half and the whole.
+        let random = RandomState::new().build_hasher().finish() % 1_000;
+        let jitter = u32::try_from(random).unwrap_or(0);
+        Self {
+            kind: no_link.error.kind(),
+            what: no_link.error.to_string().trim_start_matches("etcd: ").to_owned(),
+            may_pass: no_link.may_pass,
+            pause,
+            until: Instant::now() + pause / 2 + pause / 2 * jitter / 1_000,
+        }
+    }
+
+    fn answer(&self) -> Result<(), NoLink> {
+        if Instant::now() >= self.until {
+            return Ok(());
+        }
+        Err(NoLink { error: error(self.kind, self.what.as_str()), may_pass: self.may_pass })
+    }
+}
+
+/// All members.
+#[derive(Debug)]
+pub(crate) struct Members {
+    config: Config,
+    runtime: Runtime,
+    current: Mutex<Option<Arc<Link>>>,
+    /// Held while connecting, so that only one does.
+    connecting: tokio::sync::Mutex<()>,
+    /// The last time that nobody could be connected to, if nobody was since.
+    round: Mutex<Option<Round>>,
+    numbers: AtomicU64,
+}
+
+/// The answer to a request.
+pub(crate) struct Answer<T> {
+    pub(crate) value: T,
+    /// Who gave it.
+    pub(crate) link: Arc<Link>,
+    /// Whether the same request was sent before and may still be carried out.
+    pub(crate) was_unsure: bool,
+}
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The lease is not there any more, and nothing on it: nothing was done, and nothing will be.
+    NoLease,
+    /// Anything else. An error that isn't indeterminate means that nothing was done.
+    Failed(Error),
+}
+
+/// No member can be asked.
+#[derive(Debug)]
+pub(crate) struct NoLink {
+    pub(crate) error: Error,
+    /// There may be an election on, or a restart: nobody says that something must be changed.
+    may_pass: bool,
+}
+
+impl Trouble {
+    /// Not `From`: one more way to make an `Error` would leave the compiler of whoever uses this crate
+    /// without a type to infer.
+    pub(crate) fn error(self) -> Error {
+        match self {
+            Self::Failed(error) => error,
+            Self::NoLease => error(
+                ErrorKind::Unavailable,
+                "the lease that was to carry it has run out meanwhile; try again",
+            ),
+        }
+    }
+}
+
+impl Members {
+    pub(crate) fn new(config: Config, runtime: Runtime) -> Self {
+        Self {
+            config,
+            runtime,
+            current: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            round: Mutex::default(),
+            numbers: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// For how long the first member that is asked may keep silent before the next one is. That one
+    /// gets the rest of the time: where all are slow, going round is of no use.
+    fn patience(&self, is_first: bool) -> Duration {
+        let limit = self.config.response_timeout;
+        if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
+    }
+
+    /// Asks the current member, and the next ones if it fails, until the time is over. If none can be
+    /// connected to, it goes on trying: it is for this that the time is longer than an election.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the request may have been sent.
+    pub(crate) async fn ask<T, F>(
+        &self,
+        effect: Effect,
+        request: impl Fn(Arc<Link>) -> F,
+    ) -> Result<Answer<T>, Trouble>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let end = Instant::now() + self.config.response_timeout;
+        // What to say if nobody answers in time.
+        let mut last: Option<Error> = None;
+        let mut was_unsure = false;
+        let mut pause = PAUSE;
+        let failed = |failure: Error, was_unsure: bool| {
+            let is_unsure = was_unsure && failure.kind() != ErrorKind::Indeterminate;
+            Trouble::Failed(if is_unsure && effect == Effect::Changes {
+                effect.unanswered("a first request was not answered").with_source(failure)
+            } else {
+                failure
+            })
+        };
+        loop {
+            let link = match timeout_at(end, self.link()).await {
+                Ok(Ok(link)) => link,
+                Ok(Err(NoLink { error, may_pass: true })) if Instant::now() + PAUSE < end => {
+                    last = Some(error);
+                    sleep_until((Instant::now() + pause).min(end - PAUSE)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+                Ok(Err(NoLink { error, .. })) => return Err(failed(error, was_unsure)),
+                Err(_) => {
+                    let silent = || error(ErrorKind::Unavailable, "no member answers");
+                    return Err(failed(last.unwrap_or_else(silent), was_unsure));
+                }
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            let limit = self.patience(last.is_none()).min(left);
+            let verdict = match timeout(limit, request(Arc::clone(&link))).await {
+                Ok(Ok(value)) => return Ok(Answer { value, link, was_unsure }),
+                Ok(Err(cause)) => judge(&cause, effect),
+                Err(_) => Verdict::Unsure(effect.unanswered(&format!(
+                    "{} did not answer within {limit:?}",
+                    self.config.endpoints[link.member]
+                ))),
+            };
+            let is_its_own = !matches!(verdict, Verdict::Later(_));
+            match verdict {
+                Verdict::NoLease => return Err(Trouble::NoLease),
+                Verdict::Refused(failure) => return Err(failed(failure, was_unsure)),
+                Verdict::Elsewhere(failure) | Verdict::Later(failure) => last = Some(failure),
+                Verdict::Unsure(failure) => {
+                    was_unsure = true;
+                    last = Some(failure);
+                }
+            }
+            if is_its_own {
+                self.suspect(&link);
+            }
+            if Instant::now() + PAUSE >= end {
+                let failure = last.expect("it was just set");
+                return Err(failed(failure, was_unsure));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Takes a connection out of use.
+    pub(crate) fn suspect(&self, link: &Arc<Link>) {
+        link.is_suspect.store(true, Ordering::SeqCst);
+        link.became_suspect.notify_waiters();
+        tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
+    }
+
+    /// The connection that is in use, or a new one.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves nothing behind.
+    pub(crate) async fn link(&self) -> Result<Arc<Link>, NoLink> {
+        if self.runtime.has_gone() {
+            return Err(NoLink { error: runtime::gone(), may_pass: false });
+        }
+        if let Some(link) = self.in_use() {
+            return Ok(link);
+        }
+        let _only_one = self.connecting.lock().await;
+        if let Some(link) = self.in_use() {
+            return Ok(link);
+        }
+        self.round().as_ref().map_or(Ok(()), |round| round.answer())?;
+        let failed = self.current().as_ref().map(|link| link.member);
+        let link = match self.connect(failed).await {
+            Ok(link) => Arc::new(link),
+            Err(no_link) => {
+                let mut round = self.round();
+                *round = Some(Round::failed(&no_link, round.as_ref()));
+                return Err(no_link);
+            }
+        };
+        *self.round() = None;
+        tracing::debug!(member = self.config.endpoints[link.member], "etcd: asking this member");
+        *self.current() = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Connects to whichever member first shows that it can decide something. The one that has just
+    /// failed comes last.
+    async fn connect(&self, failed: Option<usize>) -> Result<Link, NoLink> {
+        let mut trying = JoinSet::new();
+        for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
+            let config = self.config.clone();
+            let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
+            // A connection lives on the runtime that it was made on.
+            let connecting = async move {
+                if is_last {
+                    sleep(LAST).await;
+                }
+                let found = timeout(config.connect_timeout, probed(&config, &endpoint)).await;
+                let silence = |_| {
+                    let message = format!(
+                        "{endpoint} did not answer within {:?}; is it an etcd, does it run, does \
+                         it reach the other members, and does it speak TLS if it is meant to?",
+                        config.connect_timeout
+                    );
+                    Err(NoLink { error: error(ErrorKind::Unavailable, message), may_pass: false })
+                };
+                (member, found.unwrap_or_else(silence))
+            };
+            trying.spawn_on(connecting, self.runtime.handle());
+        }
+        let mut failures = Vec::new();
+        while let Some(tried) = trying.join_next().await {
+            match tried {
+                Ok((member, Ok(client))) => {
+                    return Ok(Link {
+                        client,
+                        member,
+                        number: self.numbers.fetch_add(1, Ordering::Relaxed),
+                        is_suspect: AtomicBool::new(false),
+                        became_suspect: Notify::new(),
+                    });
+                }
+                Ok((_, Err(failure))) => failures.push(failure),
+                Err(_) => {}
+            }
+        }
+        if self.runtime.has_gone() {
+            return Err(NoLink { error: runtime::gone(), may_pass: false });
+        }
+        Err(summed_up(failures))
+    }
+
+    /// The connection that is in use, if there is one.
+    pub(crate) fn in_use(&self) -> Option<Arc<Link>> {
+        self.current().clone().filter(|link| !link.is_suspect())
+    }
+
+    fn round(&self) -> MutexGuard<'_, Option<Round>> {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One error for those of all members: what must be changed comes before what may pass.
+fn summed_up(failures: Vec<NoLink>) -> NoLink {
+    let is_electing = failures.iter().any(|failure| failure.may_pass);
+    let mut failures: Vec<Error> = failures.into_iter().map(|no_link| no_link.error).collect();
+    let weight = |failure: &Error| match failure.kind() {
+        ErrorKind::Denied => 0,
+        ErrorKind::InvalidConfig => 1,
+        _ => 2,
+    };
+    failures.sort_by_key(weight);
+    let mut failures = failures.into_iter();
+    let Some(first) = failures.next() else {
+        return NoLink {
+            error: error(ErrorKind::Unavailable, "no member answers"),
+            may_pass: true,
+        };
+    };
+    let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
+    // The source's text is in the message already.
+    let said = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
+    let mut all = vec![said(&first)];
+    for failure in failures {
+        let text = said(&failure);
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    NoLink { error: error(first.kind(), all.join("; ")), may_pass }
+}
+
+/// How a member is connected to.
+pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
+    let (interval, limit) = config.keep_alive;
+    let mut options = ConnectOptions::new()
+        .with_connect_timeout(config.connect_timeout)
+        .with_keep_alive(interval, limit)
+        // etcd hangs up on who pings without a request under way.
+        .with_keep_alive_while_idle(false)
+        .with_require_leader(!config.for_diagnosis);
+    if let Some((user, password)) = &config.login {
+        options = options.with_user(user, password).with_auto_token_refresh(true);
+    }
+    config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
+}
+
+/// A client of one member.
+pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
+    let options = options(config).map_err(|error| NoLink { error, may_pass: false })?;
+    let connected = Client::connect([endpoint], Some(options)).await;
+    connected.map_err(|cause| no_connection(endpoint, &cause))
+}
+
+/// A client of one member that has shown that it can decide something: it answers what only one can
+/// that reaches the leader and a majority.
+async fn probed(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
+    let client = client(config, endpoint).await?;
+    let looked = if config.for_diagnosis {
+        client.maintenance_client().status().await.map(drop)
+    } else {
+        let nothing = GetOptions::new().with_count_only();
+        // Names aren't empty, so there is nothing at this key, and whoever may lock may read it.
+        client.kv_client().get(config.keys.nobody(), Some(nothing)).await.map(drop)
+    };
+    looked.map_err(|cause| no_connection(endpoint, &cause))?;
+    Ok(client)
+}
+
+/// Why there is no connection to a member, in words for whoever configured it.
+fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> NoLink {
+    let said = words(cause);
+    let sure = |kind, what: String| NoLink { error: error(kind, what), may_pass: false };
+    if endpoint.starts_with("https")
+        && let Some((kind, what)) = tls::refusal(&said)
+    {
+        return sure(kind, format!("{endpoint}: {what} ({said})"));
+    }
+    let bare = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
+    match judge(cause, Effect::Reads) {
+        Verdict::Refused(failure) => {
+            sure(failure.kind(), format!("{endpoint}: {}", bare(&failure)))
+        }
+        Verdict::Elsewhere(failure) | Verdict::Later(failure) => NoLink {
+            error: error(failure.kind(), format!("{endpoint}: {}", bare(&failure))),
+            may_pass: failure.kind() == ErrorKind::Unavailable,
+        },
+        Verdict::NoLease | Verdict::Unsure(_) if said.contains("onnection refused") => sure(
+            ErrorKind::Unavailable,
+            format!("{endpoint} refuses connections; does the server run?"),
+        ),
+        Verdict::NoLease | Verdict::Unsure(_) => sure(
+            ErrorKind::Unavailable,
+            format!(
+                "can't connect to {endpoint}: {said}; is it an etcd, and {}?",
+                tls::doubt(endpoint)
+            ),
+        ),
+    }
+}

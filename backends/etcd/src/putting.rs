@@ -1,0 +1,140 @@
+//! Putting the key of a claim.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{ErrorKind, Result};
+
+use crate::attempt::{Asked, Step, ended, several};
+use crate::errors::Effect;
+use crate::keys::{after, stands_in};
+use crate::leases::Lease;
+use crate::members::Trouble;
+use crate::queue::Standing;
+use crate::shared::{Answered, first, last};
+use crate::value::{self, Epitaph, Value};
+
+impl Asked<'_> {
+    /// Puts a key into the queue, or sees what is there.
+    pub(crate) async fn stand(&mut self, lease: Arc<Lease>) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let key = shared.keys().own(claim, lease.id);
+        let queue = shared.keys().queue(&claim.name);
+        let tombstone = shared.keys().tombstone(claim.token);
+        let put = TxnOp::put(
+            key.clone(),
+            Value::of(claim).bytes(),
+            Some(PutOptions::new().with_lease(lease.id)),
+        );
+        let mut conditions = vec![is_new(&key), is_new(&tombstone)];
+        let (mut put_and_look, owner) =
+            (vec![put], || TxnOp::get(queue.clone(), Some(first(i64::MAX))));
+        let queues = self.waits || self.must_look;
+        if queues {
+            put_and_look.push(owner());
+            put_and_look.push(TxnOp::get(queue.clone(), Some(last(i64::MAX).with_limit(2))));
+        } else {
+            conditions.push(is_new(&queue).with_range(after(&queue)));
+        }
+        let txn = Txn::new().when(conditions).and_then(put_and_look).or_else([
+            TxnOp::get(key.clone(), None),
+            TxnOp::get(tombstone, None),
+            owner(),
+        ]);
+        let Some((answered, is_unsure)) = self.send(txn, &lease, &key).await? else {
+            return Ok(Step::Again);
+        };
+        if answered.succeeded {
+            let created = answered.revision;
+            self.enter(&lease, &key, Some(created), is_unsure);
+            if !queues {
+                return self.granted(&lease, &key, created, value::fence(created), false).await;
+            }
+            let [owner, newest] = several(answered.found);
+            let mut newest = newest.keys.iter().map(Standing::of);
+            let previous = newest.find(|standing| standing.created < created);
+            return self.place(&lease, &key, created, owner, previous).await;
+        }
+        self.refused(&lease, &key, &queue, is_unsure, answered).await
+    }
+
+    /// Nothing was put: the token has a key already, or was ended, or the queue isn't empty.
+    async fn refused(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        queue: &[u8],
+        is_unsure: bool,
+        answered: Answered,
+    ) -> Result<Step> {
+        let claim = self.claim;
+        let [own, tombstone, owner] = several(answered.found);
+        self.refuse_ended(lease, tombstone.epitaph())?;
+        if let Some(own) = own.first() {
+            if own.token() == Some(claim.token) {
+                self.enter(lease, key, Some(own.created), is_unsure);
+            } else {
+                // Somebody took the lease's place, which nobody but this backend may.
+                lease.retire();
+                self.give_up(is_unsure).await?;
+            }
+            return Ok(Step::Again);
+        }
+        let Some(owner) = owner.first() else { return Ok(Step::Again) };
+        if !stands_in(queue, &owner.key) {
+            self.must_look = true;
+            self.enter(lease, key, None, is_unsure);
+            return Ok(Step::Again);
+        }
+        if owner.token() == Some(claim.token) {
+            return self.take_over(&owner).await;
+        }
+        self.enter(lease, key, None, is_unsure);
+        self.refuse_another_kind(&owner).await?;
+        Ok(self.turned_away(is_unsure, &owner))
+    }
+
+    /// Sends what puts the key, and tells besides whether a request for it may still arrive late. None if the
+    /// lease has ended: nothing was put.
+    pub(crate) async fn send(
+        &self,
+        txn: Txn,
+        lease: &Arc<Lease>,
+        key: &[u8],
+    ) -> Result<Option<(Answered, bool)>> {
+        let (shared, claim) = (self.shared, self.claim);
+        let before = self.is_unsure();
+        // Whatever becomes of the request from here on, somebody knows of it.
+        self.enter(lease, key, None, true);
+        match shared.transact(txn, Effect::Changes, Some(lease)).await {
+            Ok(answered) => {
+                let is_unsure = before || answered.was_unsure;
+                Ok(Some((answered, is_unsure)))
+            }
+            Err(Trouble::NoLease) => {
+                shared.lose(lease);
+                Ok(None)
+            }
+            Err(Trouble::Failed(failure)) => {
+                // Else it is on the roster as unsure.
+                if failure.kind() != ErrorKind::Indeterminate && !before {
+                    shared.forget(claim);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends with an error if a tombstone says that the token was ended.
+    pub(crate) fn refuse_ended(&self, lease: &Lease, epitaph: Option<Epitaph>) -> Result<()> {
+        let Some(epitaph) = epitaph else { return Ok(()) };
+        lease.bears_tombstone(self.shared.clock.now());
+        self.shared.forget(self.claim);
+        Err(ended(epitaph.broken.as_deref()))
+    }
+}
+
+/// That there is no such key.
+pub(crate) fn is_new(key: &[u8]) -> Compare {
+    Compare::create_revision(key, CompareOp::Equal, 0)
+}

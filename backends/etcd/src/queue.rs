@@ -1,0 +1,181 @@
+//! Reading queues, however long they are, and whatever others put into them.
+//!
+//! An answer has room for 4 MiB, of which a single value of others may take the most. So keys are read
+//! without values as far as that will do, and page by page.
+
+use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+use lockwright_core::kit::line;
+use lockwright_core::{LockName, Mode, Result, Token};
+
+use crate::errors::{Effect, is_compacted, is_too_large};
+use crate::keys::{self, after, behind, stands_in};
+use crate::members::Trouble;
+use crate::shared::{Answered, Found, Shared};
+use crate::value::Entry;
+
+/// How many keys are read in one page: of ours, also the longest are 2 MiB together.
+const KEYS: i64 = 1_000;
+
+/// How many keys are read in one page with their values.
+const VALUES: i64 = 400;
+
+/// How often a queue is begun anew that is compacted away while it is read.
+const TRIES: usize = 5;
+
+/// The queue of a name as it was at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// In the order in which they came: one, or readers, or those with permits.
+    pub(crate) holders: Vec<Entry>,
+    /// All who stand there, in their order, those who hold too.
+    pub(crate) places: Vec<Standing>,
+}
+
+/// The same with all that stands under the keys, and when it was so.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) revision: i64,
+}
+
+/// A key in a queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub(crate) key: Vec<u8>,
+    pub(crate) created: i64,
+}
+
+impl Standing {
+    pub(crate) fn of(found: &KeyValue) -> Self {
+        Self { key: found.key().to_vec(), created: found.create_revision() }
+    }
+}
+
+impl Shared {
+    /// All that stands in the queue of a name.
+    pub(crate) async fn queue(&self, name: &LockName) -> Result<Queue> {
+        let queue = self.keys().queue(name);
+        let mut tries = 1;
+        loop {
+            match self.read_queue(&queue).await.map_err(Trouble::error) {
+                Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
+                read => return read,
+            }
+        }
+    }
+
+    /// The same with what stands under the keys.
+    pub(crate) async fn line(&self, name: &LockName) -> Result<Line> {
+        let queue = self.keys().queue(name);
+        let mut tries = 1;
+        loop {
+            match self.read_line(&queue, 0).await.map_err(Trouble::error) {
+                Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
+                read => return read,
+            }
+        }
+    }
+
+    async fn read_queue(&self, queue: &[u8]) -> Result<Queue, Trouble> {
+        let (found, revision) = self.all(queue, 0, true).await?;
+        let places: Vec<_> = found.iter().map(Standing::of).collect();
+        let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
+        let holders = match (places.as_slice(), line::holders(&modes)) {
+            ([], _) => Vec::new(),
+            ([Standing { key, .. }, ..], 0 | 1) => {
+                let at = GetOptions::new().with_revision(revision);
+                let found = self.some(key.clone(), behind(key), at, 1).await?.0;
+                found.first().into_iter().collect()
+            }
+            (_, count) => {
+                let mut line = self.read_line(queue, revision).await?.entries;
+                line.truncate(count);
+                line
+            }
+        };
+        Ok(Queue { holders, places })
+    }
+
+    async fn read_line(&self, queue: &[u8], revision: i64) -> Result<Line, Trouble> {
+        let (found, revision) = self.all(queue, revision, false).await?;
+        Ok(Line { entries: found.iter().map(Entry::of).collect(), revision })
+    }
+
+    /// All keys of a queue in their order, as of one revision: that one, or the present one if it is 0.
+    async fn all(
+        &self,
+        queue: &[u8],
+        mut revision: i64,
+        keys_only: bool,
+    ) -> Result<(Vec<KeyValue>, i64), Trouble> {
+        let (mut start, end) = (Some(queue.to_vec()), after(queue));
+        let mut all = Vec::new();
+        while let Some(from) = start {
+            // All pages are of the revision of the first one.
+            let options = GetOptions::new().with_revision(revision);
+            let (options, limit) =
+                if keys_only { (options.with_keys_only(), KEYS) } else { (options, VALUES) };
+            let (found, latest) = self.some(from, end.clone(), options, limit).await?;
+            if revision == 0 {
+                revision = latest;
+            }
+            start = found.goes_on();
+            all.extend(found.keys.into_iter().filter(|found| stands_in(queue, found.key())));
+        }
+        all.sort_by_key(KeyValue::create_revision);
+        Ok((all, revision))
+    }
+
+    /// The key of a token in the queue of a name, of whichever connection or backend.
+    pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
+        let queue = self.keys().queue(name);
+        let mut start = Some(queue.clone());
+        while let Some(from) = start {
+            let found = self.page(from, after(&queue)).await?;
+            let mut entries = found.keys.iter().filter(|found| stands_in(&queue, found.key()));
+            let entry = entries.find_map(|found| {
+                Some(Entry::of(found)).filter(|entry| entry.token() == Some(token))
+            });
+            if entry.is_some() {
+                return Ok(entry);
+            }
+            start = found.goes_on();
+        }
+        Ok(None)
+    }
+
+    /// The first keys of a range, as many as one page has, with their values.
+    pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
+        let page = self.some(start, end, GetOptions::new(), VALUES).await;
+        page.map(|(found, _)| found).map_err(Trouble::error)
+    }
+
+    /// The first keys of a range, `limit` of them, or as many as fit into an answer, and the revision
+    /// of the store. One that doesn't fit even alone is read without its value: it isn't ours.
+    async fn some(
+        &self,
+        start: Vec<u8>,
+        end: Vec<u8>,
+        options: GetOptions,
+        mut limit: i64,
+    ) -> Result<(Found, i64), Trouble> {
+        let mut options = options.with_range(end);
+        let mut is_alone = false;
+        loop {
+            let get = TxnOp::get(start.clone(), Some(options.clone().with_limit(limit)));
+            match self.transact(Txn::new().and_then([get]), Effect::Reads, None).await {
+                Err(Trouble::Failed(failure)) if is_too_large(&failure) && !is_alone => {
+                    is_alone = limit == 1;
+                    if is_alone {
+                        options = options.with_keys_only();
+                    }
+                    limit = (limit / 8).max(1);
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(Answered { revision, found, .. }) => {
+                    return Ok((found.into_iter().next().unwrap_or_default(), revision));
+                }
+            }
+        }
+    }
+}

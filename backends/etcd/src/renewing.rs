@@ -1,0 +1,242 @@
+//! Renewing holds.
+//!
+//! One keep-alive for each lease, and then a look at the keys of its holds, at the same member and in
+//! the same term. The look takes a majority, so it proves what the keep-alive alone doesn't: that
+//! whoever took it was the leader, and not one that was replaced and hasn't noticed.
+//!
+//! Leases don't wait for each other: after an outage all of them are due.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use etcd_client::{Txn, TxnOp};
+use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result, Token};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::errors::Effect;
+use crate::leases::Lease;
+use crate::members::Trouble;
+use crate::shared::{Found, Place, Shared};
+use crate::value::Entry;
+use crate::{attempt, releasing, runtime};
+
+/// How many keys are looked at in one request: etcd takes 128 operations by default.
+const AT_ONCE: usize = 100;
+
+/// How often a lease is kept alive anew when an election came in between.
+const PROOFS: usize = 2;
+
+/// How many leases are renewed at the same time.
+const LEASES_AT_ONCE: usize = 32;
+
+/// A hold of the batch: its number in it, and where it stands.
+struct Numbered {
+    at: usize,
+    claim: Claim,
+    place: Place,
+}
+
+/// What is known of the holds of a lease, and why nothing is known of the others.
+struct Known {
+    renewals: Vec<(usize, Renewal)>,
+    failure: Option<Error>,
+}
+
+/// Renews holds, in their order.
+///
+/// # Cancel safety
+/// If it is dropped, some may have been renewed.
+pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+    let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
+    let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
+    let begun = Instant::now();
+    let give_up = begun + shared.members.config().response_timeout;
+    // Whoever asks waits for a quarter of the shortest TTL. What was found by then must be told.
+    let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
+    let tell = begun + shortest / 5;
+    let mut failure = None;
+    for (at, Renew { claim, .. }) in holds.iter().enumerate() {
+        if Instant::now() >= give_up {
+            break;
+        }
+        match place(shared, claim).await {
+            Ok(Ok(place)) => {
+                let (_, numbered) = by_lease
+                    .entry(place.lease.id)
+                    .or_insert_with(|| (Arc::clone(&place.lease), Vec::new()));
+                numbered.push(Numbered { at, claim: (*claim).clone(), place });
+            }
+            Ok(Err(reason)) => outcomes[at] = Renewal::not_held(reason),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let mut leases = by_lease.into_values();
+    let mut renewing = JoinSet::new();
+    loop {
+        while renewing.len() < LEASES_AT_ONCE
+            && let Some((lease, places)) = leases.next()
+        {
+            let shared = Arc::clone(shared);
+            let runtime = shared.members.runtime().handle().clone();
+            let renewing_one = async move { renew_lease(&shared, &lease, &places).await };
+            renewing.spawn_on(renewing_one, &runtime);
+        }
+        let knows_none = outcomes.iter().all(|one| one.outcome == RenewalOutcome::Indeterminate);
+        let until = if knows_none { give_up } else { give_up.min(tell) };
+        let Ok(Some(known)) = timeout_at(until, renewing.join_next()).await else { break };
+        match known {
+            Ok(known) => {
+                for (at, renewal) in known.renewals {
+                    outcomes[at] = renewal;
+                }
+                failure = known.failure.or(failure);
+            }
+            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
+            Err(_) => failure = Some(runtime::gone()),
+        }
+    }
+    // An error says more than that nobody knows.
+    let all_unknown =
+        outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
+    match failure {
+        Some(failure) if all_unknown => Err(failure),
+        _ => Ok(outcomes),
+    }
+}
+
+/// Where a hold stands, or why it isn't held. One that another backend was granted is taken over.
+async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
+    let known = match shared.roster.place(claim) {
+        Some(place) if place.is_over => return Ok(Err(Reason::Expired)),
+        Some(place) if place.is_held => return Ok(Ok(place)),
+        known => known,
+    };
+    if let Some(reason) = shared.over.reason(claim) {
+        return Ok(Err(reason));
+    }
+    let holders = shared.queue(&claim.name).await?.holders;
+    let Some(entry) = holders.into_iter().find(|entry| entry.token() == Some(claim.token)) else {
+        return Ok(Err(epitaph(shared, claim.token).await?));
+    };
+    if entry.broken().is_some() {
+        return Ok(Err(Reason::Broken));
+    }
+    if let Some(place) = known {
+        return Ok(Ok(place));
+    }
+    attempt::take_over(shared, claim, &entry).await?;
+    Ok(shared.roster.place(claim).ok_or(Reason::Gone))
+}
+
+/// Why the key of a hold isn't there.
+pub(crate) async fn epitaph(shared: &Shared, token: Token) -> Result<Reason> {
+    let tombstone = TxnOp::get(shared.keys().tombstone(token), None);
+    let txn = Txn::new().and_then([tombstone]);
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+    let broken = answered.found.first().and_then(Found::epitaph).and_then(|epitaph| epitaph.broken);
+    Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
+}
+
+async fn renew_lease(shared: &Arc<Shared>, lease: &Arc<Lease>, places: &[Numbered]) -> Known {
+    match prove(shared, lease, places).await {
+        Ok(renewals) => Known { renewals, failure: None },
+        Err(Trouble::NoLease) => {
+            let expired = |numbered: &Numbered| (numbered.at, Renewal::not_held(Reason::Expired));
+            Known { renewals: places.iter().map(expired).collect(), failure: None }
+        }
+        Err(Trouble::Failed(failure)) => Known { renewals: Vec::new(), failure: Some(failure) },
+    }
+}
+
+async fn prove(
+    shared: &Arc<Shared>,
+    lease: &Arc<Lease>,
+    places: &[Numbered],
+) -> Result<Vec<(usize, Renewal)>, Trouble> {
+    let begun = shared.clock.now();
+    for _ in 0..PROOFS {
+        shared.keep_alive(lease).await?;
+        let mut found = Vec::with_capacity(places.len());
+        for some in places.chunks(AT_ONCE) {
+            let gets: Vec<_> =
+                some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
+            let txn = Txn::new().and_then(gets);
+            let looked = shared.transact(txn, Effect::Reads, Some(lease)).await;
+            let answered = looked.map_err(|trouble| Trouble::Failed(trouble.error()))?;
+            found.extend(answered.found.iter().map(Found::first));
+        }
+        let good_until = lease.good_until();
+        if good_until < begun + lease.ttl {
+            // Not proven: the member or its leader changed in between.
+            continue;
+        }
+        let mut renewals = Vec::with_capacity(places.len());
+        for (Numbered { at, claim, place }, entry) in places.iter().zip(found) {
+            let renewal = match judged(shared, claim, lease, place, entry).await {
+                Ok(Ok(())) => {
+                    let ends = shared.clock.now() + claim.ttl;
+                    let left = good_until.saturating_since(begun);
+                    let is_on_roster = if place.is_held {
+                        shared.keep(claim, ends)
+                    } else {
+                        // It was taken over.
+                        shared.hold(claim, place.clone(), ends)
+                    };
+                    renewed(is_on_roster, left, claim)
+                }
+                Ok(Err(reason)) => Renewal::not_held(reason),
+                Err(_) => Renewal::INDETERMINATE,
+            };
+            renewals.push((*at, renewal));
+        }
+        return Ok(renewals);
+    }
+    Ok(Vec::new())
+}
+
+/// Whether it has been taken off the roster as overdue in this very moment.
+fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
+    if !is_on_roster {
+        return Renewal::not_held(Reason::Expired);
+    }
+    let mut renewal = Renewal::RENEWED;
+    if left < claim.ttl {
+        renewal.outcome = RenewalOutcome::Renewed { valid: Some(left) };
+    }
+    renewal
+}
+
+/// Whether a hold is there as it should be.
+async fn judged(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    lease: &Lease,
+    place: &Place,
+    entry: Option<Entry>,
+) -> Result<Result<(), Reason>> {
+    let ours = entry
+        .filter(|entry| entry.token() == Some(claim.token) && Some(entry.created) == place.created);
+    let Some(entry) = ours else {
+        let reason = epitaph(shared, claim.token).await?;
+        if reason == Reason::Broken {
+            // By its tombstone.
+            lease.bears_tombstone(shared.clock.now());
+        }
+        if place.is_unsure && reason != Reason::Broken {
+            // What may come late is to be kept out.
+            releasing::bury(shared, &claim.name, claim.token, place).await?;
+        }
+        shared.forget(claim);
+        return Ok(Err(reason));
+    };
+    if entry.broken().is_some() {
+        return Ok(Err(Reason::Broken));
+    }
+    if entry.lease != lease.id {
+        // Another backend renewed it meanwhile.
+        attempt::take_over(shared, claim, &entry).await?;
+        return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,245 @@
+//! Reading URLs.
+
+use std::collections::BTreeMap;
+
+use lockwright_core::kit::percent;
+use lockwright_core::redact;
+
+use crate::keys::Keys;
+use crate::tls::Security;
+
+/// How a URL is written.
+pub(crate) const FORM: &str = "etcd:http://[user:password@]host[:port],http://host[:port],…[?prefix=…&names=raw], or with TLS \
+     etcd:https://host[:port],…[?ca=FILE&cert=FILE&key=FILE]";
+
+/// What all keys begin with if nothing else is said.
+const PREFIX: &str = "lockwright/";
+
+/// What stands in a URL.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) login: Option<(String, String)>,
+    pub(crate) security: Security,
+    pub(crate) keys: Keys,
+}
+
+/// What is wrong with a URL, without its secrets.
+#[derive(Debug)]
+pub(crate) struct Problem(pub(crate) String);
+
+impl From<&str> for Problem {
+    fn from(what: &str) -> Self {
+        Self(what.to_owned())
+    }
+}
+
+/// Reads a URL.
+pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
+    let rest = url.trim().strip_prefix("etcd:").ok_or("there is no etcd URL")?;
+    let (members, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if members.contains('#') || query.contains('#') {
+        return Err("there is a #, which is %23 in a URL".into());
+    }
+    let mut parameters = Parameters::of(query)?;
+    let (mut endpoints, mut login, mut secured) = (Vec::new(), None, None);
+    for member in members.split(',') {
+        let member = Member::of(member)?;
+        if *secured.get_or_insert(member.secured) != member.secured {
+            return Err("some members are reached by http: and some by https:".into());
+        }
+        if let Some(found) = member.login
+            && login.get_or_insert_with(|| found.clone()) != &found
+        {
+            return Err("the members have different logins, and users are the cluster's".into());
+        }
+        if endpoints.contains(&member.endpoint) {
+            return Err(Problem(format!("{} stands there twice", member.endpoint)));
+        }
+        endpoints.push(member.endpoint);
+    }
+    let security =
+        Security::take(|name| parameters.take(name), secured == Some(true)).map_err(Problem)?;
+    let raw = match parameters.take("names").as_deref() {
+        None => false,
+        Some("raw") => true,
+        Some(other) => {
+            return Err(Problem(format!("names={other} isn't names=raw, the only one there is")));
+        }
+    };
+    let prefix = parameters.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
+    parameters.finish()?;
+    Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
+}
+
+/// The URL as it may be shown: no password, also where it stands without a user, and nothing that an
+/// unknown parameter has.
+pub(crate) fn shown(url: &str) -> String {
+    let shown = redact::url(url);
+    let (members, query) = match shown.split_once('?') {
+        Some((members, query)) => (members, Some(query)),
+        None => (&*shown, None),
+    };
+    let members: Vec<_> = members.split(',').map(without_lone_login).collect();
+    let mut text = members.join(",");
+    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+        text.push(if at == 0 { '?' } else { '&' });
+        let name = parameter.split('=').next().unwrap_or_default();
+        text.push_str(if Parameters::ALL.contains(&name) { parameter } else { "***" });
+    }
+    text
+}
+
+fn without_lone_login(member: &str) -> String {
+    let start = member.find("//").map_or(0, |at| at + 2);
+    match member[start..].rfind('@') {
+        Some(at) if !member[start..start + at].contains(':') => {
+            format!("{}***{}", &member[..start], &member[start + at..])
+        }
+        _ => member.to_owned(),
+    }
+}
+
+struct Member {
+    endpoint: String,
+    secured: bool,
+    login: Option<(String, String)>,
+}
+
+impl Member {
+    fn of(text: &str) -> Result<Self, Problem> {
+        let (scheme, rest) =
+            text.split_once("://").ok_or("a member without http:// or https:// stands there")?;
+        let secured = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err("a member is reached by something else than http: or https:".into()),
+        };
+        let (login, host) = match rest.rsplit_once('@') {
+            None => (None, rest),
+            Some((login, host)) => (Some(Self::login(login)?), host),
+        };
+        let host = host.strip_suffix('/').unwrap_or(host);
+        if host.contains('/') {
+            return Err("there is a path behind a host (or a / in a password, which is %2F)".into());
+        }
+        let (name, port) = match host.rfind(']') {
+            Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
+            None => match host.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (host, None),
+            },
+        };
+        if name.is_empty() {
+            return Err("a host is missing".into());
+        }
+        // It isn't quoted: it may be a password.
+        let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(
+            |_| "what follows a host is not a port up to 65535 (an @ follows a password)",
+        )?;
+        let scheme = if secured { "https" } else { "http" };
+        Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })
+    }
+
+    fn login(text: &str) -> Result<(String, String), Problem> {
+        let (user, password) =
+            text.split_once(':').ok_or("a user without a password stands before an @")?;
+        let decoded = |part| {
+            percent::decode(part)
+                .ok_or("the user or the password has a % that isn't percent-encoded as %25")
+        };
+        let (user, password) = (decoded(user)?, decoded(password)?);
+        if user.is_empty() {
+            return Err("the user is missing before the password".into());
+        }
+        Ok((user, password))
+    }
+}
+
+/// What follows the `?`.
+struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    const ALL: [&str; 5] = ["prefix", "names", "ca", "cert", "key"];
+
+    fn of(query: &str) -> Result<Self, Problem> {
+        let mut parameters = BTreeMap::new();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            if !Self::ALL.contains(&name) {
+                // Not what it has: that may be a secret.
+                let name = if parameter.contains('=') { name } else { "***" };
+                let known = Self::ALL.join(", ");
+                let what = format!("there is an unknown parameter {name:?} (known are {known})");
+                return Err(Problem(what));
+            }
+            let value = percent::decode(value)
+                .ok_or_else(|| Problem(format!("{name} has a % that isn't percent-encoded")))?;
+            if parameters.insert(name.to_owned(), value).is_some() {
+                return Err(Problem(format!("the parameter {name:?} stands there twice")));
+            }
+        }
+        Ok(Self(parameters))
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    fn finish(self) -> Result<(), Problem> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(Problem(format!("the parameter {name:?} is of no use here"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_and_what_is_to_be_known_of_them_are_read() {
+        let found = read("etcd:http://me:a%40b@a:1,http://b,http://[::1]:3/?prefix=x%2F&names=raw");
+        let found = found.unwrap();
+        assert_eq!(found.endpoints, ["http://a:1", "http://b:2379", "http://[::1]:3"]);
+        assert_eq!(found.login, Some(("me".to_owned(), "a@b".to_owned())));
+        assert_eq!(found.keys, Keys { prefix: "x/".to_owned(), raw: true });
+        let plain = read("etcd:http://a").unwrap();
+        assert_eq!(plain.keys, Keys { prefix: "lockwright/".to_owned(), raw: false });
+        assert_eq!(plain.login, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_secrets() {
+        for (url, says) in [
+            ("http://a", "no etcd URL"),
+            ("etcd:a:2379", "without http://"),
+            ("etcd:ftp://a", "something else"),
+            ("etcd:http://", "host is missing"),
+            ("etcd:http://me:hush", "not a port"),
+            ("etcd:http://hush@a", "without a password"),
+            ("etcd:http://:hush@a", "user is missing"),
+            ("etcd:http://me:hu/sh@a/b", "path"),
+            ("etcd:http://a,http://a:2379", "twice"),
+            ("etcd:http://me:hush@a,http://you:hush@b", "different logins"),
+            ("etcd:http://a,https://b", "some by https"),
+            ("etcd:http://a?hush", "unknown parameter"),
+            ("etcd:http://a?password=hush", "\"password\" (known are prefix, names, ca"),
+            ("etcd:http://a?prefix=1&prefix=2", "twice"),
+            ("etcd:http://a?names=cooked", "names=cooked"),
+            ("etcd:http://a#x", "%23"),
+            ("etcd:http://a?ca=/x", "https"),
+        ] {
+            let Problem(what) = read(url).unwrap_err();
+            assert!(what.contains(says), "{url}: {what}");
+            let error = crate::Config::new(url).unwrap_err();
+            assert!(!format!("{error:?}").contains("hu"), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("can't be used: "), "{text}");
+            for parameter in ["prefix=", "names=", "ca=", "cert=", "key="] {
+                assert!(text.contains(parameter), "{text}");
+            }
+        }
+    }
+}

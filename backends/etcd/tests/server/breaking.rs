@@ -1,0 +1,153 @@
+//! Breaking a lock twice, and by several at once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Client, PutOptions};
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Renew, RenewalOutcome, Seen,
+    Wait,
+};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// The lease of the one key of a queue, and for how long it is yet. `None` if there is no key.
+async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
+    let found = client.kv_client().get(key, None).await.unwrap();
+    let lease = found.kvs().first()?.lease();
+    let told = client.lease_client().time_to_live(lease, None).await.unwrap();
+    // In whole seconds, so it may be a little more.
+    Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
+}
+
+/// The key of the one hold of a name.
+fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
+    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
+    keys.unwrap().trim().to_owned()
+}
+
+/// Who breaks a lock may die between the two steps that it takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
+    let (cluster, etcd) = member_and_client().await;
+    let client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    let ttl = Duration::from_secs(30);
+    let (broken, other) = (claim_for("orders", ttl), claim_for("other", ttl));
+    for claim in [&broken, &other] {
+        grant(&etcd, claim).await;
+    }
+    let key = key_of(&cluster, "orders");
+    let (shared, _) = lease_of(&client, &key).await.unwrap();
+    let mut kv = client.kv_client();
+    let value = kv.get(key.as_str(), None).await.unwrap().kvs()[0].value_str().unwrap().to_owned();
+    let marked = value.replacen('{', "{\"broken\":\"me: why\",", 1);
+    let on_its_lease = PutOptions::new().with_ignore_lease();
+    kv.put(key.as_str(), marked, Some(on_its_lease)).await.unwrap();
+    let operator = connect(&cluster.url()).await;
+    let mut leases = HashSet::new();
+    for _ in 0..2 {
+        let seen = Seen::Token(broken.token);
+        let again = operator.break_lock(&broken.name, seen, BreakHow::RunOut, "me", "why").await;
+        let Ok(Broken::RunsOut(left)) = again else { panic!("{again:?}") };
+        let (lease, is) = lease_of(&client, &key).await.unwrap();
+        assert_ne!(lease, shared, "it is kept alive for the sake of others");
+        assert!(left >= is && left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
+        leases.insert(lease);
+    }
+    assert_eq!(leases.len(), 1, "it was moved twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
+    let (cluster, etcd) = member_and_client().await;
+    let client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    // None of those that were broken runs out before the last one is.
+    let ttl = Duration::from_secs(120);
+    for round in 0..5 {
+        let held = claim_for(&format!("orders-{round}"), ttl);
+        grant(&etcd, &held).await;
+        let key = key_of(&cluster, held.name.as_str());
+        let mut breaking = JoinSet::new();
+        for _ in 0..6 {
+            let operator = connect(&cluster.url()).await;
+            let name = held.name.clone();
+            breaking.spawn(async move {
+                let how = BreakHow::RunOut;
+                let broken = operator.break_lock(&name, Seen::Any, how, "me", "why").await;
+                // So that what it gives back gets there.
+                (broken, operator)
+            });
+        }
+        let told = breaking.join_all().await;
+        let (_, is) = lease_of(&client, &key).await.unwrap();
+        for (broken, _) in &told {
+            let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
+            assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
+        }
+        // The one that all share, and one for each that was broken.
+        eventually(|| async {
+            let leases = client.lease_client().leases().await.unwrap();
+            (leases.leases().len() == 2 + round).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Frees a lock at once, loses the answer, and grants the lock to the next one. The request is sent
+/// again, and finds that.
+async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
+    let (cluster, etcd) = member_and_client().await;
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let operator = Arc::new(connect(&cluster.url_through([proxy.port()])).await);
+    let delay = Duration::from_millis(200);
+    for round in 0..30 {
+        let name = format!("orders-{round}");
+        let (broken, next) = (claim(&name), claim(&name));
+        grant(&etcd, &broken).await;
+        busy(&etcd, &next, FOR_EVER).await;
+        proxy.set(Traffic::Delay(delay));
+        let (name, seen, breaking) = (broken.name.clone(), seen(&broken), Arc::clone(&operator));
+        let breaking = tokio::spawn(async move {
+            breaking.break_lock(&name, seen, BreakHow::Now, "me", "why").await
+        });
+        // Once it has looked who holds, and for how long yet, the request itself is on its way: when
+        // that is, depends on the pieces in which all comes.
+        sleep(delay * (10 + round) / 2).await;
+        proxy.set(Traffic::SwallowAnswers);
+        let mut is_next = false;
+        for _ in 0..20 {
+            sleep(delay / 10).await;
+            let attempt = etcd.acquire(&next, FOR_EVER).await.unwrap();
+            is_next |= matches!(attempt, Attempt::Granted(_));
+        }
+        let is_unheard = is_next && !breaking.is_finished();
+        proxy.drop_connections();
+        proxy.set(Traffic::Forward);
+        let told = breaking.await.unwrap();
+        let is_held = etcd.renew(&[Renew { claim: &next, fences: 0 }]).await.unwrap();
+        let is_held = &is_held[0].outcome;
+        assert!(matches!(is_held, RenewalOutcome::Renewed { .. }), "{told:?}, {is_held:?}");
+        assert!(matches!(told, Ok(Broken::Freed(_))), "{told:?}");
+        if is_unheard {
+            return;
+        }
+    }
+    panic!("it was never carried out unheard: it showed nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_frees_whoever_holds_frees_nobody_else_if_the_answer_is_lost() {
+    freed_unheard(|_| Seen::Any).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_freed_a_hold_is_told_so_if_the_first_answer_is_lost() {
+    freed_unheard(|claim| Seen::Token(claim.token)).await;
+}

@@ -1,0 +1,246 @@
+//! What the doctor finds, each on a cluster that has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use etcd_client::{AlarmAction, AlarmType};
+use lockwright_core::{DistributedLock, Finding, Settle, Severity};
+use lockwright_etcd::Config;
+use lockwright_testbed as testbed;
+use lockwright_testbed::etcd::Version;
+
+use crate::kit::{claim, eventually, grant, patient};
+
+async fn findings_at(url: &str) -> Vec<Finding> {
+    let config = patient(Config::new(url).unwrap());
+    config.for_diagnosis().connect().await.unwrap().doctor().await.unwrap()
+}
+
+async fn found(url: &str) -> Vec<(&'static str, Severity)> {
+    findings_at(url).await.into_iter().map(|finding| (finding.code, finding.severity)).collect()
+}
+
+const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
+const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
+
+/// Version 3.6 in memory: nothing is found by itself but how many they are.
+fn options() -> testbed::etcd::Options {
+    testbed::Etcd::options().version(Version::Current)
+}
+
+/// How long writes take on a machine that is busy with other tests is no finding about the cluster.
+fn without_slowness(mut found: Vec<(&'static str, Severity)>) -> Vec<(&'static str, Severity)> {
+    found.retain(|(code, _)| *code != "etcd-slow-writes");
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_cluster_of_three_has_nothing() {
+    let cluster = options().start().unwrap();
+    let url = cluster.url();
+    eventually(async || found(&url).await.is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_revokes_live_leases_is_a_warning_at_each_member() {
+    let cluster = testbed::Etcd::start().unwrap();
+    let all = without_slowness(found(&cluster.url()).await);
+    assert_eq!(all, [LEASE_BUG; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_many_vote_is_counted() {
+    let one = options().members(1).start().unwrap();
+    assert_eq!(without_slowness(found(&one.url()).await), [ONE_MEMBER]);
+    let two = options().members(2).start().unwrap();
+    assert_eq!(without_slowness(found(&two.url()).await), [("etcd-even-size", Severity::Note)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
+    let mut cluster = options().start().unwrap();
+    let leader = cluster.leader().unwrap();
+    let url = cluster.url();
+    let sound = lockwright_etcd::Etcd::connect(&url).await.unwrap();
+    cluster.members[(leader + 1) % 3].kill();
+    let down = ("etcd-member-unreachable", Severity::Warning);
+    let after_one = eventually(async || Some(sound.doctor().await.ok()?)).await;
+    let codes: Vec<_> = after_one.iter().map(|finding| (finding.code, finding.severity)).collect();
+    assert_eq!(without_slowness(codes), [down]);
+    let named = cluster.members[(leader + 1) % 3].endpoint();
+    assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
+
+    cluster.members[(leader + 2) % 3].kill();
+    // The leader knows when it has heard of nobody for a while.
+    let no_leader = ("etcd-no-leader", Severity::Error);
+    eventually(async || {
+        let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;
+        let findings = config.doctor().await.ok()?;
+        let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
+        (codes == [no_leader, down, down]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_is_a_warning() {
+    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    tokio::task::block_in_place(|| cluster.add_learner()).unwrap();
+    let learner = ("etcd-learner", Severity::Warning);
+    let all = without_slowness(found(&cluster.url()).await);
+    assert_eq!(all, [LEASE_BUG, LEASE_BUG, learner, ONE_MEMBER]);
+    // It has no vote, and somebody else is asked.
+    let etcd = crate::kit::connect(&cluster.url()).await;
+    for number in 0..5 {
+        grant(&etcd, &claim(&format!("lock {number}"))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_different_clusters_are_an_error() {
+    let (one, other) =
+        (options().members(1).start().unwrap(), options().members(1).start().unwrap());
+    let url = one.url_through([one.members[0].port(), other.members[0].port()]);
+    let all = without_slowness(found(&url).await);
+    assert_eq!(all, [("etcd-several-clusters", Severity::Error), ONE_MEMBER]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
+    // The file grows by 16 MiB at a time: to 48, which is nearly all, and then beyond it.
+    let quota = 52 << 20;
+    let options = options().members(1).set("quota-backend-bytes", quota.to_string());
+    let cluster = options.start().unwrap();
+    let client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
+    let fill = async |number: usize| {
+        client.kv_client().put(format!("filler/{number}"), vec![0; 1 << 20], None).await.is_ok()
+    };
+    assert_eq!(without_slowness(found(&cluster.url()).await), [ONE_MEMBER]);
+    let nearly = ("etcd-nearly-full", Severity::Warning);
+    let (mut number, mut was_nearly_full) = (0, false);
+    while fill(number).await {
+        number += 1;
+        assert!(number < 100, "it never was full");
+        if !was_nearly_full {
+            was_nearly_full = found(&cluster.url()).await.contains(&nearly);
+        }
+    }
+    assert!(was_nearly_full);
+    let all = found(&cluster.url()).await;
+    assert!(all.contains(&("etcd-no-space", Severity::Error)), "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarms_are_errors() {
+    for version in [Version::Debian, Version::Current] {
+        let cluster = testbed::Etcd::options().version(version).members(1).start().unwrap();
+        let client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
+        for (alarm, code) in
+            [(AlarmType::Nospace, "etcd-no-space"), (AlarmType::Corrupt, "etcd-corrupt")]
+        {
+            client.maintenance_client().alarm(AlarmAction::Activate, alarm, None).await.unwrap();
+            let all = found(&cluster.url()).await;
+            assert!(all.contains(&(code, Severity::Error)), "{version:?}: {all:?}");
+            client.maintenance_client().alarm(AlarmAction::Deactivate, alarm, None).await.unwrap();
+            let all = found(&cluster.url()).await;
+            assert!(!all.iter().any(|(other, _)| *other == code), "{version:?}: {all:?}");
+        }
+    }
+}
+
+/// What the leader writes reaches the others late, and what they say to it comes back late.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_take_long_are_a_warning() {
+    // One member: it stands still nearly always, and nobody is elected in its place.
+    let cluster = Arc::new(options().members(1).start().unwrap());
+    let etcd = crate::kit::connect(&cluster.url()).await;
+    let halting = Halting::begin(&cluster);
+    let slow_writes = eventually(async || {
+        let findings = etcd.doctor().await.ok()?;
+        findings.into_iter().find(|finding| finding.code == "etcd-slow-writes")
+    })
+    .await;
+    assert_eq!(slow_writes.severity, Severity::Warning);
+    drop(halting);
+    eventually(async || {
+        let findings = etcd.doctor().await.ok()?;
+        findings.iter().all(|finding| finding.code != "etcd-slow-writes").then_some(())
+    })
+    .await;
+}
+
+/// Stops a member again and again, for longer than a write may take, until it is dropped.
+struct Halting {
+    is_over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Halting {
+    fn begin(cluster: &Arc<testbed::Etcd>) -> Self {
+        let cluster = Arc::clone(cluster);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let halt = move || {
+            while !seen.load(Ordering::SeqCst) {
+                cluster.members[0].freeze();
+                std::thread::sleep(Duration::from_millis(600));
+                cluster.members[0].thaw();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        Self { is_over, thread: Some(std::thread::spawn(halt)) }
+    }
+}
+
+impl Drop for Halting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_snapshot_is_an_error_for_whoever_has_seen_more() {
+    let mut cluster = options().start().unwrap();
+    let etcd = crate::kit::connect(&cluster.url()).await;
+    let before = claim("a");
+    grant(&etcd, &before).await;
+    let snapshot = cluster.snapshot().unwrap();
+    etcd.release(&before, Settle::Answered).await.unwrap();
+    for _ in 0..3 {
+        let after = claim("a");
+        grant(&etcd, &after).await;
+        etcd.release(&after, Settle::Answered).await.unwrap();
+    }
+    tokio::task::block_in_place(|| cluster.restore(&snapshot)).unwrap();
+    let fell = ("etcd-revision-fell", Severity::Error);
+    let findings = eventually(async || etcd.doctor().await.ok()).await;
+    let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
+    assert_eq!(without_slowness(codes), [fell], "{findings:?}");
+    // Nobody else can know: even the cluster's id is the one of before.
+    assert_eq!(without_slowness(found(&cluster.url()).await), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_leaves_the_machine_in_the_open_is_a_warning() {
+    let cluster = options().start().unwrap();
+    // An address of this machine that isn't written as one.
+    let url = cluster.url().replace("127.0.0.1", "127.1");
+    let all = without_slowness(found(&url).await);
+    let warnings = [("etcd-no-tls", Severity::Warning), ("etcd-no-login", Severity::Warning)];
+    assert_eq!(all, warnings);
+    let with_users = options().members(1).user("app", "secret", "lockwright/").start().unwrap();
+    let url = with_users.url().replace("127.0.0.1", "127.1");
+    assert_eq!(without_slowness(found(&url).await), [warnings[0], ONE_MEMBER]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_lock_is_an_error() {
+    for prefix in ["other/", "lockwright/a"] {
+        let options = options().members(1).user("app", "secret", prefix);
+        let cluster = options.start().unwrap();
+        let all = without_slowness(found(&cluster.url()).await);
+        assert_eq!(all, [("etcd-denied", Severity::Error), ONE_MEMBER], "{prefix}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The leader stands still for longer than the TTL, and goes on. It may then revoke leases that are
+//! alive, and no profile promises that holds outlive it.
+
+use lockwright_conformance::participants::now;
+use lockwright_core::{Fault, HoldState};
+use lockwright_testbed::etcd::Version;
+
+use super::{
+    LONG, SHORT, blocking, connected_to, elected, locks, on_each_version, participants, start,
+    url_without, whole,
+};
+
+on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
+
+/// The hold goes on without it for as long as it is frozen. When it thaws, the hold may end: then its
+/// holder is told, fences grow, and all go on by themselves.
+async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version: Version) {
+    let cluster = start(version);
+    let all = participants(SHORT * 2);
+    let old = cluster.leader().unwrap();
+    let (ours, _proxies) = connected_to(&cluster, old).await;
+    assert!(!ours.profile().survives.contains(Fault::Failover), "or else it must outlive this");
+    let others = locks(&url_without(&cluster, old)).await;
+    let holder = all.hold("holder", &ours).await;
+    let waiter = all.wait("waiter", &others).await;
+    cluster.members[old].freeze();
+    elected(&cluster, old);
+    holder.goes_on().await;
+    assert!(!waiter.is_finished(), "the other one has it too");
+    cluster.members[old].thaw();
+    whole(&cluster);
+    // What it may have revoked is told by now, or is told to who asks.
+    let verified = holder.guard.verify().await;
+    let fence = holder.guard.fence();
+    println!("{version:?}: {verified:?}, {:?}", holder.guard.signal().state());
+    match (verified, holder.guard.signal().state()) {
+        (Ok(true), state) => {
+            assert!(state.is_live(), "{state:?}");
+            holder.goes_on().await;
+            holder.release().await;
+        }
+        (_, HoldState::Lost(_)) => assert!(holder.guard.release().await.is_err()),
+        _ => {
+            holder.until_lost().await;
+        }
+    }
+    let next = all.turn_of(waiter).await;
+    assert!(next.guard.fence() > fence);
+    let fence = next.guard.fence();
+    next.guard.check().unwrap();
+    next.release().await;
+    let again = all.hold("again", &ours).await;
+    assert!(again.guard.fence() > fence);
+    again.release().await;
+}
+
+/// As it is told when that happens: by the watch, and not by the next renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn whose_lease_is_revoked_is_told_at_once() {
+    let cluster = start(Version::Debian);
+    let all = participants(LONG * 2);
+    let holder = all.hold("holder", &locks(&cluster.url()).await).await;
+    let keys = cluster.ctl(&["get", "lockwright/orders/", "--prefix", "-w=fields"]).unwrap();
+    let lease = keys.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap();
+    let lease = format!("{:x}", lease.parse::<i64>().unwrap());
+    let before = now();
+    blocking(|| cluster.ctl(&["lease", "revoke", &lease])).unwrap();
+    let revoked = now();
+    let told = holder.until_lost().await;
+    println!(
+        "told {:?} after it was asked for, {:?} after it was answered",
+        told.saturating_since(before),
+        told.saturating_since(revoked)
+    );
+    // A third of the TTL is when it would be renewed.
+    assert!(told < before + LONG / 2, "told {:?} later", told.saturating_since(before));
+}

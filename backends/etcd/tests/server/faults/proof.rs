@@ -1,0 +1,220 @@
+//! What proves that a hold is alive, and what doesn't.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_conformance::participants::now;
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Fence, Renew, RenewalOutcome, Settle, Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::etcd::{Member, Version};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{sleep, timeout};
+
+use super::{elected, on_each_version, start, url_of};
+use crate::kit::{busy, claim_for, eventually, grant};
+
+on_each_version!(a_leader_that_was_replaced_proves_nothing);
+
+/// How long a request may be under way while its member stands still.
+const STANDSTILL: Duration = Duration::from_secs(12);
+
+/// A client that waits for a member that stands still, so that its request is the first thing that is
+/// heard there.
+async fn stubborn(url: &str) -> Etcd {
+    stubborn_for(url, STANDSTILL).await
+}
+
+async fn stubborn_for(url: &str, standstill: Duration) -> Etcd {
+    let hour = Duration::from_secs(3_600);
+    let config = Config::new(url).unwrap().response_timeout(standstill).keep_alive(hour, hour);
+    config.connect().await.unwrap()
+}
+
+/// It was frozen and cut off, and another leads. When it thaws it believes for a second that it
+/// leads: a keep-alive that is answered then is one that nobody else knows of.
+async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
+    let cluster = start(version);
+    let old = cluster.leader().unwrap();
+    let etcd = stubborn(&url_of(&cluster, old)).await;
+    let claim = claim_for("orders", Duration::from_secs(30));
+    grant(&etcd, &claim).await;
+    let endpoint = cluster.members[old].endpoint();
+    let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
+    let lease = client.lease_client().grant(30, None).await.unwrap().id();
+    let (mut keeper, mut answers) = client.lease_client().keep_alive(lease).await.unwrap();
+
+    cluster.members[old].freeze();
+    cluster.isolate(old);
+    elected(&cluster, old);
+    keeper.keep_alive().await.unwrap();
+    let renewing = tokio::spawn(async move {
+        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        (renewed, etcd)
+    });
+    // Both requests lie there when it thaws.
+    sleep(Duration::from_millis(500)).await;
+    cluster.members[old].thaw();
+    let answer = timeout(STANDSTILL, answers.message()).await;
+    let is_answered = matches!(answer, Ok(Ok(Some(answer))) if answer.ttl() > 0);
+    if version == Version::Debian {
+        assert!(is_answered, "a keep-alive alone proves it: this shows nothing");
+    }
+    let (renewed, _etcd) = renewing.await.unwrap();
+    match renewed {
+        Err(_) => {}
+        Ok(renewals) => assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate),
+    }
+}
+
+/// The keep-alive is answered by a leader that was replaced, and the look by another member: the lease
+/// is as old as before, and must be kept alive there too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
+    // So long that nobody keeps it alive in the background meanwhile.
+    let ttl = Duration::from_secs(240);
+    let cluster = start(Version::Debian);
+    let old = cluster.leader().unwrap();
+    let proxies: Vec<_> = (0..3)
+        .filter(|member| *member != old)
+        .map(|member| Proxy::start(cluster.members[member].address()).unwrap())
+        .collect();
+    proxies.iter().for_each(Proxy::cut);
+    let ports = [cluster.members[old].port()].into_iter();
+    let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
+    // Six times what it may take, as a part of it is for each member.
+    let etcd = stubborn_for(&url, STANDSTILL * 6).await;
+    proxies.iter().for_each(Proxy::mend);
+    let claim = claim_for("orders", ttl);
+    let granted = grant(&etcd, &claim).await;
+
+    cluster.members[old].freeze();
+    cluster.isolate(old);
+    let new = elected(&cluster, old);
+    let renewing = tokio::spawn(async move {
+        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        (renewed, etcd)
+    });
+    // The new leader counts.
+    let counts = Duration::from_secs(10);
+    sleep(counts).await;
+    cluster.members[old].thaw();
+    let (renewed, _etcd) = renewing.await.unwrap();
+    if let Ok(renewals) = renewed
+        && let RenewalOutcome::Renewed { .. } = renewals[0].outcome
+    {
+        let left = left_of_the_hold(&cluster.members[new], granted.fence);
+        assert!(left > ttl - counts / 2, "it was not renewed where it counts: {left:?}");
+    }
+}
+
+/// The keep-alive is answered by a leader that was replaced, and the look by the same member, which has
+/// heard of it in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
+    // So long that nobody keeps it alive in the background meanwhile.
+    let ttl = Duration::from_secs(400);
+    let cluster = start(Version::Debian);
+    let old = cluster.leader().unwrap();
+    let proxy = Proxy::start(cluster.members[old].address()).unwrap();
+    let etcd = stubborn_for(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
+    let claim = claim_for("orders", ttl);
+    let granted = grant(&etcd, &claim).await;
+    // From here on a keep-alive is one message to and fro.
+    etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    let endpoint = cluster.members[old].endpoint();
+    let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
+    let lease = client.lease_client().grant(400, None).await.unwrap().id();
+    let (mut keeper, mut answers) = client.lease_client().keep_alive(lease).await.unwrap();
+
+    cluster.members[old].freeze();
+    cluster.isolate(old);
+    let new = elected(&cluster, old);
+    // So long that it hears of the election between the keep-alive and the look.
+    proxy.set(Traffic::Delay(Duration::from_secs(2)));
+    keeper.keep_alive().await.unwrap();
+    let renewing = tokio::spawn(async move {
+        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        (renewed, etcd)
+    });
+    // The new leader counts.
+    let counts = Duration::from_secs(30);
+    sleep(counts).await;
+    cluster.members[old].thaw();
+    let answer = timeout(STANDSTILL, answers.message()).await;
+    let is_answered = matches!(answer, Ok(Ok(Some(answer))) if answer.ttl() > 0);
+    assert!(is_answered, "a leader that was replaced answers no keep-alive: this shows nothing");
+    cluster.heal(old);
+    let (renewed, _etcd) = renewing.await.unwrap();
+    assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::Renewed { .. }));
+    let left = left_of_the_hold(&cluster.members[new], granted.fence);
+    assert!(left > ttl - counts / 2, "it was not renewed where it counts: {left:?}");
+}
+
+/// For how long the lease of the one hold is, as this member has it.
+fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
+    let keys = member.ctl(&["get", "lockwright/orders/", "--prefix", "-w=fields"]).unwrap();
+    assert!(keys.contains(&format!("\"CreateRevision\" : {fence}")), "{keys}");
+    let lease = keys.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap();
+    let lease = format!("{:x}", lease.parse::<i64>().unwrap());
+    let told = member.ctl(&["lease", "timetolive", &lease]).unwrap();
+    let left = told.split("remaining(").nth(1).and_then(|it| it.split('s').next()).unwrap();
+    Duration::from_secs(left.parse().unwrap())
+}
+
+/// Its key is the first in the queue, and the lease has run out: the key goes any moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
+    let ttl = Duration::from_secs(3);
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let etcd = Arc::new(stubborn(&cluster.url()).await);
+    let rival = crate::kit::connect(&cluster.url()).await;
+    let mut highest = None;
+    for round in 0..5 {
+        let first = claim_for("orders", Duration::from_secs(60));
+        grant(&rival, &first).await;
+        let waiting = claim_for("orders", ttl);
+        assert!(busy(&etcd, &waiting, Wait::Until(far())).await.queued);
+        rival.release(&first, Settle::Answered).await.unwrap();
+        cluster.members[0].freeze();
+        sleep(ttl + Duration::from_millis(1_100)).await;
+        let asking = {
+            let (etcd, waiting) = (Arc::clone(&etcd), waiting.clone());
+            tokio::spawn(async move {
+                let sent = now();
+                (sent, etcd.acquire(&waiting, Wait::Until(far())).await)
+            })
+        };
+        sleep(Duration::from_millis(100)).await;
+        cluster.members[0].thaw();
+        let (sent, attempt) = match asking.await.unwrap() {
+            (sent, Ok(attempt)) => (sent, attempt),
+            (..) => {
+                eventually(async || {
+                    let sent = now();
+                    Some((sent, etcd.acquire(&waiting, Wait::Until(far())).await.ok()?))
+                })
+                .await
+            }
+        };
+        let Attempt::Granted(granted) = attempt else { panic!("nobody else waits: {attempt:?}") };
+        assert!(Some(granted.fence) > highest, "round {round}");
+        highest = Some(granted.fence);
+        let believed = sent + granted.valid.unwrap_or(ttl).min(ttl);
+        while now() < believed {
+            let other = claim_for("orders", ttl);
+            if let Ok(Attempt::Granted(granted)) = rival.try_acquire(&other).await {
+                assert!(now() >= believed, "round {round}: the rival has {granted:?} too");
+                rival.release(&other, Settle::Answered).await.unwrap();
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        eventually(async || etcd.release(&waiting, Settle::Unanswered).await.ok()).await;
+    }
+}
+
+fn far() -> BootInstant {
+    now() + Duration::from_secs(60)
+}

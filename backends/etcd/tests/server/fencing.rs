@@ -1,0 +1,147 @@
+//! Late writes to etcd are refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{ErrorKind, Fence, Locks, Reason, Result};
+use lockwright_etcd::fencing::transact;
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+
+use crate::kit::{connect, eventually, name};
+
+const FENCE: &str = "order/42/fence";
+
+fn fenced(fence: u64) -> Fenced {
+    Fenced { name: name("orders/42"), fence: Fence::new(fence) }
+}
+
+fn put(text: &str) -> Txn {
+    Txn::new().and_then([TxnOp::put("order/42", text, None)])
+}
+
+async fn get(client: &Client, key: &str) -> Option<String> {
+    let found = client.kv_client().get(key, None).await.unwrap();
+    found.kvs().first().map(|found| found.value_str().unwrap().to_owned())
+}
+
+async fn server() -> (testbed::Etcd, Client) {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    (cluster, client)
+}
+
+fn refused<T>(answer: Result<T>, kind: ErrorKind) {
+    assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
+}
+
+/// The holder's way to its locks is held up, as if its machine were, and it doesn't look at the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_write_of_a_stopped_holder_is_refused() {
+    let (cluster, client) = server().await;
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let locks = |etcd| Locks::builder(Arc::new(etcd)).ttl(Duration::from_secs(2)).build().unwrap();
+    let stopped = locks(connect(&cluster.url_through([proxy.port()])).await);
+    let other = locks(connect(&cluster.url()).await);
+    let first = stopped.mutex("orders/42").acquire().await.unwrap();
+    transact(&client, FENCE, &first.fenced(), put("begun")).await.unwrap();
+    proxy.set(Traffic::Hold);
+    let second = other.mutex("orders/42").acquire().await.unwrap();
+    transact(&client, FENCE, &second.fenced(), put("paid")).await.unwrap();
+    let late = transact(&client, FENCE, &first.fenced(), put("cancelled")).await;
+    refused(late, ErrorKind::Lost(Reason::Superseded));
+    assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
+    proxy.set(Traffic::Forward);
+    second.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_below_the_highest_is_refused_and_no_other() {
+    let (_cluster, client) = server().await;
+    for fence in [5, 5, 9, 10, 99, 100] {
+        let text = fence.to_string();
+        transact(&client, FENCE, &fenced(fence), put(&text)).await.unwrap();
+        assert_eq!(get(&client, "order/42").await, Some(text));
+    }
+    for late in [99, 11, 0] {
+        let answer = transact(&client, FENCE, &fenced(late), put("late")).await;
+        let error = answer.unwrap_err();
+        assert_eq!(error.lost_reason(), Some(Reason::Superseded));
+        assert!(error.to_string().contains("100"), "{error}");
+    }
+    transact(&client, "another/fence", &fenced(1), put("another")).await.unwrap();
+    let largest = Fence::MAX.get();
+    transact(&client, FENCE, &fenced(largest), put("largest")).await.unwrap();
+    refused(
+        transact(&client, FENCE, &fenced(100), put("late")).await,
+        ErrorKind::Lost(Reason::Superseded),
+    );
+    refused(
+        transact(&client, FENCE, &fenced(largest + 1), put("x")).await,
+        ErrorKind::InvalidInput,
+    );
+    assert_eq!(get(&client, "order/42").await.as_deref(), Some("largest"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_users_own_conditions_count_and_their_answers_come() {
+    let (_cluster, client) = server().await;
+    let is = |text: &str| Compare::value("order/42", CompareOp::Equal, text);
+    let write = |is: Compare| {
+        let put = TxnOp::put("order/42", "paid", None);
+        Txn::new().when([is]).and_then([put]).or_else([TxnOp::get("order/42", None)])
+    };
+    transact(&client, FENCE, &fenced(3), put("begun")).await.unwrap();
+    for fence in [3, 4] {
+        let answer = transact(&client, FENCE, &fenced(fence), write(is("nothing"))).await.unwrap();
+        assert!(!answer.succeeded() && answer.op_responses().len() == 1);
+    }
+    assert_eq!(get(&client, "order/42").await.as_deref(), Some("begun"));
+    let answer = transact(&client, FENCE, &fenced(4), write(is("begun"))).await.unwrap();
+    assert!(answer.succeeded());
+    assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
+    // It was noted with the one whose conditions didn't hold.
+    refused(
+        transact(&client, FENCE, &fenced(3), put("x")).await,
+        ErrorKind::Lost(Reason::Superseded),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cant_be_right_is_refused_and_changes_nothing() {
+    let (_cluster, client) = server().await;
+    for other in ["", "x", "5", "0", "0000000000000000000x"] {
+        client.kv_client().put("other", other, None).await.unwrap();
+        refused(transact(&client, "other", &fenced(5), put("x")).await, ErrorKind::Conflict);
+        assert_eq!(get(&client, "other").await.as_deref(), Some(other));
+    }
+    let twice = ["a", "b"].map(|text| TxnOp::put("order/42", text, None));
+    let twice = Txn::new().and_then(twice);
+    refused(transact(&client, FENCE, &fenced(5), twice).await, ErrorKind::InvalidInput);
+    let own = Txn::new().and_then([TxnOp::put(FENCE, "x", None)]);
+    refused(transact(&client, FENCE, &fenced(5), own).await, ErrorKind::InvalidInput);
+    let options = etcd_client::PutOptions::new().with_lease(42);
+    let no_lease = Txn::new().and_then([TxnOp::put("order/42", "x", Some(options))]);
+    refused(transact(&client, FENCE, &fenced(5), no_lease).await, ErrorKind::InvalidInput);
+    let all = client.kv_client().get("order", Some(GetOptions::new().with_prefix())).await.unwrap();
+    assert!(all.kvs().is_empty(), "{all:?}");
+}
+
+/// However they come, the last that is let in has the highest.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_that_write_at_once_the_highest_is_the_last() {
+    let (_cluster, client) = server().await;
+    let mut writing = tokio::task::JoinSet::new();
+    for fence in (1..=40).rev() {
+        let client = client.clone();
+        writing.spawn(async move {
+            transact(&client, FENCE, &fenced(fence), put(&fence.to_string())).await.is_ok()
+        });
+    }
+    let written = writing.join_all().await.into_iter().filter(|is_ok| *is_ok).count();
+    assert!((1..=40).contains(&written));
+    let highest = eventually(|| async { get(&client, "order/42").await }).await;
+    assert_eq!(highest, "40");
+}

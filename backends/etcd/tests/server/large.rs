@@ -1,0 +1,187 @@
+//! Queues that are long, and others' values that are large: more than one answer has room for.
+
+use std::time::Duration;
+
+use etcd_client::{Client, DeleteOptions, Txn, TxnOp};
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Seen, Settle, Wait,
+};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{sleep, timeout};
+
+use crate::kit::{LIMIT, busy, claim, connect, grant, name};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// 45 of them are more than 4 MiB.
+const MANY: usize = 45;
+
+async fn client(cluster: &testbed::Etcd) -> Client {
+    Client::connect(cluster.endpoints(), None).await.unwrap()
+}
+
+fn start() -> testbed::Etcd {
+    testbed::Etcd::options().members(1).start().unwrap()
+}
+
+/// Keys of others, as large as they like.
+async fn put_large(cluster: &testbed::Etcd, below: &str) {
+    let mut client = client(cluster).await;
+    for at in 0..MANY {
+        client.put(format!("{below}{at:03}"), vec![b'x'; 100_000], None).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
+    let cluster = start();
+    let (etcd, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let held = claim("orders");
+    grant(&etcd, &held).await;
+    put_large(&cluster, "lockwright/orders/").await;
+    let (refused, waits) = (claim("orders"), claim("orders"));
+    let holder = busy(&etcd, &refused, Wait::No).await.holder.unwrap();
+    assert_eq!(holder.token, Some(held.token));
+    assert!(busy(&etcd, &waits, FOR_EVER).await.queued);
+    let waiting = Some(u64::try_from(MANY).unwrap() + 1);
+    let inspection = etcd.inspect(&name("orders")).await.unwrap();
+    assert_eq!(inspection.holders[0].token, Some(held.token));
+    assert_eq!(inspection.waiters, waiting);
+    let page = etcd.list("", None).await.unwrap();
+    assert_eq!((page.names.len(), page.names[0].waiters), (1, waiting));
+    assert_eq!(page.names[0].holders[0].token, Some(held.token));
+    // By one that has to look for them: the last one, and the first one.
+    assert_eq!(other.release(&waits, Settle::Answered).await.unwrap(), Ended::Released);
+    let seen = Seen::Token(held.token);
+    let broken = other.break_lock(&name("orders"), seen, BreakHow::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    // Now one of the others holds it, and is broken as well.
+    assert_eq!(busy(&etcd, &claim("orders"), Wait::No).await.holder.unwrap().token, None);
+    for _ in 0..MANY {
+        let broken = other.break_lock(&name("orders"), Seen::Any, BreakHow::Now, "me", "why").await;
+        assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    }
+    grant(&etcd, &claim("orders")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_values_of_nested_names_are_in_nobodys_way() {
+    let cluster = start();
+    put_large(&cluster, "raw/a/x/").await;
+    let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
+    let (held, waits) = (claim("a"), claim("a"));
+    assert!(!grant(&etcd, &held).await.waiters);
+    busy(&etcd, &claim("a"), Wait::No).await;
+    busy(&etcd, &waits, FOR_EVER).await;
+    etcd.release(&held, Settle::Answered).await.unwrap();
+    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+}
+
+/// A server may be told to take values that fit into no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
+    let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
+    let cluster = options.start().unwrap();
+    let mut client = client(&cluster).await;
+    client.put("lockwright/a/77", vec![b'x'; 5_000_000], None).await.unwrap();
+    let etcd = connect(&cluster.url()).await;
+    let claim = claim("a");
+    let asking = timeout(LIMIT / 2, etcd.acquire(&claim, Wait::No));
+    let failure = asking.await.expect("another try is of no use").unwrap_err();
+    assert_eq!(failure.kind(), ErrorKind::Indeterminate);
+    assert!(failure.to_string().contains("larger than 4 MiB"), "{failure}");
+    // It is ended, and who stands in the way is shown and ended even so.
+    etcd.release(&claim, Settle::Unanswered).await.unwrap();
+    let page = etcd.list("", None).await.unwrap();
+    assert_eq!((page.names.len(), page.names[0].holders[0].token), (1, None));
+    assert_eq!(etcd.inspect(&name("a")).await.unwrap().holders[0].token, None);
+    let broken = etcd.break_lock(&name("a"), Seen::Any, BreakHow::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    grant(&etcd, &crate::kit::claim("a")).await;
+}
+
+/// A holder and so many who wait, whose keys come before its own.
+async fn long_queue(cluster: &testbed::Etcd, waiters: usize) {
+    let mut client = client(cluster).await;
+    client.put("lockwright/long/f", "", None).await.unwrap();
+    let keys: Vec<_> = (0..waiters).map(|at| format!("lockwright/long/0{at:05}")).collect();
+    for some in keys.chunks(100) {
+        let puts: Vec<_> = some.iter().map(|key| TxnOp::put(key.as_str(), "", None)).collect();
+        client.txn(Txn::new().and_then(puts)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
+    let cluster = start();
+    let etcd = connect(&cluster.url()).await;
+    long_queue(&cluster, 2_100).await;
+    let waits = claim("long");
+    busy(&etcd, &waits, FOR_EVER).await;
+    let first = etcd.inspect(&name("long")).await.unwrap();
+    assert_eq!(first.waiters, Some(2_101));
+    let page = etcd.list("", None).await.unwrap();
+    assert_eq!((page.names.len(), page.names[0].waiters), (1, Some(2_101)));
+    assert_eq!(page.names[0].holders, first.holders);
+    // Who was created first is the last that is read.
+    etcd.break_lock(&name("long"), Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
+    let left = cluster.ctl(&["get", "lockwright/long/f"]).unwrap();
+    assert_eq!(left.trim(), "", "another was broken");
+    assert!(etcd.inspect(&name("long")).await.unwrap().holders[0].fence > first.holders[0].fence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_is_compacted_away_while_it_is_read_is_read_anew() {
+    let cluster = start();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let mut client = client(&cluster).await;
+    long_queue(&cluster, 1_100).await;
+    let delay = Duration::from_millis(300);
+    proxy.set(Traffic::Delay(delay));
+    let asked = name("long");
+    let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
+        // For as long as the second page is asked for at the latest.
+        let end = tokio::time::Instant::now() + delay * 4;
+        let mut compacted = 0;
+        while tokio::time::Instant::now() < end {
+            let put = client.put("elsewhere", "", None).await.unwrap();
+            client.compact(put.header().unwrap().revision(), None).await.unwrap();
+            compacted += 1;
+            sleep(delay / 10).await;
+        }
+        compacted
+    });
+    assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
+}
+
+/// The second one goes, and then the first one, which is read later: the second one never held.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_read_as_it_was_at_one_moment() {
+    let cluster = start();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let mut client = client(&cluster).await;
+    long_queue(&cluster, 1_100).await;
+    let delay = Duration::from_millis(500);
+    proxy.set(Traffic::Delay(delay));
+    let asked = name("long");
+    let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
+        // The first page is on its way back.
+        sleep(delay * 2).await;
+        // One transaction put all of them, so they are equally old.
+        let second =
+            TxnOp::delete("lockwright/long/0000", Some(DeleteOptions::new().with_prefix()));
+        client.txn(Txn::new().and_then([second])).await.unwrap();
+        client.delete("lockwright/long/f", None).await.unwrap();
+    });
+    let holder = inspection.unwrap().holders[0].fence.unwrap();
+    let keys = client.get("lockwright/long/000100", None).await.unwrap();
+    // The first one, or the third one if all was over before.
+    assert!(
+        [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
+        "{holder}"
+    );
+}

@@ -1,0 +1,238 @@
+//! Requests that arrive late: what was ended stays ended.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Reason, Renew, RenewalOutcome, Settle,
+    Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::sleep;
+
+use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client, name};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// A member, a way to it that can be held up, and one that can't.
+struct Late {
+    cluster: testbed::Etcd,
+    proxy: Proxy,
+}
+
+impl Late {
+    fn start() -> Self {
+        let cluster = testbed::Etcd::options().members(1).start().unwrap();
+        let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+        Self { cluster, proxy }
+    }
+
+    /// One that soon gives up waiting for an answer.
+    async fn hasty(&self) -> Etcd {
+        let hour = Duration::from_secs(3_600);
+        let config = Config::new(&self.cluster.url_through([self.proxy.port()])).unwrap();
+        let config = config.response_timeout(Duration::from_millis(500)).keep_alive(hour, hour);
+        config.connect().await.unwrap()
+    }
+
+    fn tombstones(&self) -> usize {
+        self.cluster
+            .ctl(&["get", "lockwright/ended:", "--prefix", "--keys-only"])
+            .unwrap()
+            .lines()
+            .filter(|line| !line.is_empty())
+            .count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
+    let late = Late::start();
+    let etcd = late.hasty().await;
+    for wait in [Wait::No, FOR_EVER] {
+        let (other, lost) = (claim("other"), claim("orders"));
+        // So that there are a lease and a connection.
+        grant(&etcd, &other).await;
+        // It lies in the proxy while its client gives up, and is heard when that has ended it by a
+        // connection of its own.
+        late.proxy.set(Traffic::Hold);
+        let error = etcd.acquire(&lost, wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+        late.proxy.set(Traffic::Forward);
+        let ended =
+            eventually(|| async { etcd.release(&lost, Settle::Unanswered).await.ok() }).await;
+        assert!(matches!(ended, Ended::Released | Ended::NotHeld));
+        assert!(late.tombstones() > 0);
+        let error = etcd.acquire(&lost, wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+        sleep(Duration::from_millis(300)).await;
+        assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
+        assert_eq!(etcd.release(&other, Settle::Answered).await.unwrap(), Ended::Released);
+    }
+    // With the leases go the tombstones, once nothing else is on them.
+    drop(etcd);
+    eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
+}
+
+/// With slow disks no answer may come in time, each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
+    let late = Late::start();
+    let etcd = late.hasty().await;
+    let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
+    // One that was made on connecting would be shared by the claim.
+    let before = leases().lines().count();
+    for _ in 0..3 {
+        late.proxy.set(Traffic::SwallowAnswers);
+        let error = etcd.acquire(&claim("orders"), Wait::No).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        late.proxy.set(Traffic::Forward);
+    }
+    eventually(|| async { (leases().lines().count() > before).then_some(()) }).await;
+    let claim = claim("orders");
+    let granted = eventually(|| async {
+        match etcd.acquire(&claim, Wait::No).await {
+            Ok(Attempt::Granted(granted)) => Some(granted),
+            _ => None,
+        }
+    });
+    granted.await;
+    assert_eq!(leases().lines().count(), before + 1, "{}", leases());
+    // It is kept alive as any other.
+    let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+}
+
+/// It may have been granted as early as it was asked for first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
+    let late = Late::start();
+    let (etcd, operator) = (late.hasty().await, connect(&late.cluster.url()).await);
+    let ttl = Duration::from_secs(4);
+    let begun = tokio::time::Instant::now();
+    late.proxy.set(Traffic::SwallowAnswers);
+    etcd.acquire(&claim_for("orders", ttl), Wait::No).await.unwrap_err();
+    late.proxy.set(Traffic::Forward);
+    sleep((ttl * 3 / 4).saturating_sub(begun.elapsed())).await;
+    let claim = claim_for("orders", ttl);
+    let (sent, granted) = eventually(|| async {
+        let sent = tokio::time::Instant::now();
+        match etcd.acquire(&claim, Wait::No).await {
+            Ok(Attempt::Granted(granted)) => Some((sent, granted)),
+            _ => None,
+        }
+    })
+    .await;
+    // From here on nothing keeps it alive.
+    late.proxy.set(Traffic::Hold);
+    let valid = granted.valid.unwrap_or(ttl);
+    while sent.elapsed() < valid * 9 / 10 {
+        let holders = operator.inspect(&name("orders")).await.unwrap().holders;
+        assert_eq!(holders.len(), 1, "{:?} of {valid:?}", sent.elapsed());
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
+    let late = Late::start();
+    let etcd = connect(&late.cluster.url()).await;
+    grant(&etcd, &claim("first")).await;
+    let gone = claim("orders");
+    grant(&etcd, &gone).await;
+    etcd.release(&gone, Settle::Unanswered).await.unwrap();
+    assert_eq!(late.tombstones(), 1);
+    // A copy of the request on the same lease, as it would come out of a frozen server's socket: the
+    // transaction itself, without the backend that knows better.
+    let lease = lease_of(&late.cluster, "first");
+    let key = format!("lockwright/orders/{lease}");
+    let tombstone = format!("lockwright/ended:{}/", gone.token);
+    let is_new = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
+    let on_lease = PutOptions::new().with_lease(i64::from_str_radix(&lease, 16).unwrap());
+    let put = TxnOp::put(key.as_str(), "late", Some(on_lease));
+    let txn = Txn::new().when([is_new(&key), is_new(&tombstone)]).and_then([put]);
+    let mut client = Client::connect(late.cluster.endpoints(), None).await.unwrap();
+    assert!(!client.txn(txn).await.unwrap().succeeded(), "it wasn't kept out");
+    // Another backend, which doesn't know of it, is told so too.
+    let other = connect(&late.cluster.url()).await;
+    for wait in [Wait::No, FOR_EVER] {
+        let error = other.acquire(&gone, wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
+    }
+}
+
+/// Each lease is kept alive by itself, and renewed by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_again_and_again_does_not_leave_a_lease_behind_each_time() {
+    let (cluster, etcd) = member_and_client().await;
+    let mut leases = HashSet::new();
+    for round in 0..120 {
+        let given_up = claim("given-up");
+        grant(&etcd, &given_up).await;
+        etcd.release(&given_up, Settle::Unanswered).await.unwrap();
+        if round % 10 == 0 {
+            let name = format!("next-{round}");
+            grant(&etcd, &claim(&name)).await;
+            leases.insert(lease_of(&cluster, &name));
+        }
+    }
+    // The second one begins when the first has many tombstones.
+    assert_eq!(leases.len(), 2, "{leases:?}");
+}
+
+/// The lease of the hold of a name, in hex.
+fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
+    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
+    keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
+    let late = Late::start();
+    let etcd = late.hasty().await;
+    grant(&etcd, &claim("first")).await;
+    let claim = claim_for("orders", Duration::from_secs(30));
+    late.proxy.set(Traffic::SwallowAnswers);
+    etcd.try_acquire(&claim).await.unwrap_err();
+    late.proxy.set(Traffic::Forward);
+    let granted = eventually(|| async {
+        match etcd.try_acquire(&claim).await {
+            Ok(Attempt::Granted(granted)) => Some(granted),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
+    assert_eq!(etcd.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    // Its first request might still have come.
+    assert_eq!(late.tombstones(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
+    let late = Late::start();
+    let second = Proxy::start(late.cluster.members[0].address()).unwrap();
+    // As if they were two members.
+    let ports = [late.proxy.port(), second.port()];
+    let config = Config::new(&late.cluster.url_through(ports)).unwrap();
+    let etcd = config.connect().await.unwrap();
+    late.cluster.ctl(&["put", "lockwright/orders/77", ""]).unwrap();
+    grant(&etcd, &claim("first")).await;
+    let mut unsure = 0;
+    for proxy in [&late.proxy, &second] {
+        let refused = claim("orders");
+        proxy.set(Traffic::SwallowAnswers);
+        let refusal = busy(&etcd, &refused, Wait::No).await;
+        unsure += usize::from(refusal.queued);
+        // By whichever way it went, the next one is another.
+        proxy.drop_connections();
+        proxy.set(Traffic::Forward);
+        let tombstones = late.tombstones();
+        etcd.release(&refused, Settle::Answered).await.unwrap();
+        assert_eq!(late.tombstones(), tombstones + usize::from(refusal.queued));
+    }
+    assert!(unsure > 0, "it was answered at once by both ways");
+}

@@ -1,0 +1,194 @@
+//! For how long a lease is good, and what that means for those on it.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Fence, Reason, Renew, RenewalOutcome, Settle, Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{
+    LIMIT, busy, claim, claim_for, connect, eventually, grant, member_and_client, name,
+};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+const SHORT: Duration = Duration::from_secs(2);
+
+/// The fence of whoever holds.
+async fn holder(etcd: &Etcd) -> Option<Fence> {
+    etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
+}
+
+/// etcd deletes the keys of a lease up to a second after it has run out: until then a key is the first
+/// in the queue that holds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
+    let mut shown = 0;
+    for _ in 0..6 {
+        // It waits for the answers of a member that stands still.
+        let config = Config::new(&cluster.url()).unwrap();
+        let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
+        let waits = claim_for("orders", SHORT);
+        let holds = claim("orders");
+        grant(&operator, &holds).await;
+        assert!(busy(&waiter, &waits, FOR_EVER).await.queued);
+        operator.release(&holds, Settle::Answered).await.unwrap();
+        let first = holder(&operator).await.unwrap();
+        cluster.members[0].freeze();
+        sleep(SHORT).await;
+        let sent = Instant::now();
+        let asking = tokio::spawn(async move {
+            let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
+            (attempt, waiter, waits)
+        });
+        // It lies there when the member thaws.
+        sleep(Duration::from_millis(300)).await;
+        cluster.members[0].thaw();
+        let (attempt, waiter, waits) = asking.await.unwrap();
+        let Attempt::Granted(granted) = attempt else { panic!("{attempt:?}") };
+        shown += usize::from(granted.fence != first);
+        // For as long as it says, the key on which it relies must be there.
+        let valid = granted.valid.unwrap_or(SHORT);
+        while sent.elapsed() < valid * 9 / 10 {
+            assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());
+            sleep(Duration::from_millis(20)).await;
+        }
+        waiter.release(&waits, Settle::Answered).await.unwrap();
+    }
+    assert!(shown > 0, "no lease ran out before the answer: it showed nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
+    let (cluster, etcd) = member_and_client().await;
+    let ttl = Duration::from_secs(4);
+    grant(&etcd, &claim_for("first", ttl)).await;
+    // Kept alive at a quarter of its TTL, so it is somewhere in between.
+    for at in 0..8 {
+        let claim = claim_for(&format!("later-{at}"), ttl);
+        let granted = grant(&etcd, &claim).await;
+        let valid = granted.valid.unwrap_or(ttl);
+        assert!(valid >= ttl * 2 / 3 && valid <= ttl, "{valid:?}");
+        sleep(ttl / 13).await;
+    }
+    // When the process dies, the server keeps the last one for what was said.
+    let last = claim_for("last", ttl);
+    let begun = Instant::now();
+    let valid = grant(&etcd, &last).await.valid.unwrap_or(ttl);
+    let operator = connect(&cluster.url()).await;
+    drop(etcd);
+    eventually(|| async {
+        operator.inspect(&last.name).await.unwrap().holders.is_empty().then_some(())
+    })
+    .await;
+    assert!(begun.elapsed() >= valid, "{:?} of {valid:?}", begun.elapsed());
+}
+
+/// After an outage all leases are due at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_leases_are_renewed_at_the_same_time() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let ttl = |at: u64| Duration::from_secs(60 + at);
+    let claims: Vec<_> = (0..40).map(|at| claim_for(&format!("held-{at}"), ttl(at))).collect();
+    for claim in &claims {
+        grant(&etcd, claim).await;
+    }
+    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    // Each takes two trips there and back: 16 s one after the other.
+    let delay = Duration::from_millis(100);
+    proxy.set(Traffic::Delay(delay));
+    let begun = Instant::now();
+    let renewals = etcd.renew(&holds).await.unwrap();
+    let took = begun.elapsed();
+    for renewal in &renewals {
+        assert!(matches!(renewal.outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    }
+    assert!(took >= delay * 4, "there was no delay: it showed nothing");
+    assert!(took < delay * 4 * 40 / 2, "{took:?}");
+}
+
+/// What was found must be told before whoever asks gives the answer up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    // Of one nothing is heard, and that the other is over is known without asking.
+    let (held, over) = (claim("held"), claim_for("over", SHORT));
+    for claim in [&held, &over] {
+        grant(&etcd, claim).await;
+    }
+    etcd.release(&over, Settle::Unanswered).await.unwrap();
+    proxy.set(Traffic::SwallowAnswers);
+    let holds = [Renew { claim: &over, fences: 0 }, Renew { claim: &held, fences: 0 }];
+    let begun = Instant::now();
+    let renewals = etcd.renew(&holds).await.unwrap();
+    assert!(begun.elapsed() < LIMIT / 2, "{:?}", begun.elapsed());
+    assert!(matches!(renewals[0].outcome, RenewalOutcome::NotHeld(_)), "{renewals:?}");
+    assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
+}
+
+/// Whose key is behind another's holds nothing that could be renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waits_is_not_renewed() {
+    let (_cluster, etcd) = member_and_client().await;
+    let (holds, waits) = (claim("orders"), claim("orders"));
+    grant(&etcd, &holds).await;
+    busy(&etcd, &waits, FOR_EVER).await;
+    let renewals = etcd
+        .renew(&[Renew { claim: &holds, fences: 0 }, Renew { claim: &waits, fences: 0 }])
+        .await
+        .unwrap();
+    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
+    // It still waits.
+    etcd.release(&holds, Settle::Answered).await.unwrap();
+    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
+    let (cluster, etcd) = member_and_client().await;
+    let waiter = connect(&cluster.url()).await;
+    let (holds, waits) = (claim("orders"), claim_for("orders", SHORT));
+    grant(&etcd, &holds).await;
+    busy(&waiter, &waits, FOR_EVER).await;
+    let begun = Instant::now();
+    while begun.elapsed() < SHORT * 3 {
+        busy(&waiter, &waits, FOR_EVER).await;
+        assert_eq!(etcd.inspect(&name("orders")).await.unwrap().waiters, Some(1));
+        sleep(Duration::from_millis(500)).await;
+    }
+    etcd.release(&holds, Settle::Answered).await.unwrap();
+    let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    let renewals = waiter.renew(&[Renew { claim: &waits, fences: 0 }]).await.unwrap();
+    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_dropped_gives_its_leases_back_if_nothing_is_on_them() {
+    let (cluster, etcd) = member_and_client().await;
+    let leases = || cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1;
+    let (held, other) = (claim("held"), claim("other"));
+    grant(&etcd, &held).await;
+    grant(&etcd, &other).await;
+    etcd.release(&other, Settle::Answered).await.unwrap();
+    let second = connect(&cluster.url()).await;
+    grant(&second, &other).await;
+    second.release(&other, Settle::Answered).await.unwrap();
+    assert_eq!(leases(), 2);
+    drop(second);
+    eventually(|| async { (leases() == 1).then_some(()) }).await;
+    drop(etcd);
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(leases(), 1, "what carries a hold is left to run out");
+}

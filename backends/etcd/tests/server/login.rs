@@ -1,0 +1,143 @@
+//! Users and passwords: wrong ones, few permissions, logins that expire.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, Clock, DistributedLock, Error, ErrorKind, Renew, Renewal, Result, Seen, Settle, Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed as testbed;
+use lockwright_testbed::etcd::Version;
+
+use crate::kit::{claim, claim_for, connect, eventually, grant, name, patient};
+
+/// A password that must never be shown, with what is special in URLs.
+pub(crate) const SECRET: &str = "hush/hush@9";
+
+/// The error, which shows no secret.
+pub(crate) async fn refused(url: &str) -> Error {
+    let error = Etcd::connect(url).await.unwrap_err();
+    let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    for text in texts {
+        assert!(!text.contains("hush"), "{text}");
+    }
+    error
+}
+
+async fn denied(url: &str, says: &str) {
+    let error = refused(url).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+/// Everything that a client asks for.
+async fn everything(url: &str) -> Result<()> {
+    let etcd = patient(Config::new(url)?).connect().await?;
+    let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
+    etcd.try_acquire(&ours).await?;
+    etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await?;
+    etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
+    etcd.inspect(&name("orders/42")).await?;
+    etcd.list("orders/", None).await?;
+    let how = BreakHow::RunOut;
+    etcd.break_lock(&ours.name, Seen::Token(ours.token), how, "ops", "test").await?;
+    etcd.release(&ours, Settle::Unanswered).await?;
+    etcd.release(&theirs, Settle::Unanswered).await?;
+    let findings = etcd.doctor().await?;
+    assert!(findings.iter().all(|finding| finding.code != "etcd-denied"), "{findings:?}");
+    let shown = format!("{etcd:?} {:?}", Config::new(url)?);
+    assert!(!shown.contains("hush"), "{shown}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_may_read_and_write_the_prefix_is_enough_and_needed() {
+    for version in [Version::Debian, Version::Current] {
+        let options = testbed::Etcd::options().version(version).members(1);
+        let cluster = options.user("app", SECRET, "lockwright/").start().unwrap();
+        everything(&cluster.url()).await.unwrap();
+        let other = format!("{}?prefix=other/", cluster.url());
+        denied(&other, "prefix").await;
+
+        // One who may only read can look, and not lock.
+        for command in [
+            &["user", "add", "reader:hush"][..],
+            &["role", "add", "reads"],
+            &["role", "grant-permission", "reads", "--prefix=true", "read", "lockwright/"],
+            &["user", "grant-role", "reader", "reads"],
+            &["user", "add", "nobody:hush"],
+        ] {
+            cluster.ctl(command).unwrap();
+        }
+        let port = cluster.members[0].port();
+        let reader = connect(&format!("etcd:http://reader:hush@127.0.0.1:{port}")).await;
+        reader.inspect(&name("a")).await.unwrap();
+        let refused = reader.try_acquire(&claim("a")).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+        assert!(refused.to_string().contains("prefix"), "{refused}");
+        denied(&format!("etcd:http://nobody:hush@127.0.0.1:{port}"), "permission").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_logins_are_denied_and_a_login_that_nobody_asked_for_is_said() {
+    for version in [Version::Debian, Version::Current] {
+        let options = testbed::Etcd::options().version(version).members(1);
+        let cluster = options.user("app", SECRET, "lockwright/").start().unwrap();
+        let port = cluster.members[0].port();
+        let as_user = |user: &str| format!("etcd:http://{user}127.0.0.1:{port}");
+        denied(&as_user("app:hush@"), "user name or password").await;
+        denied(&as_user("nobody:hush@"), "user name or password").await;
+        denied(&as_user(""), "put them into the URL").await;
+        let open = testbed::Etcd::options().version(version).members(1).start().unwrap();
+        let error = refused(&open.url().replace("http://", "http://app:hush@")).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains("auth enable"), "{error}");
+    }
+}
+
+/// With simple tokens, which are the default.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_expires_is_renewed() {
+    for version in [Version::Debian, Version::Current] {
+        let options = testbed::Etcd::options().version(version).members(1);
+        let options = options.set("auth-token-ttl", "1").user("app", SECRET, "lockwright/");
+        let cluster = options.start().unwrap();
+        let etcd = connect(&cluster.url()).await;
+        let (ours, theirs) = (claim("a"), claim_for("a", Duration::from_secs(30)));
+        grant(&etcd, &ours).await;
+        etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await.unwrap();
+        for _ in 0..3 {
+            // Nothing is asked for longer than a login lasts.
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            let renewed = etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+            assert_eq!(renewed, [Renewal::RENEWED], "{version:?}");
+        }
+        etcd.release(&ours, Settle::Answered).await.unwrap();
+        let wait = Wait::Until(Clock::boot().now() + Duration::from_secs(10));
+        eventually(async || {
+            let attempt = etcd.acquire(&theirs, wait).await.ok()?;
+            matches!(attempt, lockwright_core::Attempt::Granted(_)).then_some(())
+        })
+        .await;
+    }
+}
+
+/// And by a restart, which forgets all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_the_server_forgot_is_renewed() {
+    let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");
+    let mut cluster = options.start().unwrap();
+    let etcd = connect(&cluster.url()).await;
+    let ours = claim("a");
+    grant(&etcd, &ours).await;
+    tokio::task::block_in_place(|| cluster.members[0].restart(true)).unwrap();
+    let renewed =
+        eventually(async || etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await.ok()).await;
+    assert_eq!(renewed, [Renewal::RENEWED]);
+}

@@ -1,0 +1,24 @@
+//! What only shows against an etcd of our own.
+#![forbid(unsafe_code)]
+
+mod beside;
+mod breaking;
+mod doctor;
+mod faults;
+mod fencing;
+mod full;
+mod guarding;
+mod kit;
+mod large;
+mod late;
+mod leases;
+mod locking;
+mod login;
+mod members;
+mod names;
+mod queue;
+mod runtimes;
+mod sharing;
+#[cfg(feature = "tls")]
+mod tls;
+mod watching;

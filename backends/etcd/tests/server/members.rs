@@ -1,0 +1,243 @@
+//! Going on to the next member, and noticing that one stands still.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Locks, Renew, RenewalOutcome, Settle,
+    Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::kit::{LIMIT, busy, claim, claim_for, eventually, grant, name};
+
+/// A cluster, and a way to it by two of its members.
+struct TwoWays {
+    _cluster: testbed::Etcd,
+    proxies: Vec<Proxy>,
+    url: String,
+}
+
+impl TwoWays {
+    fn start() -> Self {
+        let cluster = testbed::Etcd::start().unwrap();
+        let proxies: Vec<Proxy> =
+            cluster.members[..2].iter().map(|one| Proxy::start(one.address()).unwrap()).collect();
+        let url = cluster.url_through(proxies.iter().map(Proxy::port));
+        Self { _cluster: cluster, proxies, url }
+    }
+
+    async fn connect(&self, interval: Duration) -> Etcd {
+        let config = Config::new(&self.url).unwrap().keep_alive(interval, Duration::from_secs(1));
+        config.connect().await.unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.proxies.iter().map(Proxy::accepted).sum()
+    }
+
+    /// Waits so long for a new connection.
+    async fn is_connected_anew(&self, within: Duration) -> bool {
+        let (before, begun) = (self.connections(), Instant::now());
+        while begun.elapsed() < within {
+            if self.connections() > before {
+                return true;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        false
+    }
+}
+
+/// One hold, one who waits, and then nothing is asked for a minute: its lease is good for longer.
+async fn idle(etcd: &Etcd) {
+    let (held, waits) = (
+        claim_for("orders", Duration::from_secs(600)),
+        claim_for("orders", Duration::from_secs(600)),
+    );
+    grant(etcd, &held).await;
+    busy(etcd, &waits, Wait::Until(BootInstant::FAR_FUTURE)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_stands_still_is_noticed_though_nothing_is_asked() {
+    let ways = TwoWays::start();
+    let etcd = ways.connect(Duration::from_millis(5_500)).await;
+    idle(&etcd).await;
+    // As often as etcd allows: it didn't hang up.
+    assert!(!ways.is_connected_anew(Duration::from_secs(18)).await, "it was hung up on");
+    let mut noticed = 0;
+    for proxy in &ways.proxies {
+        proxy.set(Traffic::Hold);
+        noticed += usize::from(ways.is_connected_anew(Duration::from_secs(12)).await);
+        proxy.set(Traffic::Forward);
+    }
+    // It is at one of them, and then at the other.
+    assert!(noticed > 0, "nothing was noticed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_member_is_asked_when_one_fails() {
+    let ways = TwoWays::start();
+    let etcd = ways.connect(Duration::from_millis(5_500)).await;
+    for round in 0..2 {
+        for proxy in &ways.proxies {
+            let claim = claim("orders");
+            grant(&etcd, &claim).await;
+            if round == 0 {
+                // Without a word.
+                proxy.set(Traffic::Hold);
+            } else {
+                proxy.cut();
+            }
+            // At the other one, or at this one if it wasn't in use.
+            eventually(|| async { etcd.release(&claim, Settle::Answered).await.ok() }).await;
+            if round == 0 { proxy.set(Traffic::Forward) } else { proxy.mend() }
+        }
+    }
+    for proxy in &ways.proxies {
+        proxy.cut();
+    }
+    // A first request may have got through before its connection broke; later ones certainly don't.
+    let _ = etcd.try_acquire(&claim("orders")).await;
+    let error = etcd.try_acquire(&claim("orders")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
+/// However many ask, the way to a cluster that is down is tried a few times in a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_down_is_not_stormed() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
+    let etcd = Arc::new(config.connect().await.unwrap());
+    grant(&*etcd, &claim("first")).await;
+    proxy.cut();
+    // In its place somebody who hangs up at once, and counts.
+    let down = TcpListener::bind(proxy.address()).await.unwrap();
+    let stopped = Instant::now() + Duration::from_secs(3);
+    let mut asking = JoinSet::new();
+    for at in 0..100 {
+        let etcd = Arc::clone(&etcd);
+        asking.spawn(async move {
+            while Instant::now() < stopped {
+                etcd.try_acquire(&claim(&format!("name-{at}"))).await.unwrap_err();
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    let mut connections = 0;
+    while let Ok(accepted) = timeout_at(stopped, down.accept()).await {
+        drop(accepted.unwrap());
+        connections += 1;
+    }
+    asking.join_all().await;
+    assert!((2..60).contains(&connections), "{connections} connections in 3 s");
+    drop(down);
+    proxy.mend();
+    eventually(|| async { etcd.try_acquire(&claim("last")).await.ok() }).await;
+}
+
+/// An answer is waited for until the time for it is over, and not until somebody refuses a connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
+    let mut cluster = testbed::Etcd::start().unwrap();
+    let etcd = Arc::new(crate::kit::connect(&cluster.url()).await);
+    let held = claim("held");
+    grant(&*etcd, &held).await;
+    for member in &mut cluster.members {
+        member.kill();
+    }
+    let mut asking = JoinSet::new();
+    for at in 0..20 {
+        let etcd = Arc::clone(&etcd);
+        asking.spawn(async move {
+            let claim = claim(&format!("name-{at}"));
+            // What may have been sent to a member as it died may have been done, and is asked again.
+            loop {
+                match etcd.try_acquire(&claim).await {
+                    Err(failure) if failure.kind() == ErrorKind::Indeterminate => {}
+                    asked => return asked,
+                }
+            }
+        });
+    }
+    // Longer than it takes to be refused by all of them.
+    sleep(Duration::from_secs(1)).await;
+    assert!(asking.try_join_next().is_none(), "somebody gave up while there was time");
+    tokio::task::block_in_place(|| cluster.restart(true)).unwrap();
+    let all = timeout(LIMIT * 3, asking.join_all()).await.expect("nobody asks for ever");
+    for asked in all {
+        assert!(matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+    }
+    assert_eq!(etcd.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+/// They need a lease first, and it is asked for by one for all.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
+    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let config = Config::new(&cluster.url()).unwrap().response_timeout(Duration::from_secs(1));
+    let etcd = Arc::new(config.connect().await.unwrap());
+    cluster.members[0].kill();
+    let begun = Instant::now();
+    let mut asking = JoinSet::new();
+    for at in 0..40 {
+        let etcd = Arc::clone(&etcd);
+        asking.spawn(async move { etcd.try_acquire(&claim(&format!("name-{at}"))).await });
+    }
+    for asked in asking.join_all().await {
+        assert_eq!(asked.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    // One after the other would take 40 s.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_without_end_are_no_end() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let config = Config::new(&cluster.url()).unwrap();
+    let config = config.response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    let etcd = config.keep_alive(Duration::MAX, Duration::MAX).connect().await.unwrap();
+    let claim = claim("orders");
+    grant(&etcd, &claim).await;
+    let renewals = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+}
+
+/// In the middle of a wait, for longer than a place in the queue is kept for whoever isn't heard of.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_told_that_the_server_does_not_answer() {
+    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let (holder, ttl) = (Etcd::connect(&cluster.url()).await.unwrap(), Duration::from_secs(10));
+    grant(&holder, &claim_for("orders", ttl * 6)).await;
+    let mut waiting = JoinSet::new();
+    for limit in [None, Some(ttl * 2)] {
+        let etcd = Etcd::connect(&cluster.url()).await.unwrap();
+        let locks = Locks::builder(etcd).ttl(ttl).build().unwrap();
+        waiting.spawn(async move {
+            let request = locks.mutex("orders");
+            match limit {
+                None => request.acquire().await,
+                Some(limit) => request.wait_for(limit).acquire().await,
+            }
+            .unwrap_err()
+        });
+    }
+    eventually(|| async {
+        let found = holder.inspect(&name("orders")).await.ok()?;
+        (found.waiters == Some(2)).then_some(())
+    })
+    .await;
+    cluster.members[0].kill();
+    for told in waiting.join_all().await {
+        let told = format!("{told:?}");
+        assert!(told.contains("refuses connections"), "{told}");
+        assert!(!told.contains("nobody asked"), "{told}");
+    }
+}

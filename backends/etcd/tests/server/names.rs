@@ -1,0 +1,174 @@
+//! Names in keys, also those of other programs.
+
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Seen, Settle, Token, Wait,
+};
+use lockwright_etcd::Config;
+use lockwright_testbed as testbed;
+
+use crate::kit::{busy, claim, connect, grant, name};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+fn start() -> testbed::Etcd {
+    testbed::Etcd::options().members(1).start().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_names_are_independent_also_raw() {
+    let cluster = start();
+    for url in [cluster.url(), format!("{}?names=raw&prefix=raw/", cluster.url())] {
+        let (one, other) = (connect(&url).await, connect(&url).await);
+        let claims: Vec<_> = ["a/b/c", "a/b", "a", "a/"].map(claim).into();
+        for claim in &claims {
+            grant(&one, claim).await;
+        }
+        for held in &claims {
+            let waits = claim(held.name.as_str());
+            busy(&other, &waits, FOR_EVER).await;
+            assert_eq!(one.inspect(&held.name).await.unwrap().waiters, Some(1), "{}", held.name);
+            assert_eq!(one.release(held, Settle::Answered).await.unwrap(), Ended::Released);
+            let attempt = other.acquire(&waits, FOR_EVER).await.unwrap();
+            assert!(matches!(attempt, Attempt::Granted(_)), "{url}: {attempt:?}");
+            other.release(&waits, Settle::Answered).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_keep_below_a_name_is_nothing_to_it() {
+    let cluster = start();
+    let etcd = connect(&cluster.url()).await;
+    cluster.ctl(&["put", "lockwright/a/b/c", "x"]).unwrap();
+    cluster.ctl(&["put", "lockwright/a/b/", "x"]).unwrap();
+    let (held, refused, waits) = (claim("a"), claim("a"), claim("a"));
+    assert!(etcd.inspect(&name("a")).await.unwrap().holders.is_empty());
+    grant(&etcd, &held).await;
+    busy(&etcd, &refused, Wait::No).await;
+    busy(&etcd, &waits, FOR_EVER).await;
+    let inspection = etcd.inspect(&name("a")).await.unwrap();
+    assert_eq!((inspection.holders.len(), inspection.waiters), (1, Some(1)));
+    assert_eq!(inspection.holders[0].token, Some(held.token));
+    etcd.release(&held, Settle::Answered).await.unwrap();
+    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    let listed = etcd.list("", None).await.unwrap();
+    assert_eq!(listed.names.len(), 1, "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_key_holds_and_queues_like_ours() {
+    let cluster = start();
+    let etcd = connect(&cluster.url()).await;
+    cluster.ctl(&["put", "lockwright/a/77", ""]).unwrap();
+    let waits = claim("a");
+    let held = busy(&etcd, &claim("a"), Wait::No).await.holder.unwrap();
+    assert_eq!(held.token, None);
+    busy(&etcd, &waits, FOR_EVER).await;
+    cluster.ctl(&["put", "lockwright/a/78", ""]).unwrap();
+    cluster.ctl(&["del", "lockwright/a/77"]).unwrap();
+    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(granted) if granted.waiters), "{attempt:?}");
+    etcd.release(&waits, Settle::Answered).await.unwrap();
+    busy(&etcd, &claim("a"), Wait::No).await;
+    let inspection = etcd.inspect(&name("a")).await.unwrap();
+    // It has no lease, so it ends when somebody ends it.
+    assert_eq!(inspection.holders[0].remaining, None);
+    assert!(inspection.holders[0].endless);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_prefixes_are_two_places() {
+    let cluster = start();
+    let one = connect(&cluster.url()).await;
+    let other = Config::new(&cluster.url()).unwrap().key_prefix("shop/");
+    let other = other.connect().await.unwrap();
+    grant(&one, &claim("a")).await;
+    grant(&other, &claim("a")).await;
+    assert_eq!(other.list("", None).await.unwrap().names.len(), 1);
+}
+
+/// A prefix may end anywhere, and then all that begins with it and a slash may be another's queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() {
+    let cluster = start();
+    for (prefix, others) in [("orders", ["orders", "orders/"]), ("shop/", ["shop", "shop/"])] {
+        let config = Config::new(&cluster.url()).unwrap().key_prefix(prefix);
+        let etcd = config.connect().await.unwrap();
+        let ended = claim("x");
+        grant(&etcd, &ended).await;
+        assert_eq!(etcd.release(&ended, Settle::Unanswered).await.unwrap(), Ended::Released);
+        let left = cluster.ctl(&["get", prefix, "--prefix", "--keys-only"]).unwrap();
+        assert!(left.contains(&ended.token.to_string()), "there is no tombstone: {left}");
+        for raw in [false, true] {
+            let config = Config::new(&cluster.url()).unwrap().key_prefix("").raw_names(raw);
+            let whole = config.connect().await.unwrap();
+            for name in others {
+                let inspection = whole.inspect(&crate::kit::name(name)).await.unwrap();
+                assert_eq!(inspection.holders, [], "{name}: {left}");
+                let claim = claim(name);
+                grant(&whole, &claim).await;
+                whole.release(&claim, Settle::Answered).await.unwrap();
+            }
+            assert_eq!(whole.list("", None).await.unwrap().names, []);
+        }
+    }
+    // Go counts all that begins with the lock's name and a slash.
+    let of_go = cluster.ctl(&["get", "orders/", "--prefix", "--keys-only"]).unwrap();
+    assert_eq!(of_go.trim(), "", "etcdctl's lock of 'orders' would wait for it");
+    assert_eq!(cluster.ctl(&["lock", "orders", "echo", "held"]).unwrap().trim(), "held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_without_a_lease_does_not_run_out() {
+    let cluster = start();
+    let etcd = connect(&cluster.url()).await;
+    let value = format!("{{\"token\":\"{}\"}}", Token::random());
+    cluster.ctl(&["put", "lockwright/a/77", &value]).unwrap();
+    let broken = etcd.break_lock(&name("a"), Seen::Any, BreakHow::RunOut, "me", "why").await;
+    assert_eq!(broken.unwrap_err().kind(), ErrorKind::Conflict);
+    etcd.break_lock(&name("a"), Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
+    grant(&etcd, &claim("a")).await;
+}
+
+/// The keys of raw names stand in the middle of each other's, and a page ends anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn raw_names_are_all_listed_once_wherever_a_page_ends() {
+    let cluster = start();
+    let mut client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
+    let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
+    // The first page ends after as many keys as are read for one: within the nested names of `a`.
+    let mut expected: Vec<String> = (0..799).map(|at| format!("a/0{at:03}")).collect();
+    expected.extend(["a/0", "a/0/0", "a/z0", "a/z0/b", "a/z1", "b"].map(str::to_owned));
+    for name in &expected {
+        client.put(format!("raw/{name}/1"), "", None).await.unwrap();
+    }
+    // This one has keys before, between and behind them, and others have ones that are no names.
+    expected.push("a".to_owned());
+    for key in ["a/0", "a/05", "a/07998", "a/5", "a/zz"] {
+        client.put(format!("raw/{key}"), "", None).await.unwrap();
+    }
+    client.put([&b"raw/a/y\xff"[..], b"/"].concat(), "", None).await.unwrap();
+    expected.sort();
+    for prefix in ["", "a/0", "a/", "a"] {
+        let mut expected = expected.clone();
+        expected.retain(|name| name.starts_with(prefix));
+        let (mut listed, mut pages, mut from) = (Vec::new(), 0, None);
+        loop {
+            let page = etcd.list(prefix, from).await.unwrap();
+            for inspection in page.names {
+                let is_a = inspection.name.as_str() == "a";
+                assert_eq!(inspection.waiters, Some(if is_a { 4 } else { 0 }), "{inspection:?}");
+                listed.push(inspection.name.to_string());
+            }
+            pages += 1;
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        listed.sort();
+        assert_eq!(listed, expected, "{prefix:?}");
+        assert!(pages > 1, "one page held all: it showed nothing");
+    }
+}

@@ -1,0 +1,131 @@
+//! Places in a queue: who stands there, where, and for how long.
+
+use std::time::Duration;
+
+use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
+use lockwright_core::{BootInstant, Claim, DistributedLock, ErrorKind, Settle, Upkeep, Wait};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, member_and_client};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// The keys of a queue in its order, with the revision that created each.
+pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
+    let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    let sorted = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
+    let found = client.get(format!("lockwright/{name}/"), Some(sorted)).await.unwrap();
+    let place =
+        |key: &etcd_client::KeyValue| (key.key_str().unwrap().to_owned(), key.create_revision());
+    found.kvs().iter().map(place).collect()
+}
+
+/// Longer than a claim keeps its place that nobody repeats: its TTL, or 10 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_again_and_again_keeps_its_place() {
+    let (cluster, etcd) = member_and_client().await;
+    let waiter = connect(&cluster.url()).await;
+    grant(&etcd, &claim("orders")).await;
+    let short = Duration::from_secs(2);
+    let mut waits = [claim_for("orders", short), claim_for("orders", short)];
+    waits[1].upkeep = Upkeep::Fixed;
+    let begun = Instant::now();
+    let mut first = Vec::new();
+    while begun.elapsed() < Duration::from_secs(13) {
+        for claim in &waits {
+            assert!(busy(&waiter, claim, FOR_EVER).await.queued);
+        }
+        let now = queue(&cluster, "orders").await;
+        if first.is_empty() {
+            first.clone_from(&now);
+            assert_eq!(first.len(), 3);
+        }
+        assert_eq!(now, first, "after {:?}", begun.elapsed());
+        sleep(Duration::from_millis(400)).await;
+    }
+}
+
+/// The answer comes from a look that changes nothing, and fails; but the key was put before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_after_the_key_was_put_is_no_certain_one() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let url = format!("{}?names=raw", cluster.url_through([proxy.port()]));
+    let config = Config::new(&url).unwrap().response_timeout(Duration::from_secs(2));
+    let etcd = config.keep_alive(hour, hour).connect().await.unwrap();
+    // Keys of nested names are in the way, so it looks once more when it stands in the queue.
+    for nested in ["1", "2"] {
+        cluster.ctl(&["put", &format!("lockwright/orders/nested/{nested}"), ""]).unwrap();
+    }
+    grant(&etcd, &claim("first")).await;
+    let delay = Duration::from_millis(400);
+    let lost = claim("orders");
+    proxy.set(Traffic::Delay(delay));
+    let (asked, ()) = tokio::join!(etcd.acquire(&lost, FOR_EVER), async {
+        eventually(|| async { (queue(&cluster, "orders").await.len() == 3).then_some(()) }).await;
+        // Its answer arrives, and what is asked next does not.
+        sleep(delay * 3 / 2).await;
+        proxy.set(Traffic::SwallowAll);
+    });
+    assert_eq!(asked.unwrap_err().kind(), ErrorKind::Indeterminate);
+    let _ = ended(&etcd, &lost, &proxy).await;
+    assert_eq!(queue(&cluster, "orders").await.len(), 2);
+}
+
+/// It is asked for while its removal doesn't get through: that must not hide what is still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
+    let config = config.response_timeout(Duration::from_secs(1)).keep_alive(hour, hour);
+    let etcd = config.connect().await.unwrap();
+    let ttl = Duration::from_secs(8);
+    let (late, second) = (claim_for("orders", ttl), claim_for("orders", ttl));
+    let begun = Instant::now();
+    grant(&etcd, &late).await;
+    // So that there is another lease, for whoever asks for this name.
+    busy(&etcd, &second, FOR_EVER).await;
+    etcd.release(&second, Settle::Answered).await.unwrap();
+    sleep((ttl - Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
+    proxy.set(Traffic::SwallowAll);
+    sleep((ttl + Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
+    assert_eq!(queue(&cluster, "orders").await.len(), 1, "it was not removed");
+    etcd.acquire(&late, FOR_EVER).await.unwrap_err();
+    ended(&etcd, &late, &proxy).await;
+    assert_eq!(queue(&cluster, "orders").await, [], "its key stays, and nobody knows of it");
+}
+
+/// Who gives up asking leaves nothing on the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
+    let etcd = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
+    let ttl = Duration::from_secs(16);
+    grant(&etcd, &claim_for("first", ttl)).await;
+    proxy.set(Traffic::Hold);
+    // It isn't good for most of its TTL any more.
+    sleep(ttl * 7 / 16).await;
+    let dropped = claim_for("orders", ttl);
+    timeout(Duration::from_millis(200), etcd.try_acquire(&dropped)).await.unwrap_err();
+    proxy.set(Traffic::Forward);
+    grant(&etcd, &claim_for("orders", ttl)).await;
+    let lease = |key: &str| key.rsplit('/').next().unwrap().to_owned();
+    let (first, orders) = (queue(&cluster, "first").await, queue(&cluster, "orders").await);
+    assert_eq!(lease(&orders[0].0), lease(&first[0].0), "as if it were still there");
+}
+
+/// Ends a claim when the way is free again.
+async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::Ended {
+    proxy.set(Traffic::Forward);
+    proxy.drop_connections();
+    eventually(|| async { etcd.release(claim, Settle::Unanswered).await.ok() }).await
+}

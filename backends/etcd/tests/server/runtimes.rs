@@ -1,0 +1,74 @@
+//! Clients that are used from other runtimes than the one that they were connected on.
+
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Event, Settle, Wait};
+use lockwright_testbed as testbed;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::kit::{LIMIT, busy, claim_for, connect, events, grant};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+const SHORT: Duration = Duration::from_secs(2);
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Whoever asks first has the lease kept alive and the watch begun.
+#[test]
+fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let main = runtime();
+    let etcd = main.block_on(connect(&cluster.url()));
+    // A part of the program that isn't asynchronous itself.
+    runtime().block_on(async {
+        let first = claim_for("first", SHORT);
+        grant(&etcd, &first).await;
+        busy(&etcd, &claim_for("first", SHORT), FOR_EVER).await;
+        etcd.release(&first, Settle::Answered).await.unwrap();
+    });
+    main.block_on(async {
+        let other = connect(&cluster.url()).await;
+        let (holds, waits) = (claim_for("orders", LIMIT), claim_for("orders", SHORT));
+        grant(&other, &holds).await;
+        busy(&etcd, &waits, FOR_EVER).await;
+        let place = crate::queue::queue(&cluster, "orders").await.remove(1).0;
+        let mut told = events(&etcd);
+        let begun = Instant::now();
+        while begun.elapsed() < SHORT * 3 {
+            sleep(SHORT / 8).await;
+            // What it asks itself proves nothing of its lease, and keeps nothing alive.
+            let now = crate::queue::queue(&cluster, "orders").await;
+            assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
+        }
+        other.release(&holds, Settle::Answered).await.unwrap();
+        let woken = timeout(LIMIT, told.recv()).await.expect("nobody woke it");
+        assert!(matches!(woken, Some(Event::Wake(name)) if name == waits.name));
+    });
+}
+
+#[test]
+fn a_client_whose_runtime_has_ended_says_so_and_does_nothing() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let first = runtime();
+    let etcd = first.block_on(async {
+        let etcd = connect(&cluster.url()).await;
+        let claim = claim_for("first", SHORT);
+        grant(&etcd, &claim).await;
+        etcd.release(&claim, Settle::Answered).await.unwrap();
+        etcd
+    });
+    drop(first);
+    runtime().block_on(async {
+        for wait in [Wait::No, FOR_EVER] {
+            let claim = claim_for("orders", SHORT);
+            let error = etcd.acquire(&claim, wait).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+            assert!(error.to_string().contains("runtime"), "{error}");
+        }
+        assert!(crate::queue::queue(&cluster, "orders").await.is_empty(), "it left a ghost");
+        drop(etcd);
+    });
+}

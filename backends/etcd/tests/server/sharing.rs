@@ -1,0 +1,168 @@
+//! Several claims on one backend, whose keys are made of their lease: the own-key rule.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, Ended, Locks, Renew, RenewalOutcome, Settle, Upkeep,
+    Wait,
+};
+
+use lockwright_testbed::Proxy;
+use lockwright_testbed::proxy::Traffic;
+
+use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client, name};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_claim_of_a_name_is_another_one() {
+    let (_cluster, etcd) = member_and_client().await;
+    let claims: Vec<_> = (0..4).map(|_| claim("a")).collect();
+    let first = grant(&etcd, &claims[0]).await;
+    busy(&etcd, &claims[1], Wait::No).await;
+    for waits in &claims[1..] {
+        assert!(busy(&etcd, waits, FOR_EVER).await.queued);
+    }
+    assert_eq!(etcd.inspect(&name("a")).await.unwrap().waiters, Some(3));
+    let mut last = first.fence;
+    for pair in claims.windows(2) {
+        busy(&etcd, &pair[1], FOR_EVER).await;
+        etcd.release(&pair[0], Settle::Answered).await.unwrap();
+        let attempt = etcd.acquire(&pair[1], FOR_EVER).await.unwrap();
+        let Attempt::Granted(granted) = attempt else { panic!("{attempt:?}") };
+        assert!(granted.fence > last);
+        last = granted.fence;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clients_of_one_backend_exclude_each_other() {
+    let (_cluster, etcd) = member_and_client().await;
+    let etcd = Arc::new(etcd);
+    let client = || Locks::builder(Arc::clone(&etcd)).ttl(Duration::from_secs(5)).build().unwrap();
+    let inside = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut working = tokio::task::JoinSet::new();
+    for locks in [client(), client(), client()] {
+        let inside = Arc::clone(&inside);
+        working.spawn(async move {
+            let mut fences = Vec::new();
+            for _ in 0..10 {
+                let guard = locks.mutex("a").acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                fences.push(guard.fence());
+                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+            fences
+        });
+    }
+    let fences: Vec<_> = working.join_all().await.into_iter().flatten().collect();
+    assert_eq!(fences.iter().collect::<HashSet<_>>().len(), 30, "{fences:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
+    let (cluster, etcd) = member_and_client().await;
+    let leases = || {
+        let list = cluster.ctl(&["lease", "list"]).unwrap();
+        list.lines().filter(|line| !line.starts_with("found")).count()
+    };
+    for at in 0..5 {
+        grant(&etcd, &claim(&format!("shared-{at}"))).await;
+    }
+    assert_eq!(leases(), 1);
+    let mut fixed = claim("fixed");
+    fixed.upkeep = Upkeep::Fixed;
+    grant(&etcd, &fixed).await;
+    assert_eq!(leases(), 2);
+    grant(&etcd, &claim_for("other", Duration::from_secs(29))).await;
+    assert_eq!(leases(), 3);
+    // One of 29.5 s goes with those of 30 s.
+    grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
+    assert_eq!(leases(), 3);
+    assert_eq!(etcd.release(&fixed, Settle::Answered).await.unwrap(), Ended::Released);
+    eventually(|| async { (leases() == 2).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
+    let (_cluster, etcd) = member_and_client().await;
+    let (renewed, forgotten) = (
+        claim_for("renewed", Duration::from_secs(3)),
+        claim_for("forgotten", Duration::from_secs(3)),
+    );
+    let mut fences = Vec::new();
+    for claim in [&renewed, &forgotten] {
+        fences.push(grant(&etcd, claim).await.fence);
+    }
+    let begun = tokio::time::Instant::now();
+    while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
+        let renewals = etcd.renew(&[Renew { claim: &renewed, fences: 0 }]).await.unwrap();
+        assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "it goes on with the lease");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(2_900), "{:?}", begun.elapsed());
+    let again = grant(&etcd, &renewed).await;
+    assert_eq!(again.fence, fences[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_goes_on_to_who_repeats_its_claim() {
+    let (cluster, one) = member_and_client().await;
+    let other = connect(&cluster.url()).await;
+    let claim = claim_for("a", Duration::from_secs(2));
+    let first = grant(&one, &claim).await;
+    assert_eq!(grant(&other, &claim).await.fence, first.fence);
+    // The first one, which isn't asked to renew it, leaves it alone, and so does its lease's end.
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let renewals = other.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    }
+    drop(one);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(matches!(
+        other.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap()[0].outcome,
+        RenewalOutcome::NotHeld(_)
+    ));
+}
+
+/// Who ends a hold of another backend's looks for its key first. Keys are made of the name and the
+/// lease, so the next hold there may have the same one.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
+    let (cluster, etcd) = member_and_client().await;
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let far = connect(&cluster.url_through([proxy.port()])).await;
+    let delay = Duration::from_millis(300);
+    proxy.set(Traffic::Delay(delay));
+    // So that the lease goes on.
+    grant(&etcd, &claim("other")).await;
+    for _ in 0..5 {
+        let (held, later) = (claim("orders"), claim("orders"));
+        grant(&etcd, &held).await;
+        let key = crate::queue::queue(&cluster, "orders").await.remove(0).0;
+        let begun = tokio::time::Instant::now();
+        let ending = async { (far.release(&held, Settle::Answered).await, begun.elapsed()) };
+        let ((ended, took), own) = tokio::join!(ending, async {
+            // It was looked for, and what it found is on its way.
+            tokio::time::sleep(delay * 2).await;
+            let own = etcd.release(&held, Settle::Answered).await.unwrap();
+            grant(&etcd, &later).await;
+            own
+        });
+        let now = crate::queue::queue(&cluster, "orders").await;
+        let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(now, [key], "the next one was ended");
+        etcd.release(&later, Settle::Answered).await.unwrap();
+        // It was found, and not yet deleted.
+        if took >= delay * 3 && own == Ended::Released {
+            return assert_eq!(ended.unwrap(), Ended::NotHeld);
+        }
+    }
+    panic!("it was never ended in between: it showed nothing");
+}

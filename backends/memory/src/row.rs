@@ -1,0 +1,222 @@
+//! One name: who holds it, and who waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
+
+/// A name that is held or waited for. One that is neither is forgotten, and is next whatever it is
+/// asked for as.
+#[derive(Default)]
+pub(crate) struct Row {
+    /// One of its holders, and the only one as a rule.
+    first: Option<Held>,
+    /// The other readers, or those with other permits. Nobody while there is no first one.
+    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
+    others: Option<Box<Vec<Held>>>,
+    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
+    queue: Option<Box<VecDeque<Waiter>>>,
+}
+
+pub(crate) struct Held {
+    pub(crate) token: Token,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) mode: Mode,
+    pub(crate) fence: u64,
+    pub(crate) fences: u32,
+    pub(crate) expires: BootInstant,
+    pub(crate) broken: Option<Box<str>>,
+}
+
+struct Waiter {
+    token: Token,
+    mode: Mode,
+    /// It has gone without a word if it hasn't asked again by then.
+    live_until: BootInstant,
+}
+
+impl Row {
+    /// Forgets what has run out: holds, and waiters that have gone.
+    pub(crate) fn expire(&mut self, now: BootInstant) {
+        self.first.take_if(|hold| now >= hold.expires);
+        if let Some(others) = &mut self.others {
+            others.retain(|hold| now < hold.expires);
+        }
+        self.close_up();
+        if let Some(queue) = &mut self.queue {
+            queue.retain(|waiter| now < waiter.live_until);
+            if queue.is_empty() {
+                self.queue = None;
+            }
+        }
+    }
+
+    /// Every hold, also those that have run out since the row was looked at.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
+        self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
+    }
+
+    pub(crate) fn holds_mut(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.first.iter_mut().chain(self.others.iter_mut().flat_map(|others| others.iter_mut()))
+    }
+
+    pub(crate) fn live(&self, now: BootInstant) -> impl Iterator<Item = &Held> {
+        self.holds().filter(move |hold| now < hold.expires)
+    }
+
+    /// The hold of a token.
+    pub(crate) fn held_by(&mut self, token: Token) -> Option<&mut Held> {
+        self.holds_mut().find(|hold| hold.token == token)
+    }
+
+    /// One holder more, who has left the queue.
+    pub(crate) fn add(&mut self, hold: Held) {
+        match &self.first {
+            None => self.first = Some(hold),
+            Some(_) => self.others.get_or_insert_default().push(hold),
+        }
+    }
+
+    /// Takes the hold of a token out.
+    pub(crate) fn remove(&mut self, token: Token) -> Option<Held> {
+        let first = self.first.take_if(|hold| hold.token == token);
+        let removed = first.or_else(|| {
+            let others = self.others.as_mut()?;
+            let at = others.iter().position(|hold| hold.token == token)?;
+            Some(others.swap_remove(at))
+        });
+        self.close_up();
+        removed
+    }
+
+    fn close_up(&mut self) {
+        if let Some(others) = &mut self.others {
+            if self.first.is_none() {
+                self.first = others.pop();
+            }
+            if others.is_empty() {
+                self.others = None;
+            }
+        }
+    }
+
+    /// Whether there is nothing about it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.first.is_none() && self.queue.is_none()
+    }
+
+    /// What it is in use as, if that is another kind of lock than `mode` wants.
+    pub(crate) fn other_kind(&self, mode: Mode) -> Option<Mode> {
+        let waiting = || self.queue.as_ref()?.front().map(|waiter| waiter.mode);
+        let present = self.first.as_ref().map(|hold| hold.mode).or_else(waiting)?;
+        (!present.is_of_the_kind_of(mode)).then_some(present)
+    }
+
+    /// Whether a claim can be granted: it fits beside those who hold, and overtakes nobody who
+    /// waits. Readers that wait are overtaken by readers only.
+    pub(crate) fn lets_in(&self, token: Token, mode: Mode) -> bool {
+        let fits = match mode {
+            Mode::Exclusive => self.first.is_none(),
+            Mode::Shared => self.holds().all(|hold| hold.mode == Mode::Shared),
+            Mode::Permits { count, of } => {
+                let taken: u64 = self.holds().map(|hold| permits(hold.mode)).sum();
+                taken + u64::from(count) <= u64::from(of)
+            }
+            _ => false,
+        };
+        let mut before =
+            self.queue.iter().flat_map(|queue| queue.iter()).take_while(|w| w.token != token);
+        fits && before.all(|waiter| mode == Mode::Shared && waiter.mode == Mode::Shared)
+    }
+
+    /// Whether the first in the queue could be granted now.
+    pub(crate) fn lets_next_in(&self) -> bool {
+        let first = self.queue.as_ref().and_then(|queue| queue.front());
+        first.is_some_and(|first| self.lets_in(first.token, first.mode))
+    }
+
+    /// The fence that readers beside each other share, if there are others now.
+    pub(crate) fn epoch(&self, mode: Mode) -> Option<u64> {
+        let reader = self.first.as_ref().filter(|hold| hold.mode == Mode::Shared)?;
+        (mode == Mode::Shared).then_some(reader.fence)
+    }
+
+    /// When a claim may be granted by time alone: permits when the first hold runs out, the others
+    /// when the last one does.
+    pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
+        let ends = self.holds().map(|hold| hold.expires);
+        match mode {
+            Mode::Permits { .. } => ends.min(),
+            _ => ends.max(),
+        }
+    }
+
+    /// The highest fence of those who hold; permits have none.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
+        self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// How many wait that haven't gone.
+    pub(crate) fn waiters(&self, now: BootInstant) -> u64 {
+        let queue = self.queue.iter().flat_map(|queue| queue.iter());
+        queue.filter(|waiter| now < waiter.live_until).count() as u64
+    }
+
+    pub(crate) fn queue_up(&mut self, token: Token, mode: Mode, live_until: BootInstant) {
+        let queue = self.queue.get_or_insert_default();
+        match queue.iter_mut().find(|waiter| waiter.token == token) {
+            Some(waiter) => waiter.live_until = live_until,
+            None => queue.push_back(Waiter { token, mode, live_until }),
+        }
+    }
+
+    pub(crate) fn leave_queue(&mut self, token: Token) -> bool {
+        let Some(queue) = &mut self.queue else { return false };
+        let before = queue.len();
+        queue.retain(|waiter| waiter.token != token);
+        let left = queue.len() < before;
+        if queue.is_empty() {
+            self.queue = None;
+        }
+        left
+    }
+}
+
+impl Held {
+    pub(crate) fn granted(&self) -> Granted {
+        let mut granted = Granted::new(Fence::new(self.fence));
+        granted.fences = self.fences;
+        granted
+    }
+
+    pub(crate) fn left(&self, now: BootInstant) -> Duration {
+        self.expires.saturating_since(now)
+    }
+
+    fn has_fence(&self) -> bool {
+        !matches!(self.mode, Mode::Permits { .. })
+    }
+
+    pub(crate) fn shown(&self, now: BootInstant) -> Holder {
+        let mut holder = Holder::new(Some(self.token));
+        holder.identity = Some((*self.identity).clone());
+        holder.mode = self.mode;
+        holder.fence = self.has_fence().then(|| Fence::new(self.fence));
+        holder.remaining = Some(self.left(now));
+        holder.broken = self.broken.as_deref().map(str::to_owned);
+        holder
+    }
+}
+
+fn permits(mode: Mode) -> u64 {
+    match mode {
+        Mode::Permits { count, .. } => u64::from(count),
+        _ => 0,
+    }
+}

@@ -1,0 +1,293 @@
+//! Offers: how a lock is handed over to the first in its queue.
+//!
+//! Whatever frees a lock offers it to the first in its queue in the same step: it holds from then on,
+//! but for a short life only, and its client's own channel is told. Who takes it confirms it, by
+//! renewing it in time. An offer to a client that is stopped, or that has gone unnoticed, lapses, and
+//! the next one gets the lock. A server counts a stopped client among the receivers of a message,
+//! which is why the life is short.
+//!
+//! # The start of a hold that was handed over
+//!
+//! Such a hold wasn't asked for at the instant at which it begins. But the server says at which time of
+//! its own clock it queued the claim and at which it made the offer: the difference is how much
+//! later than the sending of the claim the offer was made, at least. From it a hundredth is taken for
+//! two clocks that don't run alike. Nor can it have been made after the message was received. In a Cluster
+//! the slot may have moved meanwhile to a server with another clock, and by Sentinel another server may have
+//! taken over that has the queue; so the claim is asked for again there, which is what confirms it.
+//!
+//! # Who looks after an offer
+//!
+//! Whoever makes an offer by a release looks again once it must have been taken or have lapsed. If
+//! locks change hands faster than that, nobody needs to. Where that client has gone too, the next in
+//! the queue is late by a slow poll at most.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Claim, Clock, Event, Fence, Granted, LockName, Token, Upkeep};
+use tokio::time::{Instant, sleep_until};
+
+use crate::errors::Effect;
+use crate::keys::Keys;
+use crate::scripts;
+use crate::servers::{Servers, WeakServers};
+
+/// How much later than an offer lapses it is looked after: timers on both sides are coarse.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// The claims of this backend that wait in a queue, and the offers that it made.
+#[derive(Debug)]
+pub(crate) struct Offers {
+    /// The channel on which this backend's clients are told.
+    channel: String,
+    id: String,
+    clock: Clock,
+    waiting: Mutex<HashMap<Token, Waiting>>,
+    /// Until when offers of these names are to be taken.
+    made: Mutex<HashMap<LockName, Instant>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// When the claim was sent, and at which time of the server's it was queued, in µs: once that is
+    /// known.
+    queued: Option<(BootInstant, u64)>,
+    /// Whether it is to be asked for again rather than to be taken as it is.
+    ask_again: bool,
+    /// The offer that was told of: in a Cluster each connection tells of it.
+    told: Option<u64>,
+}
+
+impl Default for Offers {
+    fn default() -> Self {
+        let id = Token::random().to_string();
+        Self {
+            channel: format!("lockwright:offered:{id}"),
+            id,
+            clock: Clock::boot(),
+            waiting: Mutex::default(),
+            made: Mutex::default(),
+        }
+    }
+}
+
+impl Offers {
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// What the scripts know the channel by.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn now(&self) -> BootInstant {
+        self.clock.now()
+    }
+
+    /// The claim may stand in the queue before that is known.
+    pub(crate) fn asks(&self, token: Token) {
+        self.waiting().entry(token).or_insert(Waiting {
+            queued: None,
+            ask_again: true,
+            told: None,
+        });
+    }
+
+    /// It doesn't, unless it did before.
+    pub(crate) fn asked(&self, token: Token) {
+        let mut waiting = self.waiting();
+        if waiting.get(&token).is_some_and(|known| known.queued.is_none()) {
+            waiting.remove(&token);
+        }
+    }
+
+    /// The claim stands in the queue. With `ask_again` an offer to it is no hold yet.
+    pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
+        // Nobody renews a hold that is fixed, so it has to begin with its full TTL.
+        let ask_again = ask_again || claim.upkeep == Upkeep::Fixed;
+        let mut waiting = self.waiting();
+        let told = waiting.get(&claim.token).and_then(|known| known.told);
+        let queued = Some((sent, micros));
+        waiting.insert(claim.token, Waiting { queued, ask_again, told });
+    }
+
+    /// It doesn't any more.
+    pub(crate) fn forget(&self, token: Token) {
+        let mut waiting = self.waiting();
+        if !waiting.is_empty() {
+            waiting.remove(&token);
+        }
+    }
+
+    /// Reads what a client is told of an offer to it: token, first fence, fences, TIME in µs, ms.
+    pub(crate) fn receive(&self, text: &str) -> Option<Event> {
+        let received = self.now();
+        let mut words = text.split(' ');
+        let token: Token = words.next()?.parse().ok()?;
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let mut granted = Granted::new(Fence::new(number()?));
+        granted.fences = u32::try_from(number()?).ok()?;
+        let (micros, life) = (number()?, Duration::from_millis(number()?));
+        let mut waiting = self.waiting();
+        // One that was withdrawn is released, which ends what it was offered.
+        let known = waiting.get_mut(&token).filter(|known| known.told != Some(micros))?;
+        known.told = Some(micros);
+        (granted.start, granted.valid) = match known.queued {
+            Some((sent, queued)) if queued <= micros && !known.ask_again => {
+                let waited = Duration::from_micros(micros - queued);
+                let start = sent + (waited - waited / 100);
+                (Some(start.min(received)), Some(life))
+            }
+            // Unless it is known since when it holds, asking again is what makes it a hold. Not so
+            // where it was queued (again) after the offer, which has lapsed then.
+            _ => (Some(received), Some(Duration::ZERO)),
+        };
+        Some(Event::Handed(token, granted))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn made(&self) -> MutexGuard<'_, HashMap<LockName, Instant>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An offer was made just now: it will be looked after, by one task for each name.
+pub(crate) fn look_after(servers: &Servers, name: &LockName, life: Duration) {
+    let until = Instant::now() + life + GRACE;
+    match servers.wakeups().offers().made().entry(name.clone()) {
+        Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
+        Entry::Vacant(first) => {
+            first.insert(until);
+            // On the runtime of the beginning, which outlives the caller's: nobody else looks after
+            // this name as long as that is noted.
+            servers.runtime().spawn(look_again(servers.downgrade(), name.clone(), until));
+        }
+    }
+}
+
+/// Looks, once no offer can be open any more, and for as long as that makes further offers.
+async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
+    loop {
+        sleep_until(until).await;
+        let Some(servers) = servers.upgrade() else { return };
+        {
+            let mut made = servers.wakeups().offers().made();
+            match made.get(&name) {
+                Some(later) if *later > until => {
+                    until = *later;
+                    continue;
+                }
+                _ => drop(made.remove(&name)),
+            }
+        }
+        let Some(life) = advance(&servers, &name).await else { return };
+        let mut made = servers.wakeups().offers().made();
+        if made.contains_key(&name) {
+            // Somebody else looks after it from here on.
+            return;
+        }
+        until = Instant::now() + life + GRACE;
+        made.insert(name.clone(), until);
+    }
+}
+
+/// Offers the lock to the next if it is free. Answers how long such an offer lives. What fails is made up for by
+/// those who wait, who ask now and then.
+async fn advance(servers: &Servers, name: &LockName) -> Option<Duration> {
+    let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
+    let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
+    let scripted = [lock, hold, fence, queue, holders, about].map(String::as_str);
+    let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
+    let answer = servers.run(&scripts::ADVANCE, &scripted, &arguments, Effect::Changes).await;
+    match answer {
+        Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockwright_core::{Identity, Mode};
+
+    use super::*;
+
+    fn claim(upkeep: Upkeep) -> Claim {
+        Claim {
+            name: LockName::new("a").unwrap(),
+            mode: Mode::Exclusive,
+            token: Token::random(),
+            identity: Arc::new(Identity::of_this_process(None)),
+            ttl: Duration::from_secs(30),
+            fences: 1,
+            upkeep,
+        }
+    }
+
+    fn told(offers: &Offers, claim: &Claim, micros: u64) -> Granted {
+        match offers.receive(&format!("{} 7 1 {micros} 2000", claim.token)) {
+            Some(Event::Handed(token, granted)) if token == claim.token => granted,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_hold_that_was_handed_over_begins_before_the_offer() {
+        let offers = Offers::default();
+        let claim = claim(Upkeep::Renewed);
+        let sent = offers.now() - Duration::from_secs(100);
+        offers.waits(&claim, sent, 5_000_000, false);
+        let granted = told(&offers, &claim, 15_000_000);
+        assert_eq!(granted.start, Some(sent + Duration::from_millis(9_900)));
+        assert_eq!((granted.fence.get(), granted.valid), (7, Some(Duration::from_secs(2))));
+
+        assert_eq!(
+            offers.receive(&format!("{} 7 1 15000000 2000", claim.token)),
+            None,
+            "told once"
+        );
+
+        // A clock of the server's that stepped ahead doesn't put it into the future.
+        offers.waits(&claim, sent, 5_000_000, false);
+        let before = offers.now();
+        let start = told(&offers, &claim, 5_000_000_000).start.unwrap();
+        assert!(before <= start && start <= offers.now());
+    }
+
+    #[test]
+    fn what_can_not_be_taken_as_it_is_is_asked_for_again() {
+        let offers = Offers::default();
+        let (early, fixed) = (claim(Upkeep::Renewed), claim(Upkeep::Fixed));
+        offers.asks(early.token);
+        let replicated = claim(Upkeep::Renewed);
+        offers.waits(&fixed, offers.now(), 1, false);
+        offers.waits(&replicated, offers.now(), 1, true);
+        for claim in [&early, &fixed, &replicated] {
+            assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
+        }
+        let requeued = claim(Upkeep::Renewed);
+        offers.waits(&requeued, offers.now(), 3, false);
+        assert_eq!(told(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");
+        for odd in ["", "x", &format!("{} 1", early.token)] {
+            assert_eq!(offers.receive(odd), None);
+        }
+        let withdrawn = claim(Upkeep::Renewed);
+        for queued in [false, true] {
+            offers.asks(withdrawn.token);
+            if queued {
+                offers.waits(&withdrawn, offers.now(), 1, false);
+                offers.forget(withdrawn.token);
+            } else {
+                offers.asked(withdrawn.token);
+            }
+            assert_eq!(offers.receive(&format!("{} 7 1 2 2000", withdrawn.token)), None);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+-- Gives a hold to another token, for a ticket.
+--
+-- KEYS  lock, fence, hold, tombstone of the new token, tombstone of the old one, queue, holders, about
+-- ARGV  new token, TTL in ms, mode, identity, old token, how long its tombstone lasts in ms
+--
+-- Answers
+--   'granted', fence, '1'        armed for the full TTL
+--   'again', fence, '1'          the same to a repeat
+--   'again', fence, '1', ms left  a broken hold of the new token: not armed again
+--   'busy', ms left or -1        the old token doesn't hold, or its hold was broken
+--   'ended'                      the new token was released or broken before
+--   'exhausted'                  no fences are left
+
+-- First of all, so that the fence isn't taken from a clock that ran on during the script.
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local token, ttl, mode, from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[5]
+local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
+if ended then
+  return { 'ended' }
+end
+if value and value:match('^lockwright:%a+:%d+$') then
+  local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8], micros, false)
+  its.look()
+  local holds, fence, left, _, by = its.holder(token)
+  if holds and by then
+    return { 'again', fence, '1', left }
+  elseif holds then
+    its.extend(token, ttl)
+    return { 'again', fence, '1' }
+  end
+  holds, fence, left, _, by = its.holder(from)
+  if holds ~= mode or by then
+    return { 'busy', left or -1 }
+  end
+  local first = its.rename(from, token, mode, ttl, ARGV[4])
+  if not first then
+    return { 'exhausted' }
+  end
+  redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+  return { 'granted', first, '1' }
+end
+if value == token then
+  local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+  if answer then
+    return answer
+  end
+elseif mode ~= 'x' or value ~= from then
+  return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
+end
+
+local fence = next_fence(last, micros, 1)
+if not fence then
+  return { 'exhausted' }
+end
+
+-- A late duplicate of the old token's acquire mustn't find the lock free some day.
+redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+count_fences(KEYS[2], fence, 1, ttl)
+local first = text(fence)
+hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, '1', micros, ttl)
+return { 'granted', first, '1' }

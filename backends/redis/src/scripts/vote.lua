@@ -1,0 +1,60 @@
+-- Asks a node of a quorum for its vote: grants it, repeats an earlier grant, or says who holds. One
+-- node can't grant a quorum, so it has no queue and offers nothing.
+--
+-- KEYS  lock, fence, hold, tombstone of this token, certificate
+-- ARGV  token, TTL in ms, fences wanted, identity, '1' if the client will wait, the certificate that
+--       its client saw, the smallest fence that it may give
+--
+-- Answers
+--   'granted', first fence, fences           armed for the full TTL
+--   'again', first fence, fences             the same to a token that held already
+--   'again', first fence, fences, ms left    a broken hold of this token: not armed again
+--   'stranger'                               the certificate isn't the one that its client saw
+--   'busy', ms left or -1, token, identity, fence, broken    token is nil for a foreign holder
+--   'ended'                                    this token was released or broken before
+--   'foreign'                                  the lock's key isn't a string
+--   'exhausted'                                no fences are left
+
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+if redis.call('GET', KEYS[5]) ~= ARGV[6] then
+  return { 'stranger' }
+end
+
+local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- MGET answers nil for what isn't a string; a lock of another type is noticed below.
+local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
+if ended then
+  return { 'ended' }
+end
+
+local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+if answer then
+  return answer
+elseif value and value ~= token then
+  local hold =
+    redis.call('HMGET', KEYS[3], 'token', 'identity', 'fence', 'broken', 'waited')
+  local left = redis.call('PTTL', KEYS[1])
+  if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
+    return { 'busy', left }
+  end
+  -- The holder only learns that somebody waits.
+  if ARGV[5] == '1' and not hold[5] then
+    redis.call('HSET', KEYS[3], 'waited', '1')
+  end
+  return { 'busy', left, hold[1], hold[2], hold[3], hold[4] }
+end
+
+if not value and redis.call('EXISTS', KEYS[1]) == 1 then
+  return { 'foreign' }
+end
+
+local fence = next_fence(last, tonumber(ARGV[7]), fences)
+if not fence then
+  return { 'exhausted' }
+end
+count_fences(KEYS[2], fence, fences, ttl)
+local first = text(fence)
+hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+return { 'granted', first, ARGV[3] }

@@ -1,0 +1,76 @@
+//! How the modes stand in the tables, the same in every database.
+
+use lockwright_core::Mode;
+
+/// What stands in the place of a token in the row of a name that several hold: readers, or the holders
+/// of permits. No token looks like it. `None` for an exclusive hold, and for modes that there aren't
+/// here.
+pub(crate) fn kind(mode: Mode) -> Option<String> {
+    match mode {
+        Mode::Shared => Some(READERS.to_owned()),
+        Mode::Permits { of, .. } => Some(format!("{SEMAPHORE}{of}")),
+        _ => None,
+    }
+}
+
+pub(crate) const READERS: &str = "readers";
+const SEMAPHORE: &str = "semaphore of ";
+
+/// What a name is in use as, by the token in its row.
+pub(crate) fn present(token: &str) -> Option<Mode> {
+    if token == READERS {
+        return Some(Mode::Shared);
+    }
+    match token.strip_prefix(SEMAPHORE) {
+        Some(of) => of.parse().ok().map(|of| Mode::Permits { count: of, of }),
+        None => Some(Mode::Exclusive),
+    }
+}
+
+/// The column `mode`.
+pub(crate) fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Shared => "shared",
+        Mode::Permits { .. } => "permits",
+        _ => "exclusive",
+    }
+}
+
+/// The columns `permits` and `size`.
+pub(crate) fn permits(mode: Mode) -> (u32, u32) {
+    match mode {
+        Mode::Permits { count, of } => (count, of),
+        _ => (0, 0),
+    }
+}
+
+/// A mode, from its three columns.
+pub(crate) fn mode(word: &str, permits: i64, size: i64) -> Option<Mode> {
+    match word {
+        "exclusive" => Some(Mode::Exclusive),
+        "shared" => Some(Mode::Shared),
+        "permits" => {
+            Some(Mode::Permits { count: permits.try_into().ok()?, of: size.try_into().ok()? })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for given in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: u32::MAX }] {
+            let (count, of) = permits(given);
+            assert_eq!(mode(word(given), count.into(), of.into()), Some(given));
+            let token = kind(given).unwrap_or("0123456789abcdef0123456789abcdef".to_owned());
+            let present = present(&token).unwrap();
+            assert!(present.is_of_the_kind_of(given), "{present} {given}");
+            assert_eq!(word(present), word(given));
+            assert!(token.len() <= 32, "{token}");
+        }
+        assert_eq!(present("semaphore of many"), None);
+    }
+}

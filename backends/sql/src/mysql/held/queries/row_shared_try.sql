@@ -1,0 +1,9 @@
+-- The same for a reader: not while a writer waits. The mark is one session's alone, so that no two read
+-- for one claim.
+SET SESSION wait_timeout = :ttl_s;
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
+BEGIN;
+SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
+/*M! LOCK IN SHARE MODE */ /*!80000 FOR SHARE */ SKIP LOCKED;
+SELECT @lockwright_mark <=> 1;

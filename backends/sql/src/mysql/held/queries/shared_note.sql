@@ -1,0 +1,30 @@
+-- The same for a reader. Those who read have the fence of the first of them: it goes up with each
+-- writer, and with the first reader after one.
+INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, '{readers}', '', GREATEST(meta.floor + 1, {now}),
+       :ttl_ms, :session, {now}, NULL, 0
+FROM {meta} AS meta
+WHERE IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
+    fence = IF({hold}.updated = VALUES(updated) AND {hold}.token <> VALUES(token),
+               GREATEST({hold}.fence + 1, VALUES(fence)), {hold}.fence),
+    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
+    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
+    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
+    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
+    broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
+    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+
+-- A claim that is over may ask again.
+INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0
+FROM {hold} AS last
+WHERE last.kind = '{kind}' AND last.name = :name AND last.token = '{readers}'
+  AND IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    identity = VALUES(identity), fence = VALUES(fence), ttl_ms = VALUES(ttl_ms),
+    session = VALUES(session), updated = VALUES(updated), broken = NULL, released = 0;
+
+SELECT fence FROM {reader}
+WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;

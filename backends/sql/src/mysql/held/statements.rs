@@ -1,0 +1,86 @@
+//! What a session sends.
+
+use lockwright_core::{Claim, Mode};
+
+use super::Kind;
+use crate::server::held::rows;
+use crate::server::sql::Sql;
+
+/// The statements that run on the session itself.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) kind: Kind,
+    pub(super) alone: Locking,
+    /// For rows.
+    shared: Option<Locking>,
+    /// For rows: makes what is to be locked.
+    pub(super) make: Sql,
+    pub(super) shorten: Sql,
+    /// The mark, as SQL.
+    pub(super) mark: Sql,
+}
+
+/// Those that differ between who holds alone and who reads.
+#[derive(Debug)]
+pub(super) struct Locking {
+    pub(super) try_lock: Sql,
+    pub(super) wait: Sql,
+    /// After a try in vain.
+    pub(super) missed: Sql,
+    /// After a wait in vain.
+    pub(super) waited: Sql,
+    pub(super) unlock: Sql,
+    pub(super) keep: Sql,
+}
+
+impl Statements {
+    pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
+        let sql = |text: &str| Sql::new(&expand(text));
+        let row_keep = |mode| sql(&rows::table_of(mode, include_str!("queries/row_keep.sql")));
+        let (alone, shared) = match kind {
+            Kind::Session => {
+                let alone = Locking {
+                    try_lock: sql(include_str!("queries/session_lock.sql")),
+                    wait: sql(include_str!("queries/session_lock.sql")),
+                    missed: sql(include_str!("queries/session_missed.sql")),
+                    waited: sql(include_str!("queries/session_missed.sql")),
+                    unlock: sql(include_str!("queries/session_unlock.sql")),
+                    keep: sql(include_str!("queries/session_keep.sql")),
+                };
+                (alone, None)
+            }
+            Kind::Row => {
+                let alone = Locking {
+                    try_lock: sql(include_str!("queries/row_try.sql")),
+                    wait: sql(include_str!("queries/row_wait.sql")),
+                    missed: sql(include_str!("queries/row_missed.sql")),
+                    waited: sql(include_str!("queries/row_waited.sql")),
+                    unlock: sql(include_str!("queries/row_unlock.sql")),
+                    keep: row_keep(Mode::Exclusive),
+                };
+                let shared = Locking {
+                    try_lock: sql(include_str!("queries/row_shared_try.sql")),
+                    wait: sql(include_str!("queries/row_shared_wait.sql")),
+                    missed: sql(include_str!("queries/row_missed.sql")),
+                    waited: sql(include_str!("queries/row_missed.sql")),
+                    unlock: sql(include_str!("queries/row_shared_unlock.sql")),
+                    keep: row_keep(Mode::Shared),
+                };
+                (alone, Some(shared))
+            }
+        };
+        Self {
+            kind,
+            alone,
+            shared,
+            make: sql(include_str!("queries/row_make.sql")),
+            shorten: sql(include_str!("queries/shorten.sql")),
+            mark: sql("{mark}"),
+        }
+    }
+
+    /// Those for this claim. A mode that there isn't doesn't get here.
+    pub(super) fn of(&self, claim: &Claim) -> &Locking {
+        self.shared.as_ref().filter(|_| claim.mode == Mode::Shared).unwrap_or(&self.alone)
+    }
+}

@@ -1,0 +1,88 @@
+-- Lets one more hold beside others if it fits, or re-arms the token's own hold. After `beside_lock`.
+-- :name, :token, :identity, :kind (what stands for a token in the name's row), :mode, :permits, :size, :ttl
+-- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits,
+-- size
+SELECT lease.fence, lease.fences,
+       COALESCE(lease.token IS NOT NULL AND lease.expires > @lockwright_now, FALSE),
+       COALESCE(lease.token = :kind AND lease.expires > @lockwright_now, FALSE),
+       LOCATE(:token, lease.buried) > 0
+           OR EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
+INTO @lockwright_fence, @lockwright_fences, @lockwright_live, @lockwright_ours, @lockwright_buried
+FROM {lease} AS lease
+WHERE lease.name = :name;
+
+SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
+       MIN(IF(mode <> 'exclusive', expires, NULL)),
+       -- A writer that waits for these readers, or for those that have just gone.
+       MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
+       COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0),
+       COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
+INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwright_own,
+     @lockwright_broken
+FROM {beside}
+WHERE name = :name AND expires > @lockwright_now;
+
+SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
+
+-- 2 a new hold, 1 its own hold again, 0 nothing.
+SET @lockwright_does = CASE
+    WHEN @lockwright_buried THEN 0
+    WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)
+    WHEN @lockwright_live AND NOT @lockwright_ours THEN 0
+    WHEN :size = 0 AND @lockwright_writer_until IS NOT NULL THEN 0
+    WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
+    ELSE 2 END;
+
+-- Readers share the fence of those who read.
+SET @lockwright_fence = IF(
+    @lockwright_does < 2 OR (@lockwright_ours AND :size = 0),
+    @lockwright_fence,
+    GREATEST(@lockwright_fence + @lockwright_fences, (SELECT floor + 1 FROM {meta}), @lockwright_now));
+
+INSERT INTO {beside}
+    (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
+SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl,
+       @lockwright_now + :ttl, @lockwright_now, NULL
+FROM {meta} AS meta
+WHERE @lockwright_does = 2
+-- One that is over.
+ON DUPLICATE KEY UPDATE
+    identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
+    fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
+    broken = NULL;
+
+UPDATE {beside} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
+WHERE name = :name AND token = :token AND @lockwright_does = 1;
+
+UPDATE {lease} SET
+    token = :kind,
+    identity = '',
+    mode = :mode,
+    fence = @lockwright_fence,
+    fences = 1,
+    ttl = :ttl,
+    expires = IF(@lockwright_ours, GREATEST(expires, @lockwright_now + :ttl), @lockwright_now + :ttl),
+    updated = @lockwright_now,
+    broken = NULL
+WHERE name = :name AND @lockwright_does > 0;
+
+-- Those who went without a word, so that few are looked at.
+DELETE FROM {beside}
+WHERE name = :name AND token <> :token AND expires < @lockwright_now - 60000000
+  AND @lockwright_does = 2;
+
+SELECT FALSE, name, token, identity, mode, fence, 1, expires, broken, FALSE,
+       CAST(@lockwright_now AS SIGNED), permits, size
+FROM {beside}
+WHERE name = :name AND token = :token AND (@lockwright_does > 0 OR @lockwright_own)
+UNION ALL
+SELECT CAST(@lockwright_buried AS SIGNED), name, IF(@lockwright_live, token, NULL), identity, mode, fence,
+       fences,
+       CAST(COALESCE(CASE WHEN @lockwright_ours AND :size > 0 THEN @lockwright_first_end
+                          WHEN @lockwright_live THEN expires
+                          ELSE @lockwright_writer_until END, @lockwright_now) AS SIGNED),
+       broken, FALSE, CAST(@lockwright_now AS SIGNED), NULL, NULL
+FROM {lease}
+WHERE name = :name AND @lockwright_does = 0 AND NOT @lockwright_own;
+
+COMMIT;

@@ -1,0 +1,11 @@
+-- Marks a hold beside others as broken: it can't be renewed any more. The first break keeps its reason.
+-- After `beside_lock`, so that it meets no repeat of the claim half-way.
+-- :name, :token, :broken
+-- Answers, if it is held: in how many microseconds it runs out
+UPDATE {beside} SET broken = COALESCE(broken, :broken)
+WHERE name = :name AND token = :token AND expires > @lockwright_now AND mode <> 'exclusive';
+
+SELECT CAST(expires - @lockwright_now AS SIGNED) FROM {beside}
+WHERE name = :name AND token = :token AND expires > @lockwright_now AND broken IS NOT NULL;
+
+COMMIT;

@@ -1,0 +1,10 @@
+-- Leaves a tombstone of a hold that is about to be freed, which tells its holder at its next renewal and
+-- keeps a repeat of its claim out. After `beside_lock`.
+-- :name, :token, :broken, :tombstone
+INSERT INTO {tombstone} (token, until_us, broken)
+SELECT :token, @lockwright_now + GREATEST(expires - @lockwright_now, :tombstone), :broken
+FROM {beside}
+WHERE name = :name AND token = :token AND expires > @lockwright_now AND mode <> 'exclusive'
+ON DUPLICATE KEY UPDATE
+    until_us = GREATEST({tombstone}.until_us, VALUES(until_us)),
+    broken = COALESCE({tombstone}.broken, VALUES(broken));

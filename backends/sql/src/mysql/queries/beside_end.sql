@@ -1,0 +1,28 @@
+-- Compares the token and takes its hold out, or the note that a writer waits. After `beside_lock`, which the
+-- note can do without.
+-- :name, :token
+-- Answers: whether it held, NULL, for how many microseconds it would have
+SET @lockwright_now = {now};
+
+SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)
+INTO @lockwright_remaining, @lockwright_own
+FROM {beside}
+WHERE name = :name AND token = :token;
+
+DELETE FROM {beside} WHERE name = :name AND token = :token;
+
+SELECT MAX(expires) INTO @lockwright_ends
+FROM {beside}
+WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
+
+-- The name runs out with the last of the others.
+UPDATE {lease} SET
+    token = IF(@lockwright_ends IS NULL, NULL, token),
+    expires = COALESCE(@lockwright_ends, @lockwright_now),
+    updated = @lockwright_now
+WHERE name = :name AND mode <> 'exclusive' AND token IS NOT NULL AND @lockwright_own;
+
+SELECT COALESCE(CAST(@lockwright_remaining AS SIGNED) > 0, FALSE), NULL,
+       CAST(@lockwright_remaining AS SIGNED);
+
+COMMIT;

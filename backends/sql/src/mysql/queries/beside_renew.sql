@@ -1,0 +1,59 @@
+-- Re-arms every hold of the batch that is still held beside others.
+-- :holds JSON [[name, token, ttl], ...]
+-- Answers for each: its place, 'renewed' or why not, whether somebody waits
+--
+-- The names' rows are locked first, in the batch's order, and the clock that decides is read after that.
+BEGIN;
+
+UPDATE {asked}
+STRAIGHT_JOIN {lease} AS lease
+    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+SET lease.decided = lease.decided;
+
+SET @lockwright_now = {now};
+
+UPDATE {asked}
+STRAIGHT_JOIN {lease} AS lease
+    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+STRAIGHT_JOIN {beside} AS beside
+    ON beside.name = lease.name
+    AND beside.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
+    -- Not a writer that waits.
+    AND beside.mode = lease.mode
+SET beside.ttl = asked.ttl,
+    beside.expires = @lockwright_now + asked.ttl,
+    beside.updated = @lockwright_now
+WHERE beside.expires > @lockwright_now AND beside.broken IS NULL
+  AND lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
+
+-- Names run out with the last of those who hold them.
+UPDATE (
+    SELECT beside.name, MAX(beside.expires) AS ends
+    FROM {asked}
+    STRAIGHT_JOIN {beside} AS beside
+        ON beside.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+    WHERE beside.mode <> 'exclusive'
+    GROUP BY beside.name
+) AS latest
+STRAIGHT_JOIN {lease} AS lease ON lease.name = latest.name
+SET lease.expires = GREATEST(lease.expires, latest.ends), lease.updated = @lockwright_now
+WHERE lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
+
+SELECT asked.place - 1,
+       CASE WHEN beside.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN beside.expires <= @lockwright_now THEN 'expired'
+            WHEN beside.name IS NOT NULL AND lease.name IS NOT NULL THEN 'renewed'
+            ELSE 'gone' END,
+       FALSE
+FROM {asked}
+LEFT JOIN {beside} AS beside
+    ON beside.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.mode <> 'exclusive'
+LEFT JOIN {lease} AS lease
+    ON lease.name = beside.name AND lease.mode = beside.mode
+    AND lease.token IS NOT NULL AND lease.expires > @lockwright_now
+LEFT JOIN {tombstone} AS tombstone
+    ON tombstone.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin;
+
+COMMIT;

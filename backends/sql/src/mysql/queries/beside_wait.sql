@@ -1,0 +1,13 @@
+-- Notes that a writer waits for those who read. The note is about them alone: it is void once the name's
+-- fence has moved on, so it may come late, and needs no lock.
+-- :name, :token, :identity, :ttl, :patience
+INSERT INTO {beside}
+    (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
+SELECT :name, :token, :identity, 'exclusive', 0, 0, lease.fence, :ttl, {now} + :patience, {now}, NULL
+FROM {lease} AS lease
+WHERE lease.name = :name AND lease.mode = 'shared' AND lease.token IS NOT NULL
+  AND lease.expires > {now}
+ON DUPLICATE KEY UPDATE
+    fence = VALUES(fence),
+    expires = VALUES(expires),
+    updated = VALUES(updated);

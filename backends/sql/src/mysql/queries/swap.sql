@@ -1,0 +1,33 @@
+-- Gives the hold of a token to another one, for a ticket, and keeps the old one from ever being granted
+-- again.
+-- :name, :from, :token, :identity, :ttl, :tombstone
+-- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
+-- now
+--
+-- The clock that decides is read after the row was locked. The token is set after what depends on it.
+BEGIN;
+
+UPDATE {lease} SET
+    fence = IF(token = :from, GREATEST(fence + fences, {now}), fence),
+    fences = IF(token = :from, 1, fences),
+    buried = IF(token = :from, RIGHT(CONCAT(buried, ' ', :from), 16 * 33), buried),
+    token = :token,
+    identity = :identity,
+    ttl = :ttl,
+    expires = {now} + :ttl,
+    updated = {now}
+WHERE name = :name AND token IN (:from, :token) AND expires > {now} AND broken IS NULL
+  AND LOCATE(:token, buried) = 0
+  AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
+
+-- The row is ours until the end.
+INSERT INTO {tombstone} (token, until_us)
+SELECT :from, updated + :tombstone FROM {lease}
+WHERE name = :name AND token = :token AND ROW_COUNT() > 0
+ON DUPLICATE KEY UPDATE until_us = GREATEST({tombstone}.until_us, VALUES(until_us));
+
+SELECT name, token, identity, mode, fence, fences, expires, broken, FALSE, updated
+FROM {lease}
+WHERE name = :name AND token = :token AND expires > {now} AND broken IS NULL;
+
+COMMIT;

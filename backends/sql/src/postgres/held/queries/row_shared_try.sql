@@ -1,0 +1,11 @@
+-- The same for a reader: not while a writer that waits has closed the gate, and not while another
+-- session has the claim's own lock, as two of them could read for one claim.
+SELECT name,
+       set_config('idle_session_timeout', :ttl_ms::text, false),
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
+       set_config('application_name', {mark}, false)
+FROM {row} WHERE name = :name
+  AND (SELECT CASE WHEN pg_try_advisory_lock_shared({gate})
+                   THEN pg_advisory_unlock_shared({gate}) ELSE false END)
+  AND pg_try_advisory_xact_lock({claim})
+FOR SHARE SKIP LOCKED;

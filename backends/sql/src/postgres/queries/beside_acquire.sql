@@ -1,0 +1,96 @@
+-- Lets one more hold beside others if it fits, re-arms the token's own hold, or notes that somebody waits.
+-- After `beside_lock`.
+-- :name, :token, :identity, :kind (what stands for a token in the name's row), :mode, :permits, :size, :ttl,
+-- :waits
+-- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits,
+-- size
+WITH seen AS MATERIALIZED (
+    SELECT lease.*, now,
+           coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
+           coalesce(lease.token = :kind AND lease.expires > now, false) AS ours
+    FROM {lease} AS lease
+    CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
+    WHERE lease.name = :name
+), others AS MATERIALIZED (
+    SELECT coalesce(sum(beside.permits) FILTER (WHERE beside.mode <> 'exclusive'), 0) AS taken,
+           min(beside.expires) FILTER (WHERE beside.mode <> 'exclusive') AS first_end,
+           -- A writer that waits for these readers, or for those that have just gone.
+           max(beside.expires) FILTER (WHERE beside.mode = 'exclusive' AND beside.fence = seen.fence)
+               AS writer_until
+    FROM seen
+    JOIN {beside} AS beside ON beside.name = seen.name AND beside.expires > seen.now
+), own AS MATERIALIZED (
+    SELECT beside.*
+    FROM seen
+    JOIN {beside} AS beside ON beside.name = seen.name AND beside.token = :token
+    WHERE seen.ours AND beside.expires > seen.now AND beside.mode <> 'exclusive'
+), state AS MATERIALIZED (
+    SELECT seen.*, first_end, writer_until,
+           CASE
+               WHEN position(:token IN seen.buried) > 0
+                   OR EXISTS (SELECT FROM {tombstone} WHERE token = :token) THEN 'buried'
+               WHEN EXISTS (SELECT FROM own WHERE broken IS NULL) THEN 'again'
+               WHEN EXISTS (SELECT FROM own) THEN 'broken'
+               WHEN live AND NOT ours THEN 'busy'
+               WHEN :size = 0 AND writer_until IS NOT NULL THEN 'busy'
+               WHEN :size > 0 AND taken + :permits > :size THEN 'busy'
+               ELSE 'new'
+           END AS does,
+           -- Readers share the fence of those who read.
+           CASE WHEN ours AND :size = 0 THEN seen.fence
+                ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
+    FROM seen CROSS JOIN others
+), added AS (
+    INSERT INTO {beside} AS beside
+        (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
+    SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
+    FROM state WHERE does = 'new'
+    -- One that is over.
+    ON CONFLICT (name, token) DO UPDATE SET
+        (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
+            excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,
+            excluded.ttl, excluded.expires, excluded.updated, NULL)
+    RETURNING beside.*
+), rearmed AS (
+    UPDATE {beside} AS beside SET ttl = :ttl, expires = now + :ttl, updated = now
+    FROM state
+    WHERE does = 'again' AND beside.name = :name AND beside.token = :token
+    RETURNING beside.*
+), kept AS (
+    UPDATE {lease} AS lease SET
+        token = :kind,
+        identity = '',
+        mode = :mode,
+        fence = CASE WHEN does = 'new' THEN next ELSE lease.fence END,
+        fences = 1,
+        ttl = :ttl,
+        expires = CASE WHEN ours THEN greatest(lease.expires, now + :ttl) ELSE now + :ttl END,
+        updated = now,
+        broken = NULL
+    FROM state
+    WHERE does IN ('new', 'again') AND lease.name = :name
+), noted AS (
+    UPDATE {lease} AS lease SET waiting = now + 15000000
+    FROM state
+    WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
+), pruned AS (
+    -- Of those who went without a word, so that few are looked at.
+    DELETE FROM {beside} AS beside USING state
+    WHERE does = 'new' AND beside.name = :name AND beside.token <> :token
+      AND beside.expires < now - 60000000
+), answer AS (
+    SELECT * FROM added
+    UNION ALL SELECT * FROM rearmed
+    UNION ALL SELECT own.* FROM own CROSS JOIN state WHERE does = 'broken'
+)
+SELECT false, answer.name, answer.token, answer.identity, answer.mode, answer.fence, 1::bigint,
+       answer.expires, answer.broken, state.waiting > now, now, answer.permits, answer.size
+FROM answer CROSS JOIN state
+UNION ALL
+SELECT does = 'buried', name, CASE WHEN live THEN token END, identity, mode, fence, fences::bigint,
+       CASE WHEN ours AND :size > 0 THEN first_end
+            WHEN live THEN expires
+            ELSE coalesce(writer_until, now) END,
+       broken, waiting > now, now, NULL::bigint, NULL::bigint
+FROM state
+WHERE does IN ('buried', 'busy');

@@ -1,0 +1,10 @@
+-- Leaves a tombstone of a hold that is about to be freed, which tells its holder at its next renewal and
+-- keeps a repeat of its claim out. After `beside_lock`.
+-- :name, :token, :broken, :tombstone
+INSERT INTO {tombstone} AS tombstone (token, until, broken)
+SELECT :token, {now} + greatest(beside.expires - {now}, :tombstone), :broken
+FROM {beside} AS beside
+WHERE name = :name AND token = :token AND expires > {now} AND mode <> 'exclusive'
+ON CONFLICT (token) DO UPDATE SET
+    until = greatest(tombstone.until, excluded.until),
+    broken = coalesce(tombstone.broken, excluded.broken);

@@ -1,0 +1,33 @@
+-- Compares the token and takes its hold out, or the note that a writer waits, and tells those who may get
+-- in by that. After `beside_lock`, which the note can do without.
+-- :name, :token, :channel
+-- Answers: whether it held, whether that was told, for how many microseconds it would have
+WITH at AS MATERIALIZED (
+    SELECT {now} AS now
+), gone AS (
+    DELETE FROM {beside} AS beside WHERE name = :name AND token = :token RETURNING beside.*
+), others AS MATERIALIZED (
+    SELECT max(expires) AS ends
+    FROM {beside} CROSS JOIN at
+    WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
+), kept AS (
+    -- The name runs out with the last of the others.
+    UPDATE {lease} AS lease SET
+        token = CASE WHEN ends IS NOT NULL THEN lease.token END,
+        expires = coalesce(ends, now),
+        updated = now
+    FROM at CROSS JOIN others CROSS JOIN gone
+    WHERE lease.name = :name AND lease.mode = gone.mode AND gone.mode <> 'exclusive'
+      AND lease.token IS NOT NULL
+), told AS MATERIALIZED (
+    SELECT gone.expires > now AS held,
+           gone.expires - now AS remaining,
+           gone.expires > now AND lease.waiting > now
+               AND (gone.mode <> 'shared' OR ends IS NULL) AS makes_room
+    FROM gone CROSS JOIN at CROSS JOIN others
+    LEFT JOIN {lease} AS lease ON lease.name = :name
+)
+SELECT coalesce(held, false),
+       CASE WHEN makes_room THEN pg_notify(:channel, :name)::text END,
+       remaining
+FROM at LEFT JOIN told ON true;

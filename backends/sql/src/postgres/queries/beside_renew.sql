@@ -1,0 +1,51 @@
+-- Re-arms every hold of the batch that is still held beside others.
+-- :holds JSON [[name, token, ttl], ...]
+-- Answers for each: its place, 'renewed' or why not, whether somebody waits
+--
+-- The names' rows are locked first, in their order, and the clock that decides is read after that.
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+WITH locked AS MATERIALIZED (
+    SELECT name FROM {lease}
+    WHERE name IN (SELECT hold ->> 0 FROM json_array_elements(:holds::json) AS each (hold))
+    ORDER BY name
+    FOR UPDATE
+)
+-- Which answers nothing.
+SELECT count(*) FROM locked HAVING count(*) < 0;
+
+WITH asked AS MATERIALIZED (
+    SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
+    FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
+), at AS MATERIALIZED (
+    SELECT {now} AS now
+), renewed AS (
+    UPDATE {beside} AS beside SET ttl = asked.ttl, expires = now + asked.ttl, updated = now
+    FROM asked
+    CROSS JOIN at
+    JOIN {lease} AS lease ON lease.name = asked.name
+    WHERE beside.name = asked.name
+      AND beside.token = asked.token
+      AND beside.expires > now
+      AND beside.broken IS NULL
+      -- Not a writer that waits.
+      AND beside.mode <> 'exclusive'
+      AND lease.mode = beside.mode AND lease.token IS NOT NULL AND lease.expires > now
+    RETURNING asked.place, beside.name, beside.expires, lease.waiting > now AS waiting
+), kept AS (
+    UPDATE {lease} AS lease SET expires = greatest(lease.expires, latest.expires), updated = now
+    FROM (SELECT name, max(expires) AS expires FROM renewed GROUP BY name) AS latest
+    CROSS JOIN at
+    WHERE lease.name = latest.name
+)
+SELECT asked.place,
+       CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
+            WHEN beside.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN beside.expires <= now THEN 'expired'
+            ELSE 'gone' END,
+       coalesce(renewed.waiting, false)
+FROM asked
+CROSS JOIN at
+LEFT JOIN renewed ON renewed.place = asked.place
+LEFT JOIN {beside} AS beside ON beside.name = asked.name AND beside.token = asked.token
+LEFT JOIN {tombstone} AS tombstone ON tombstone.token = asked.token;

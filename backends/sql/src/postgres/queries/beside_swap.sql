@@ -1,0 +1,50 @@
+-- Gives a hold beside others to another token, for a ticket, and keeps the old one from ever being granted
+-- again. After `beside_lock`.
+-- :name, :from, :token, :identity, :mode, :permits, :size, :ttl, :tombstone
+-- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
+-- now, permits, size
+WITH seen AS MATERIALIZED (
+    SELECT lease.*, now
+    FROM {lease} AS lease
+    CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
+    WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
+      AND lease.expires > now
+      AND position(:token IN lease.buried) = 0
+      AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
+), old AS MATERIALIZED (
+    SELECT beside.token, seen.now, seen.waiting,
+           -- Readers beside each other share theirs.
+           CASE WHEN beside.token = :token OR :size = 0 THEN beside.fence
+                ELSE greatest(seen.fence + seen.fences, seen.now) END AS next
+    FROM seen
+    JOIN {beside} AS beside ON beside.name = seen.name AND beside.token IN (:from, :token)
+    WHERE beside.expires > seen.now AND beside.broken IS NULL
+      AND beside.mode = :mode AND beside.permits = :permits AND beside.size = :size
+    -- A repeat, whose first answer didn't arrive.
+    ORDER BY beside.token = :token DESC
+    LIMIT 1
+), swapped AS (
+    UPDATE {beside} AS beside SET
+        token = :token,
+        identity = :identity,
+        fence = next,
+        ttl = :ttl,
+        expires = now + :ttl,
+        updated = now
+    FROM old
+    WHERE beside.name = :name AND beside.token = old.token
+    RETURNING beside.*, old.waiting > now AS waiting
+), kept AS (
+    UPDATE {lease} AS lease SET
+        fence = greatest(lease.fence, next),
+        expires = greatest(lease.expires, now + :ttl),
+        updated = now
+    FROM old
+    WHERE lease.name = :name
+), ended AS (
+    INSERT INTO {tombstone} AS tombstone (token, until)
+    SELECT :from, now + :tombstone FROM old
+    ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until)
+)
+SELECT name, token, identity, mode, fence, 1::bigint, expires, broken, waiting, updated, permits, size
+FROM swapped;

@@ -1,0 +1,12 @@
+-- Deletes rows of those who held beside others and ran out long ago, some at a time.
+-- :idle, :limit
+-- Answers: how many
+WITH gone AS (
+    DELETE FROM {beside} WHERE (name, token) IN (
+        SELECT name, token FROM {beside}
+        WHERE expires < {now} - :idle
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+)
+SELECT count(*) FROM gone

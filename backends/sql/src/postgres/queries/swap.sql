@@ -1,0 +1,33 @@
+-- Gives the hold of a token to another one, for a ticket, and keeps the old one from ever being granted
+-- again.
+-- :name, :from, :token, :identity, :ttl, :tombstone
+-- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
+-- now
+--
+-- The clock is read for each row, after it was locked.
+WITH swapped AS (
+    UPDATE {lease} AS lease SET
+        fence = CASE WHEN lease.token = :from THEN greatest(lease.fence + lease.fences, {now})
+                     ELSE lease.fence END,
+        fences = CASE WHEN lease.token = :from THEN 1 ELSE lease.fences END,
+        buried = CASE WHEN lease.token = :from THEN right(lease.buried || ' ' || :from, 16 * 33)
+                      ELSE lease.buried END,
+        token = :token,
+        identity = :identity,
+        ttl = :ttl,
+        expires = {now} + :ttl,
+        updated = {now}
+    WHERE lease.name = :name
+      AND lease.token IN (:from, :token)
+      AND lease.expires > {now}
+      AND lease.broken IS NULL
+      AND position(:token IN lease.buried) = 0
+      AND NOT EXISTS (SELECT FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
+    RETURNING lease.*
+), ended AS (
+    INSERT INTO {tombstone} AS tombstone (token, until)
+    SELECT :from, {now} + :tombstone FROM swapped
+    ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until)
+)
+SELECT name, token, identity, mode, fence, fences::bigint, expires, broken, waiting > updated, updated
+FROM swapped

@@ -1,0 +1,353 @@
+//! Readers, and holders of permits: those who hold a name beside each other.
+//!
+//! Each has a row of its own, and the name's row says that they are there, so that whoever wants the name
+//! for itself finds it taken in the one statement that asks. All of these are for a transaction, with a
+//! moment from inside of it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use lockwright_core::{Attempt, BootInstant, Busy, Ended, Fence, Granted, LockName, Mode, Token};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Result, Row};
+
+use super::statements::{
+    Acquire, Acquired, Asked, Hold, Moment, TOMBSTONE, bury, decode, expires, holder, json, nanos,
+    query, seen, stored,
+};
+use crate::kind;
+
+/// For how long a writer that waits keeps readers out when it isn't heard of any more: some of its polls.
+const WAITS: Duration = Duration::from_secs(3);
+
+/// What those who hold a name come to.
+struct Look {
+    taken: u64,
+    first_end: Option<BootInstant>,
+    last_end: Option<BootInstant>,
+    /// Until when a writer keeps readers out.
+    writer_until: Option<BootInstant>,
+}
+
+/// Lets one more in, if it fits beside those who hold.
+pub(super) async fn acquire(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    at: Moment<'_>,
+) -> Result<Acquired> {
+    let row = seen(connection, asked, at).await?;
+    if row.try_get("buried")? {
+        return Ok(Acquired::Buried);
+    }
+    let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
+    if is_live {
+        let present = present(&row)?;
+        if !present.is_of_the_kind_of(asked.mode) {
+            return Ok(Acquired::OtherKind(present));
+        }
+        if present == Mode::Exclusive {
+            return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+                retry_after: Some(at.remaining(&row)?),
+                holder: Some(Box::new(holder(&row, at)?)),
+                queued: false,
+            })));
+        }
+        if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
+            let granted = again(connection, asked, &own, at).await?;
+            return Ok(Acquired::Attempt(Attempt::Granted(granted)));
+        }
+    }
+    let look = look(connection, &asked.name, at).await?;
+    let (fits, free_at) = match asked.mode {
+        Mode::Permits { count, of } => {
+            (look.taken + u64::from(count) <= u64::from(of), look.first_end)
+        }
+        _ => (look.writer_until.is_none(), look.last_end.or(look.writer_until)),
+    };
+    if !fits {
+        return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+            retry_after: free_at.map(|end| end.saturating_since(at.now)),
+            holder: first(connection, &asked.name, at).await?,
+            queued: false,
+        })));
+    }
+    let until = at.now + asked.ttl;
+    let fence = if !is_live {
+        let kind = kind::kind(asked.mode).unwrap_or_default();
+        let opened = query!("beside_open")
+            .bind(asked.name.as_str())
+            .bind(kind)
+            .bind(kind::word(asked.mode))
+            .bind(nanos(asked.ttl))
+            .bind(stored(until))
+            .bind(at.boot)
+            .fetch_one(&mut *connection)
+            .await?;
+        opened.try_get("fence")?
+    } else if asked.mode == Mode::Shared {
+        row.try_get("fence")?
+    } else {
+        number(connection, &asked.name).await?
+    };
+    add(connection, asked, fence, until, at).await?;
+    if is_live {
+        keep(connection, &[&asked.name], at).await?;
+    }
+    Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
+}
+
+/// Notes that a writer waits for those who read. The note is about them alone: it is void once the name's
+/// fence has moved on, so it may come late, and outside of a transaction.
+pub(super) async fn wait(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    row: &SqliteRow,
+    at: Moment<'_>,
+) -> Result<()> {
+    add(connection, asked, row.try_get("fence")?, at.now + WAITS, at).await
+}
+
+/// The first of those who hold a name beside each other.
+pub(super) async fn first(
+    connection: &mut SqliteConnection,
+    name: &LockName,
+    at: Moment<'_>,
+) -> Result<Option<Box<lockwright_core::Holder>>> {
+    match holders(connection, name, at).await?.first() {
+        Some(row) => Ok(Some(Box::new(holder(row, at)?))),
+        None => Ok(None),
+    }
+}
+
+/// The rows of all who hold a name beside each other.
+pub(super) async fn holders(
+    connection: &mut SqliteConnection,
+    name: &LockName,
+    at: Moment<'_>,
+) -> Result<Vec<SqliteRow>> {
+    query!("beside_holders")
+        .bind(name.as_str())
+        .bind(at.boot)
+        .bind(stored(at.now))
+        .fetch_all(connection)
+        .await
+}
+
+/// What a name is in use as, by its row.
+pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
+    let token: &str = row.try_get("token")?;
+    kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
+}
+
+/// Gives a hold to another token.
+pub(super) async fn swap(
+    connection: &mut SqliteConnection,
+    from: Token,
+    asked: &Acquire,
+    at: Moment<'_>,
+) -> Result<Acquired> {
+    let row = seen(connection, asked, at).await?;
+    if row.try_get("buried")? {
+        return Ok(Acquired::Buried);
+    }
+    if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
+        let granted = again(connection, asked, &own, at).await?;
+        return Ok(Acquired::Attempt(Attempt::Granted(granted)));
+    }
+    let not_held = Ok(Acquired::Attempt(Attempt::Busy(Busy::default())));
+    let Some(old) = own(connection, &asked.name, from, at).await? else { return not_held };
+    let is_broken = old.try_get::<Option<&str>, _>("broken")?.is_some();
+    if is_broken || holder(&old, at)?.mode != asked.mode {
+        return not_held;
+    }
+    // Readers beside each other share theirs.
+    let fence = match asked.mode {
+        Mode::Shared => old.try_get("fence")?,
+        _ => number(connection, &asked.name).await?,
+    };
+    let from = from.to_string();
+    query!("beside_swap")
+        .bind(asked.name.as_str())
+        .bind(&from)
+        .bind(asked.token.to_string())
+        .bind(&asked.identity)
+        .bind(fence)
+        .bind(nanos(asked.ttl))
+        .bind(stored(at.now + asked.ttl))
+        .execute(&mut *connection)
+        .await?;
+    keep(connection, &[&asked.name], at).await?;
+    bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
+    Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
+}
+
+/// Re-arms what is still held, and adds its tokens to `renewed`.
+pub(super) async fn renew(
+    connection: &mut SqliteConnection,
+    asked: &[Asked<'_>],
+    at: Moment<'_>,
+    renewed: &mut HashSet<String>,
+) -> Result<()> {
+    let rows = query!("beside_renew")
+        .bind(json(asked)?)
+        .bind(stored(at.now))
+        .bind(at.boot)
+        .fetch_all(&mut *connection)
+        .await?;
+    for row in &rows {
+        renewed.insert(row.try_get("token")?);
+    }
+    let names: Vec<&str> = asked.iter().map(|(name, _, _)| *name).collect();
+    keep(connection, &names, at).await
+}
+
+/// Takes a hold out, and answers whether it was one, and whether that lets somebody else in.
+pub(super) async fn release(
+    connection: &mut SqliteConnection,
+    hold: &Hold,
+    at: Moment<'_>,
+) -> Result<(Ended, bool)> {
+    let name = hold.name.as_str();
+    let gone = remove(connection, hold).await?;
+    let Some(gone) = gone else { return Ok((Ended::NotHeld, false)) };
+    if !at.is_live(&gone)? {
+        return Ok((Ended::NotHeld, false));
+    }
+    let look = look(connection, &hold.name, at).await?;
+    let ends = match (look.last_end, look.writer_until) {
+        (Some(end), _) => end,
+        // Free, and the row stays for what a writer has noted about it.
+        (None, Some(_)) => at.now,
+        (None, None) => {
+            query!("beside_close").bind(name).execute(connection).await?;
+            return Ok((Ended::Released, true));
+        }
+    };
+    query!("beside_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
+    let makes_room = look.last_end.is_none() || hold.mode != Mode::Shared;
+    Ok((Ended::Released, makes_room))
+}
+
+/// Takes back that a writer waits. Needs no transaction.
+pub(super) async fn withdraw(
+    connection: &mut SqliteConnection,
+    hold: &Hold,
+    at: Moment<'_>,
+) -> Result<bool> {
+    remove(connection, hold).await?.map_or(Ok(false), |gone| at.is_live(&gone))
+}
+
+async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option<SqliteRow>> {
+    let gone = query!("beside_release")
+        .bind(hold.name.as_str())
+        .bind(hold.token.to_string())
+        .fetch_all(connection)
+        .await?;
+    Ok(gone.into_iter().next())
+}
+
+async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>) -> Result<Look> {
+    let row = query!("beside_look")
+        .bind(name.as_str())
+        .bind(at.boot)
+        .bind(stored(at.now))
+        .fetch_one(connection)
+        .await?;
+    let end = |column| -> Result<Option<BootInstant>> {
+        let nanos: Option<i64> = row.try_get(column)?;
+        nanos.map(|end| end.try_into().map(BootInstant::from_nanos).map_err(decode)).transpose()
+    };
+    Ok(Look {
+        taken: row.try_get::<i64, _>("taken")?.try_into().map_err(decode)?,
+        first_end: end("first_end")?,
+        last_end: end("last_end")?,
+        writer_until: end("writer_until")?,
+    })
+}
+
+/// The row of a token that holds.
+async fn own(
+    connection: &mut SqliteConnection,
+    name: &LockName,
+    token: Token,
+    at: Moment<'_>,
+) -> Result<Option<SqliteRow>> {
+    let rows = query!("beside_own")
+        .bind(name.as_str())
+        .bind(token.to_string())
+        .fetch_all(connection)
+        .await?;
+    match rows.into_iter().next() {
+        Some(row) if at.is_live(&row)? && row.try_get::<&str, _>("mode")? != "exclusive" => {
+            Ok(Some(row))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The hold that a repeated claim has already, re-armed unless it was broken.
+async fn again(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    own: &SqliteRow,
+    at: Moment<'_>,
+) -> Result<Granted> {
+    let token = asked.token.to_string();
+    let mut renewed = HashSet::new();
+    let hold = [(asked.name.as_str(), token, nanos(asked.ttl))];
+    renew(connection, &hold, at, &mut renewed).await?;
+    let mut granted = granted(own.try_get("fence")?)?;
+    if renewed.is_empty() {
+        // It runs out as it would have.
+        granted.valid = Some(expires(own)?.saturating_since(at.now));
+    }
+    Ok(granted)
+}
+
+async fn number(connection: &mut SqliteConnection, name: &LockName) -> Result<i64> {
+    query!("beside_number").bind(name.as_str()).fetch_one(connection).await?.try_get("fence")
+}
+
+async fn add(
+    connection: &mut SqliteConnection,
+    asked: &Acquire,
+    fence: i64,
+    until: BootInstant,
+    at: Moment<'_>,
+) -> Result<()> {
+    let (count, of) = kind::permits(asked.mode);
+    query!("beside_add")
+        .bind(asked.name.as_str())
+        .bind(asked.token.to_string())
+        .bind(&asked.identity)
+        .bind(kind::word(asked.mode))
+        .bind(count)
+        .bind(of)
+        .bind(fence)
+        .bind(nanos(asked.ttl))
+        .bind(stored(until))
+        .bind(at.boot)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+/// Names are held for as long as the last of those who hold them.
+async fn keep(
+    connection: &mut SqliteConnection,
+    names: &[impl AsRef<str>],
+    at: Moment<'_>,
+) -> Result<()> {
+    let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_ref()]).collect();
+    query!("beside_keep")
+        .bind(json(&names)?)
+        .bind(stored(at.now))
+        .bind(at.boot)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+fn granted(fence: i64) -> Result<Granted> {
+    Ok(Granted::new(Fence::new(fence.try_into().map_err(decode)?)))
+}

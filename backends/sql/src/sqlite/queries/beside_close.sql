@@ -1,0 +1,3 @@
+-- After the last one has gone.
+-- ?1 name
+DELETE FROM lockwright_lease WHERE name = ?1 AND mode <> 'exclusive'

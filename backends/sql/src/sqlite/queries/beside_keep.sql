@@ -1,0 +1,9 @@
+-- Names run out with the last of those who hold them beside each other: after some were renewed or added.
+-- ?1 JSON [[name, ...], ...], ?2 now, ?3 boot
+UPDATE lockwright_lease
+SET expires_ns = max(expires_ns, coalesce((
+    SELECT max(beside.expires_ns) FROM lockwright_beside AS beside
+    WHERE beside.name = lockwright_lease.name AND beside.boot = ?3 AND beside.mode <> 'exclusive'), 0)),
+    updated = datetime('now', 'subsec')
+WHERE name IN (SELECT value ->> 0 FROM json_each(?1))
+  AND mode <> 'exclusive' AND boot = ?3 AND expires_ns > ?2

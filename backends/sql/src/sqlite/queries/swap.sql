@@ -1,0 +1,8 @@
+-- Gives the hold of a token to another one, for a ticket. No row comes back when it doesn't hold any more,
+-- or was broken. The caller holds the write lock and read ?7 after it got it.
+-- ?1 name, ?2 old token, ?3 new token, ?4 identity, ?5 ttl, ?6 boot, ?7 now
+UPDATE lockwright_lease
+SET token = ?3, identity = ?4, fence = (SELECT fence + 1 FROM lockwright_meta), fences = 1,
+    ttl_ns = ?5, expires_ns = ?7 + ?5, updated = datetime('now', 'subsec')
+WHERE name = ?1 AND token = ?2 AND boot = ?6 AND expires_ns > ?7 AND broken IS NULL
+RETURNING fence, fences

@@ -1,0 +1,7 @@
+-- Raises the name's fence. Answers the highest, which is ours unless it is above.
+-- ?1 name, ?2 fence
+INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
+ON CONFLICT (name) DO UPDATE SET
+    updated = iif(fence <= excluded.fence, excluded.updated, updated),
+    fence = max(fence, excluded.fence)
+RETURNING fence

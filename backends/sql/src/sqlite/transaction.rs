@@ -1,0 +1,103 @@
+//! Fences in a transaction of the application's own.
+//!
+//! Whoever holds a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and go on to write
+//! what somebody else has changed since. [`check_fence`] in the transaction that writes refuses that where
+//! what is protected stands in a SQLite file: the application's own, and not the lock file. Fences of every
+//! backend will do.
+//!
+//! ```no_run
+//! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
+//! use lockwright_sql::sqlite::{check_fence, make_fence_table};
+//!
+//! make_fence_table(&mut *pool.acquire().await?).await?; // once
+//!
+//! let guard = locks.mutex("orders/42").acquire().await?;
+//! let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+//! check_fence(&mut tx, "orders/42", guard.fence()).await?; // Lost: a later holder has written
+//! // ... read, decide, write ...
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! SQLite lets one transaction write at a time, so of two the second one sees what the first one has done,
+//! if it has read nothing before: `BEGIN IMMEDIATE`, or this check, comes first.
+
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
+use sqlx::sqlite::{Sqlite, SqliteConnection};
+use sqlx::{Executor, Transaction};
+
+use super::errors::{is_busy, is_refused, lacks_a_table};
+
+const BACKEND: &str = "sqlite-transaction";
+
+/// Refuses a holder's transaction if a later holder has written before.
+///
+/// Records the fence for the name, with the transaction: what is rolled back refuses nobody. The name needn't
+/// be that of the lock; but whoever writes to the same things must use the same. The table must be there,
+/// by [`make_fence_table`].
+///
+/// # Errors
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
+///   written. Roll the transaction back.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), or a fence above [`Fence::MAX`].
+/// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
+/// - [`Denied`](ErrorKind::Denied): the file can't be written.
+/// - [`Unavailable`](ErrorKind::Unavailable): another transaction writes, and did for longer than the
+///   connection's `busy_timeout`, or since this one has read; or the file failed. Nothing is recorded unless the
+///   transaction is committed.
+///
+/// # Cancel safety
+/// May be dropped; the transaction then must be rolled back, or dropped.
+pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fence) -> Result<()> {
+    let name = LockName::new(name)?;
+    let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
+    let number = fence.get() as i64; // far below its limit
+    let highest: i64 = sqlx::query_scalar(include_str!("queries/transaction_fence.sql"))
+        .bind(name.as_str())
+        .bind(number)
+        .fetch_one(&mut **tx)
+        .await
+        .map_err(|cause| failed(cause).with_name(&name))?;
+    if highest > number {
+        let highest = Fence::new(highest.unsigned_abs());
+        return Err(Fenced { name, fence }.superseded(highest).with_backend(BACKEND));
+    }
+    Ok(())
+}
+
+/// Makes the table that [`check_fence`] compares with, in the file of this connection, unless it is there.
+///
+/// # Errors
+/// [`Denied`](ErrorKind::Denied) if the file can't be written; [`Unavailable`](ErrorKind::Unavailable) if
+/// another transaction writes for longer than the connection's `busy_timeout`, or the file failed.
+///
+/// # Cancel safety
+/// May be dropped; the table may have been made then.
+pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
+    let made = connection.execute(include_str!("../../schema/sqlite_transaction.sql")).await;
+    made.map(drop).map_err(failed)
+}
+
+/// Nothing that happens in a transaction has an effect before its commit, so neither has what failed in it.
+fn failed(cause: sqlx::Error) -> Error {
+    let (kind, message) = if is_busy(&cause) {
+        (
+            ErrorKind::Unavailable,
+            "another transaction writes to the file; begin this one by BEGIN IMMEDIATE, and give its \
+             connection a busy_timeout",
+        )
+    } else if is_refused(&cause) {
+        (ErrorKind::Denied, "the file can't be written; check its permissions")
+    } else if lacks_a_table(&cause) {
+        (
+            ErrorKind::InvalidConfig,
+            "the file has no table lockwright_fence, or another one of that name; call make_fence_table \
+             once",
+        )
+    } else {
+        (ErrorKind::Unavailable, "the file failed")
+    };
+    Error::new(kind, message).with_backend(BACKEND).with_source(cause)
+}

@@ -1,0 +1,74 @@
+//! On a MariaDB server.
+
+use lockwright_conformance::kit::LIMIT;
+use lockwright_core::DistributedLock;
+use lockwright_sql::Mysql;
+use lockwright_sql::mysql::Options;
+use lockwright_testbed as testbed;
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+
+use crate::held;
+use crate::rules::{self, Two};
+
+async fn start() -> (testbed::MariaDb, Two) {
+    let server = testbed::MariaDb::start().unwrap();
+    let two = two(&server).await;
+    (server, two)
+}
+
+async fn two(server: &testbed::MariaDb) -> Two {
+    Two::new(connect(server).await, connect(server).await)
+}
+
+async fn connect(server: &testbed::MariaDb) -> Mysql {
+    let options = Options::from_url(&server.url()).unwrap();
+    options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
+}
+
+async fn connect_in(server: &testbed::MariaDb, mode: &str) -> Mysql {
+    let options = Options::from_url(&format!("{}?mode={mode}", server.url())).unwrap();
+    options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
+}
+
+rules::all!(start);
+
+#[tokio::test]
+async fn what_ran_out_is_swept_away() {
+    let (server, Two(one, _)) = start().await;
+    rules::leave_behind(&*one).await;
+    let count = || server.sql("SELECT COUNT(*) FROM lockwright_beside").unwrap();
+    assert_eq!(count(), "3");
+    // Some minutes later.
+    server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
+    one.sweep(std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(count(), "0");
+}
+
+#[tokio::test]
+async fn tables_of_the_first_layout_are_completed() {
+    let (server, two) = start().await;
+    drop(two);
+    server.sql("DROP TABLE lockwright_beside").unwrap();
+    rules::a_writer_that_waits_comes_next(self::two(&server).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_revives_no_broken_hold() {
+    let (server, two) = start().await;
+    let ask = |sql: &str| server.sql(sql).unwrap();
+    let waiting = "SELECT COUNT(*) FROM information_schema.processlist \
+                   WHERE user = 'lockwright' AND command = 'Query' \
+                     AND (info LIKE 'UPDATE `lockwright_beside`%' \
+                          OR info LIKE 'INSERT INTO `lockwright_lease`%')";
+    let close = async || {
+        let mut gate = MySqlConnection::connect(&server.url()).await.unwrap();
+        let lock = "BEGIN; SELECT * FROM lockwright_beside FOR UPDATE";
+        sqlx::raw_sql(lock).execute(&mut gate).await.unwrap();
+        gate
+    };
+    let open = async |gate: MySqlConnection| gate.close().await.unwrap();
+    rules::a_repeat_revives_no_broken_hold(two, &ask, waiting, close, open).await;
+}
+
+held::mode!(row, testbed::MariaDb, "3600000000");

@@ -1,0 +1,406 @@
+//! What holds on every database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockwright_conformance::kit::{LIMIT, busy, claim, claim_for, events, grant, next};
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, Claim, Clock, DistributedLock, Ended, ErrorKind, Event,
+    Mode, Reason, Renew, Renewal, RenewalOutcome, Seen, Settle, Token, Wait,
+};
+
+use crate::held::Asks;
+
+const OF: u32 = 3;
+
+/// Two clients.
+pub(crate) struct Two(pub(crate) Arc<dyn DistributedLock>, pub(crate) Arc<dyn DistributedLock>);
+
+impl Two {
+    pub(crate) fn new(one: impl DistributedLock, two: impl DistributedLock) -> Self {
+        Self(Arc::new(one), Arc::new(two))
+    }
+}
+
+pub(crate) fn claim_as(locked: &str, mode: Mode) -> Claim {
+    Claim { mode, ..claim(locked) }
+}
+
+fn permits(count: u32) -> Mode {
+    Mode::Permits { count, of: OF }
+}
+
+fn soon() -> Wait {
+    Wait::Until(limit())
+}
+
+fn limit() -> BootInstant {
+    Clock::boot().now() + LIMIT
+}
+
+/// Has eight tasks of two clients take and release `x` at once, in the modes that `mode` gives for task and
+/// round; `taken` says what it comes to with those who hold, and that must never be above `most`.
+async fn contend(
+    Two(one, two): Two,
+    mode: fn(u32, u32) -> Mode,
+    weight: fn(Mode) -> u32,
+    most: u32,
+) {
+    const ROUNDS: u32 = 40;
+
+    let taken = Arc::new(AtomicU32::new(0));
+    let together = Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let backend = Arc::clone(if task % 2 == 0 { &one } else { &two });
+            let (taken, together) = (Arc::clone(&taken), Arc::clone(&together));
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let claim = claim_as("x", mode(task, round));
+                    loop {
+                        match backend.try_acquire(&claim).await.unwrap() {
+                            Attempt::Granted(_) => break,
+                            Attempt::Busy(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                        }
+                    }
+                    let weight = weight(claim.mode);
+                    let before = taken.fetch_add(weight, Ordering::SeqCst);
+                    together.fetch_max(before + weight, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    taken.fetch_sub(weight, Ordering::SeqCst);
+                    let ended = backend.release(&claim, Settle::Answered).await.unwrap();
+                    assert_eq!(ended, Ended::Released);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let together = together.load(Ordering::SeqCst);
+    assert!(together <= most, "{together} of {most} at once");
+    assert!(together > 1, "nobody held beside another");
+    let left = one.list("", None).await.unwrap().names;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+pub(crate) async fn nobody_gets_in_beside_a_writer(two: Two) {
+    // A writer has as much as all readers together.
+    let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
+    contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
+}
+
+pub(crate) async fn never_more_permits_than_there_are(two: Two) {
+    let weight = |mode| match mode {
+        Mode::Permits { count, .. } => count,
+        _ => u32::MAX,
+    };
+    contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
+}
+
+/// Also when the last reader has left, and it hasn't asked again yet.
+pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
+    let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
+    let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
+    grant(&*one, &first).await;
+    grant(&*two, &last).await;
+    let answer = busy(&*two, &writer, soon()).await;
+    assert!(answer.queued, "it stands in the way of others: {answer:?}");
+    busy(&*one, &late, Wait::No).await;
+    // Those who hold go on.
+    let [first_again] = &one.renew(&[Renew { claim: &first, fences: 0 }]).await.unwrap()[..] else {
+        panic!("one answer");
+    };
+    assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
+    grant(&*one, &first).await;
+    for reader in [&first, &last] {
+        assert_eq!(one.release(reader, Settle::Answered).await.unwrap(), Ended::Released);
+        busy(&*one, &late, Wait::No).await;
+    }
+    let granted = grant(&*two, &writer).await;
+    assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
+    // Its turn is over.
+    let readers = grant(&*one, &late).await;
+    assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
+    one.release(&late, Settle::Answered).await.unwrap();
+}
+
+pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
+    let (reader, writer) = (claim_as("x", Mode::Shared), claim("x"));
+    let late = claim_as("x", Mode::Shared);
+    grant(&*one, &reader).await;
+    busy(&*two, &writer, soon()).await;
+    let mut told = events(&*one);
+    let waiting = tokio::time::timeout(LIMIT, async {
+        // Until it listens, which may take a moment.
+        loop {
+            busy(&*one, &late, soon()).await;
+            busy(&*two, &writer, soon()).await;
+            assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
+            if one.profile().wake_up == lockwright_core::WakeUp::Poll {
+                break;
+            }
+            let woken = tokio::time::timeout(Duration::from_secs(1), next(&mut told)).await;
+            match woken {
+                Ok(Event::Wake(name)) => break assert_eq!(name, late.name),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => {}
+            }
+        }
+    });
+    waiting.await.expect("readers are told that the writer has given up");
+    grant(&*one, &late).await;
+    // It doesn't stand there any more.
+    assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::NotHeld);
+}
+
+/// One that is renewed, and one that asks again, when all that was there before has run out.
+pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
+    let ttl = Duration::from_secs(2);
+    for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
+        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
+        for claim in &held {
+            grant(&*one, claim).await;
+        }
+        let long = Claim { ttl: LIMIT, ..held[0].clone() };
+        let [renewed] = &one.renew(&[Renew { claim: &long, fences: 0 }]).await.unwrap()[..] else {
+            panic!("one answer");
+        };
+        assert_eq!(*renewed, Renewal::RENEWED);
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &claim_as("x", other), Wait::No).await;
+        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+
+        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
+        for claim in &held {
+            grant(&*one, claim).await;
+        }
+        let long = Claim { ttl: LIMIT, ..held[0].clone() };
+        grant(&*one, &long).await;
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &claim_as("x", other), Wait::No).await;
+        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+        let next = claim_as("x", other);
+        grant(&*two, &next).await;
+        two.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+/// Whoever of them has the longest TTL, and whether it stays.
+pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
+    let ttl = Duration::from_secs(2);
+    for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
+        let (long, short) = (claim_as("x", mode), Claim { mode, ..claim_for("x", ttl) });
+        let other = claim_as("x", other);
+        grant(&*one, &long).await;
+        grant(&*one, &short).await;
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &other, Wait::No).await;
+
+        let short = Claim { mode, ..claim_for("x", ttl) };
+        grant(&*one, &short).await;
+        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+        tokio::time::sleep(ttl).await;
+        grant(&*two, &other).await;
+        assert_eq!(one.release(&short, Settle::Answered).await.unwrap(), Ended::NotHeld);
+        assert_eq!(two.release(&other, Settle::Answered).await.unwrap(), Ended::Released);
+    }
+}
+
+pub(crate) async fn their_holds_move(Two(one, two): Two) {
+    for mode in [Mode::Shared, permits(2)] {
+        let (first, other) = (claim_as("x", mode), claim_as("x", mode));
+        let (moved, again) = (claim_as("x", mode), claim_as("x", mode));
+        let had = grant(&*one, &first).await;
+        let answer = two.swap(first.token, &moved).await.unwrap();
+        let Attempt::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
+        // Readers beside each other share theirs; permits' numbers are their own.
+        assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
+        let repeated = two.swap(first.token, &moved).await.unwrap();
+        assert_eq!(repeated, Attempt::Granted(granted));
+        let answer = one.swap(first.token, &again).await.unwrap();
+        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
+        let answer = one.swap(Token::random(), &again).await.unwrap();
+        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
+        assert_eq!(one.release(&first, Settle::Answered).await.unwrap(), Ended::NotHeld);
+        let error = one.try_acquire(&first).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
+        // It is one hold.
+        match mode {
+            Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
+            _ => drop(busy(&*one, &other, Wait::No).await),
+        }
+        assert_eq!(one.release(&moved, Settle::Answered).await.unwrap(), Ended::Released);
+        grant(&*one, &other).await;
+        one.release(&other, Settle::Answered).await.unwrap();
+    }
+}
+
+pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
+    for mode in [Mode::Shared, permits(OF)] {
+        let (held, unheard) = (claim_as("x", mode), claim_as("x", mode));
+        grant(&*one, &held).await;
+        assert_eq!(one.release(&unheard, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+        assert_eq!(one.release(&held, Settle::Unanswered).await.unwrap(), Ended::Released);
+        for buried in [&held, &unheard] {
+            let error = two.try_acquire(buried).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
+        }
+        let next = claim("x");
+        grant(&*two, &next).await;
+        two.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
+    let held = [
+        claim("alone"),
+        claim_as("read", Mode::Shared),
+        claim_as("some", permits(1)),
+        claim_as("read", Mode::Shared),
+        claim_as("some", permits(2)),
+    ];
+    let missing = claim_as("read", Mode::Shared);
+    let broken = claim_as("read", Mode::Shared);
+    for claim in held.iter().chain([&broken]) {
+        grant(&*one, claim).await;
+    }
+    let seen = Seen::Token(broken.token);
+    one.break_lock(&broken.name, seen, BreakHow::RunOut, "me", "to see").await.unwrap();
+    let batch: Vec<Renew<'_>> = [&missing, &broken]
+        .into_iter()
+        .chain(&held)
+        .map(|claim| Renew { claim, fences: 0 })
+        .collect();
+    let answers = one.renew(&batch).await.unwrap();
+    let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.outcome).collect();
+    assert_eq!(outcomes[0], RenewalOutcome::NotHeld(Reason::Gone));
+    assert_eq!(outcomes[1], RenewalOutcome::NotHeld(Reason::Broken));
+    for outcome in &outcomes[2..] {
+        assert!(matches!(outcome, RenewalOutcome::Renewed { .. }), "{outcomes:?}");
+    }
+    let names = one.list("", None).await.unwrap().names;
+    let listed: Vec<_> =
+        names.iter().map(|name| (name.name.as_str(), name.holders.len())).collect();
+    assert_eq!(listed, [("alone", 1), ("read", 3), ("some", 2)]);
+}
+
+pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
+    for how in [BreakHow::RunOut, BreakHow::Now] {
+        let name = format!("{how:?}");
+        let readers = [claim_as(&name, Mode::Shared), claim_as(&name, Mode::Shared)];
+        for reader in &readers {
+            grant(&*one, reader).await;
+        }
+        let locked = &readers[0].name;
+        let broken = two.break_lock(locked, Seen::Any, how, "me", "to see").await.unwrap();
+        assert!(!matches!(broken, Broken::NotHeld), "{broken:?}");
+        let batch = [0, 1].map(|at| Renew { claim: &readers[at], fences: 0 });
+        for answer in one.renew(&batch).await.unwrap() {
+            assert_eq!(answer.outcome, RenewalOutcome::NotHeld(Reason::Broken));
+        }
+        if how == BreakHow::Now {
+            grant(&*one, &claim(&name)).await;
+        } else {
+            // A repeat says for how long.
+            let left = grant(&*one, &readers[0]).await.valid.unwrap();
+            assert!(left < readers[0].ttl, "{left:?}");
+            let shown = one.inspect(locked).await.unwrap();
+            let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
+            assert_eq!(reasons.count(), 2, "{shown:?}");
+        }
+        let broken = two.break_lock(locked, Seen::Token(readers[1].token), how, "me", "").await;
+        assert_eq!(broken.unwrap() == Broken::NotHeld, how == BreakHow::Now);
+    }
+}
+
+/// A break and a repeat of the claim meet on the server: the break has begun, and is held up at the hold's
+/// row, which `close` locks and `open` lets go. `waiting` counts, as SQL, the requests that wait for a lock.
+pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
+    Two(one, two): Two,
+    ask: Asks<'_>,
+    waiting: &str,
+    close: impl AsyncFnOnce() -> G,
+    open: impl AsyncFnOnce(G),
+) {
+    let wait_for = async |count: &str| {
+        let limit = limit();
+        while ask(waiting) != count {
+            assert!(Clock::boot().now() < limit, "{count} requests don't wait");
+        }
+    };
+    let held = claim_as("x", Mode::Shared);
+    grant(&*one, &held).await;
+    ask("UPDATE lockwright_beside SET expires = expires - ttl / 2");
+    let gate = close().await;
+    let breaking = tokio::spawn({
+        let (name, seen) = (held.name.clone(), Seen::Token(held.token));
+        async move { two.break_lock(&name, seen, BreakHow::RunOut, "me", "to see").await }
+    });
+    wait_for("1").await;
+    let repeating = tokio::spawn({
+        let (one, held) = (Arc::clone(&one), held.clone());
+        async move { one.try_acquire(&held).await }
+    });
+    wait_for("2").await;
+    open(gate).await;
+    let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
+    let Attempt::Granted(again) = repeating.await.unwrap().unwrap() else { panic!("not held") };
+    let valid = again.valid.expect("that it is broken");
+    assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");
+    let shown = one.inspect(&held.name).await.unwrap();
+    assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
+}
+
+/// Rows that are over: of readers, of permits, and of a writer that waited.
+pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
+    let ttl = Duration::from_secs(3);
+    let gone = [
+        Claim { mode: Mode::Shared, ..claim_for("read", ttl) },
+        Claim { mode: permits(2), ..claim_for("some", ttl) },
+    ];
+    for claim in &gone {
+        grant(one, claim).await;
+    }
+    let writer = claim("read");
+    busy(one, &writer, soon()).await;
+    lockwright_conformance::kit::eventually(|| async {
+        match one.try_acquire(&writer).await.unwrap() {
+            Attempt::Granted(_) => Some(()),
+            Attempt::Busy(_) => None,
+        }
+    })
+    .await;
+    one.release(&writer, Settle::Answered).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+}
+
+/// All of them as tests, on what `$start` answers: a server, and two clients of it.
+macro_rules! all {
+    ($start:path) => {
+        rules::all!(
+            $start,
+            nobody_gets_in_beside_a_writer,
+            never_more_permits_than_there_are,
+            a_writer_that_waits_comes_next,
+            a_writer_that_gives_up_lets_readers_in,
+            a_renewed_hold_keeps_others_out,
+            a_name_runs_out_with_the_last_of_them,
+            their_holds_move,
+            a_buried_token_is_never_granted,
+            a_batch_may_have_all_modes,
+            all_are_broken_if_any_will_do
+        );
+    };
+    ($start:path, $($rule:ident),*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $rule() {
+                let (_server, two) = $start().await;
+                rules::$rule(two).await;
+            }
+        )*
+    };
+}
+pub(crate) use all;

@@ -1,0 +1,109 @@
+//! Something between a client and its server that looks at what the client sends, and harms one request.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What becomes of the first request with a text in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// It never arrives, and nobody hears of that.
+    Kept,
+    /// It is carried out, and its client's connection broken; the server doesn't hear of that.
+    Unanswered,
+}
+
+/// What to do to which request, until that was done.
+type Plan = Arc<Mutex<Option<(&'static str, Harm)>>>;
+
+/// A TCP proxy in front of a server.
+#[derive(Debug)]
+pub(crate) struct Meddler {
+    port: u16,
+    plan: Plan,
+}
+
+impl Meddler {
+    pub(crate) async fn before(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let here = listener.local_addr().unwrap().port();
+        let plan = Plan::default();
+        tokio::spawn({
+            let plan = Arc::clone(&plan);
+            async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                    tokio::spawn(serve(client, server, Arc::clone(&plan)));
+                }
+            }
+        });
+        Self { port: here, plan }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn harm(&self, text: &'static str, harm: Harm) {
+        *self.plan.lock().unwrap() = Some((text, harm));
+    }
+
+    /// Whether it was done.
+    pub(crate) fn has_harmed(&self) -> bool {
+        self.plan.lock().unwrap().is_none()
+    }
+}
+
+async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
+    let (mut from_client, to_client) = client.into_split();
+    let (from_server, mut to_server) = server.into_split();
+    let answers = tokio::spawn(pass(from_server, to_client));
+    let Some((harm, request)) = requests(&mut from_client, &mut to_server, &plan).await else {
+        return;
+    };
+    if harm == Harm::Unanswered {
+        // First, so that no answer gets through.
+        answers.abort();
+        let _ = answers.await;
+        let _ = to_server.write_all(&request).await;
+        drop(from_client);
+        // The server's end stays open.
+        std::future::pending().await
+    } else {
+        // Silent for as long as the server stays.
+        let _ = answers.await;
+    }
+}
+
+/// Passes requests on until there is one to be harmed, or the connection ends.
+async fn requests(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    plan: &Plan,
+) -> Option<(Harm, Vec<u8>)> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
+        let request = &buffer[..read];
+        if let Some(harm) = harm_to(request, plan) {
+            return Some((harm, request.to_vec()));
+        }
+        to.write_all(request).await.ok()?;
+    }
+}
+
+fn harm_to(request: &[u8], plan: &Plan) -> Option<Harm> {
+    let mut plan = plan.lock().unwrap();
+    let (text, harm) = (*plan)?;
+    let is_meant = request.windows(text.len()).any(|part| part == text.as_bytes());
+    is_meant.then(|| {
+        *plan = None;
+        harm
+    })
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    let _ = tokio::io::copy(&mut from, &mut to).await;
+}

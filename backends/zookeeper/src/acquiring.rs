@@ -1,0 +1,472 @@
+//! Asking for a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::kit::line;
+use lockwright_core::{
+    Attempt, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason, Result, Wait,
+};
+use zookeeper_client as zk;
+
+use crate::ending::deleted;
+use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
+use crate::paths::{Contender, has_a_turn, modes, node, queue};
+use crate::session::Session;
+use crate::shared::{Node, Place, Shared};
+use crate::standing::{expired, lost, note, standing, unsettled, vanished};
+use crate::value::Value;
+use crate::watching::Watches;
+
+/// How often the parents of a node are made anew that vanish before it is there: empty ones are
+/// removed by the servers.
+const PARENT_TRIES: usize = 10;
+
+/// How often a reader looks anew at those beside it, when some leave while it does.
+const FENCE_TRIES: usize = 10;
+
+/// Asks for a hold.
+pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    let begun = shared.clock.now();
+    let ask = |place: Option<Place>| async move {
+        let (session, known) = match place {
+            Some(place) => (Arc::clone(&place.session), Some(place)),
+            None => (shared.session(claim).await?, None),
+        };
+        let queue_path = shared.paths.queue(&claim.name);
+        Ask { shared, claim, wait, begun, session, queue_path }.go(known).await
+    };
+    let place = standing(shared, claim)?;
+    let is_new = place.is_none();
+    let waited_in = place.as_ref().filter(|place| !place.held).map(|it| Arc::clone(&it.session));
+    let answer = match ask(place).await {
+        // The session ended unnoticed while nobody used it, or was given up, and nothing was asked for in it.
+        Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
+            shared.sessions.forget(&session);
+            ask(None).await.map_err(Stopped::error)
+        }
+        // Its place in the queue ended with its session, and in a new one it has another, or hears why
+        // there is none.
+        Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
+            ask(standing(shared, claim)?).await.map_err(Stopped::error)
+        }
+        answer => answer.map_err(Stopped::error),
+    };
+    answer.map_err(|error| unsettled(shared, claim, error))
+}
+
+/// Why there is no answer.
+enum Stopped {
+    /// Nothing was asked for that changes anything.
+    Before(Arc<Session>, Error),
+    After(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::After(error)
+    }
+}
+
+impl Stopped {
+    /// Not `From`: one more way to make an `Error` would leave the compiler of whoever uses this crate
+    /// without a type to infer.
+    fn error(self) -> Error {
+        match self {
+            Self::Before(_, error) | Self::After(error) => error,
+        }
+    }
+}
+
+/// What a first look says.
+enum Taken {
+    /// This is the answer.
+    So(Attempt),
+    Free,
+    /// Nor is there a parent for its nodes.
+    Unknown,
+}
+
+/// One request for a hold.
+pub(crate) struct Ask<'a> {
+    shared: &'a Arc<Shared>,
+    claim: &'a Claim,
+    wait: Wait,
+    begun: BootInstant,
+    pub(crate) session: Arc<Session>,
+    pub(crate) queue_path: String,
+}
+
+impl Ask<'_> {
+    async fn go(&self, known: Option<Place>) -> Result<Attempt, Stopped> {
+        match known {
+            None => {}
+            Some(Place { node: Some(node), held, .. }) => {
+                return Ok(self.again(node, held).await?);
+            }
+            // A request for it is without an answer: it is done or refused when this is answered.
+            Some(Place { node: None, .. }) => {
+                self.session.prove().await?;
+                let queue = self.look().await?;
+                if let Some(at) = self.own(&queue) {
+                    return Ok(self.adopt(queue, at).await?);
+                }
+                return Ok(self.stand(false).await?);
+            }
+        }
+        let mut parent_is_missing = false;
+        if self.wait == Wait::No {
+            match self.is_taken().await? {
+                Taken::So(attempt) => return Ok(attempt),
+                Taken::Free => {}
+                Taken::Unknown => parent_is_missing = true,
+            }
+        }
+        // While it is in doubt nothing of its would be granted, and all others would have to wait for it.
+        self.session.trusted().await.map_err(|cause| {
+            let cause = error(ErrorKind::Unavailable, cause.message());
+            Stopped::Before(Arc::clone(&self.session), cause)
+        })?;
+        // From here on its end is known, whatever becomes of this future.
+        let end = self.shared.end_of_wait(self.claim);
+        let session = Arc::clone(&self.session);
+        let place = Place { session, node: None, held: false, over: false };
+        self.shared.roster.enter(self.claim, place, end);
+        Ok(self.stand(parent_is_missing).await?)
+    }
+
+    /// The answer to a claim that doesn't want to stand in a queue, if somebody does.
+    async fn is_taken(&self) -> Result<Taken, Stopped> {
+        let client = self.session.client();
+        let before = |error| Stopped::Before(Arc::clone(&self.session), error);
+        let looking = || client.list_children(&self.queue_path);
+        let queue = match self.session.read(looking).await {
+            Ok(children) => queue(children),
+            Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(Taken::Unknown),
+            Err(failure) => return Err(before(failure.error(Effect::Reads))),
+        };
+        if let Some(at) = self.own(&queue) {
+            return Ok(Taken::So(self.adopt(queue, at).await?));
+        }
+        if line::lets_in(&modes(&queue), self.claim.mode) {
+            return Ok(Taken::Free);
+        }
+        // This session's server may be behind.
+        let sync = || client.sync(&self.queue_path);
+        self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
+        let queue = self.look().await.map_err(before)?;
+        if line::lets_in(&modes(&queue), self.claim.mode) {
+            return Ok(Taken::Free);
+        }
+        self.refuse_another_kind(&queue)?;
+        Ok(Taken::So(Attempt::Busy(Busy::default())))
+    }
+
+    /// Ends with an error if the name is in use as something else, by the first in its queue.
+    fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
+        match queue.first().map(|first| first.mode) {
+            Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
+                Err(Error::other_kind(present, self.claim.mode).with_backend(BACKEND))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a node, and says where it stands. Its parent is made first, if that is missing.
+    async fn stand(&self, mut parent_is_missing: bool) -> Result<Attempt> {
+        let prefix = format!("{}/{}", self.queue_path, node(self.claim));
+        let data = Value::of(self.claim).bytes();
+        let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
+        for _ in 0..PARENT_TRIES {
+            // In one step with asking: whoever removes what is overdue finds this node then.
+            if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
+                return Err(expired(self.shared, self.claim));
+            }
+            // All in one go: they are carried out in this order.
+            let client = self.session.client();
+            let parent = parent_is_missing.then(|| self.make_parent());
+            let creating = client.create(&prefix, &data, &options);
+            let looking = client.list_children(&self.queue_path);
+            let parent = match parent {
+                Some(parent) => parent.await,
+                None => Ok(()),
+            };
+            let created = self.session.answer(creating).await;
+            if let Err(cause) = parent {
+                // It was asked for all the same.
+                if matches!(created, Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth))) {
+                    self.shared.roster.leave(self.claim);
+                }
+                return Err(cause);
+            }
+            let (stat, sequence) = match created {
+                Ok(created) => created,
+                Err(failure) if failure.is(&zk::Error::NoNode) => {
+                    parent_is_missing = true;
+                    continue;
+                }
+                Err(failure) => {
+                    let error = failure.error(Effect::Changes);
+                    if error.kind() != ErrorKind::Indeterminate {
+                        self.shared.roster.leave(self.claim);
+                    }
+                    return Err(error);
+                }
+            };
+            if stat.ephemeral_owner != self.session.id() {
+                return Err(error(
+                    ErrorKind::Indeterminate,
+                    "the servers made a node that doesn't end with its session; they are too old \
+                     (ZooKeeper 3.5 or newer is needed)",
+                ));
+            }
+            let own = Node { path: format!("{prefix}{sequence}").into(), fence: fence(&stat)? };
+            self.note(&own, false)?;
+            let queue = self.looked(looking).await?;
+            return match self.own(&queue) {
+                // The first that was ever made for this token is the hold.
+                Some(at) if !own.path.ends_with(&queue[at].node) => {
+                    let removing = self.session.client().delete(&own.path, None);
+                    deleted(self.session.answer(removing).await)?;
+                    self.adopt(queue, at).await
+                }
+                Some(at) => self.place(queue, at, own).await,
+                None => vanished(self.shared, self.claim, false),
+            };
+        }
+        self.shared.roster.leave(self.claim);
+        Err(error(
+            ErrorKind::Unavailable,
+            "the lock's parent node is removed again and again; see who does that",
+        ))
+    }
+
+    /// Makes the parent of a name's nodes: a container, which goes when it is empty.
+    fn make_parent(&self) -> impl Future<Output = Result<()>> {
+        let client = self.session.client();
+        let acls = self.shared.acls();
+        let making =
+            client.create(&self.queue_path, b"", &zk::CreateMode::Container.with_acls(acls));
+        async move {
+            match self.session.answer(making).await {
+                Ok(_) | Err(Failure::Said(zk::Error::NodeExists)) => return Ok(()),
+                Err(failure) if failure.is(&zk::Error::NoNode) => {}
+                Err(failure) => return Err(failure.error(Effect::Changes)),
+            }
+            let options = zk::CreateMode::Persistent.with_acls(acls);
+            match self.session.answer(client.mkdir(self.shared.paths.root(), &options)).await {
+                Ok(()) => Ok(()),
+                Err(failure) if failure.is(&zk::Error::NoNode) => {
+                    // Without a chroot nothing of it was made.
+                    Err(no_chroot(&self.shared.config.contents.chroot))
+                }
+                Err(failure) => Err(failure.error(Effect::Changes)),
+            }
+        }
+    }
+
+    /// A claim that stands in the queue asks again.
+    async fn again(&self, own: Node, held: bool) -> Result<Attempt> {
+        let client = self.session.client();
+        let looking = client.list_children(&self.queue_path);
+        let reading = client.get_data(&own.path);
+        let queue = self.looked(looking).await?;
+        let found = queue.iter().position(|contender| own.path.ends_with(&contender.node));
+        let Some(at) = found else { return vanished(self.shared, self.claim, held) };
+        match self.session.answer(reading).await {
+            Ok((data, _)) if Value::is_broken(&data) => return self.broken(&own, held).await,
+            Ok(_) => {}
+            Err(failure) if failure.is(&zk::Error::NoNode) => {
+                return vanished(self.shared, self.claim, held);
+            }
+            Err(failure) => return Err(failure.error(Effect::Reads)),
+        }
+        self.place(queue, at, own).await
+    }
+
+    /// An operator broke it. Whoever was granted it believes in it until its end, and so it stays until
+    /// then; nobody believes in one that wasn't granted.
+    async fn broken(&self, own: &Node, held: bool) -> Result<Attempt> {
+        if !held {
+            let removing = self.session.client().delete(&own.path, None);
+            deleted(self.session.answer(removing).await)?;
+            self.shared.over.set(self.claim, Reason::Broken);
+            self.shared.roster.leave(self.claim);
+        }
+        Err(lost(Reason::Broken))
+    }
+
+    /// A node was found that a request without an answer made.
+    async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<Attempt> {
+        let path = format!("{}/{}", self.queue_path, queue[at].node);
+        let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
+            Ok(found) => found,
+            Err(failure) if failure.is(&zk::Error::NoNode) => {
+                return vanished(self.shared, self.claim, false);
+            }
+            // The node was seen, so this isn't without effect.
+            Err(failure) => return Err(failure.error(Effect::Changes)),
+        };
+        let own = Node { path: path.into(), fence: fence(&stat)? };
+        let is_broken = Value::is_broken(&data);
+        if stat.ephemeral_owner == self.session.id() {
+            if is_broken {
+                return self.broken(&own, false).await;
+            }
+            self.note(&own, false)?;
+            return self.place(queue, at, own).await;
+        }
+        // It ends with a session that this claim isn't in: nothing can be promised of that.
+        self.shared.roster.leave(self.claim);
+        if is_broken {
+            return Err(lost(Reason::Broken));
+        }
+        let modes = modes(&queue);
+        if !line::lets_in(&modes[..at], modes[at]) {
+            return Err(lost(Reason::SessionEnded));
+        }
+        let own_fence = Value::fence(Value::read(&data).as_ref(), own.fence);
+        let mut granted = Granted::new(own_fence);
+        granted.valid = Some(Duration::ZERO);
+        granted.waiters = queue.len() > line::holders(&modes);
+        Ok(Attempt::Granted(granted))
+    }
+
+    /// It stands there: let in by those before it, or behind somebody.
+    async fn place(&self, mut queue: Vec<Contender>, mut at: usize, own: Node) -> Result<Attempt> {
+        for _ in 0..FENCE_TRIES {
+            if !has_a_turn(&queue, at) && !self.is_held() {
+                return self.begin_anew(own).await;
+            }
+            let modes = modes(&queue);
+            if !line::lets_in(&modes[..at], modes[at]) {
+                return self.stay(&queue, at, own).await;
+            }
+            let fence = match modes[at] {
+                Mode::Shared => self.shared_fence(&queue, &own).await?,
+                _ => Some(own.fence),
+            };
+            if let Some(fence) = fence {
+                self.session.trusted().await?;
+                self.note(&own, true)?;
+                let mut granted = Granted::new(fence);
+                granted.valid = Some(self.session.valid_from(self.begun));
+                granted.waiters = queue.len() > line::holders(&modes);
+                return Ok(Attempt::Granted(granted));
+            }
+            queue = self.look().await?;
+            match self.own(&queue) {
+                Some(now) => at = now,
+                None => return vanished(self.shared, self.claim, self.is_held()),
+            }
+        }
+        Err(error(
+            ErrorKind::Indeterminate,
+            "those who read beside it change faster than it can see which fence they share; try again",
+        ))
+    }
+
+    /// It isn't let in: it stays in the queue if it waits.
+    async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<Attempt> {
+        let is_of_another_kind = self.refuse_another_kind(queue);
+        if self.wait == Wait::No || is_of_another_kind.is_err() {
+            let removing = self.session.client().delete(&own.path, None);
+            deleted(self.session.answer(removing).await)?;
+            self.shared.roster.leave(self.claim);
+            is_of_another_kind?;
+            return Ok(Attempt::Busy(Busy::default()));
+        }
+        self.shared.audience.waits(&self.claim.name);
+        let mut retry_after = None;
+        for ahead in &queue[line::in_the_way(&modes(&queue[..at]), self.claim.mode)] {
+            let watched = format!("{}/{}", self.queue_path, ahead.node);
+            let name = &self.claim.name;
+            if !Watches::watch(self.shared, &self.session, watched, name).await? {
+                // It went meanwhile.
+                retry_after = Some(Duration::ZERO);
+                break;
+            }
+        }
+        self.note(&own, false)?;
+        Ok(Attempt::Busy(Busy { retry_after, queued: true, ..Busy::default() }))
+    }
+
+    fn is_held(&self) -> bool {
+        self.shared.roster.place(self.claim).is_some_and(|place| place.held)
+    }
+
+    /// Its number says nothing. Once nobody has a place any more the parent is removed, and with the next
+    /// one the servers count from zero.
+    async fn begin_anew(&self, own: Node) -> Result<Attempt> {
+        let client = self.session.client();
+        let (removing, emptied) =
+            (client.delete(&own.path, None), client.delete(&self.queue_path, None));
+        deleted(self.session.answer(removing).await)?;
+        let retry_after = match self.session.answer(emptied).await {
+            Ok(()) | Err(Failure::Said(zk::Error::NoNode)) => Some(Duration::ZERO),
+            Err(failure) if failure.is(&zk::Error::NotEmpty) => None,
+            Err(failure) => return Err(failure.error(Effect::Changes)),
+        };
+        self.shared.roster.leave(self.claim);
+        if retry_after.is_none() && self.look().await?.is_empty() {
+            return Err(error(
+                ErrorKind::Conflict,
+                "the numbers of this lock's nodes are used up, and what else is below its node keeps that \
+                 from being made anew; remove that, or take another name",
+            ));
+        }
+        Ok(Attempt::Busy(Busy { retry_after, ..Busy::default() }))
+    }
+
+    fn note(&self, own: &Node, held: bool) -> Result<()> {
+        note(self.shared, self.claim, &self.session, own, held)
+    }
+
+    /// Who stands in the queue.
+    async fn look(&self) -> Result<Vec<Contender>> {
+        let client = self.session.client();
+        self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
+    }
+
+    /// The same, asked for already.
+    async fn looked(
+        &self,
+        looking: impl Future<Output = Result<Vec<String>, zk::Error>>,
+    ) -> Result<Vec<Contender>> {
+        match self.session.answer(looking).await {
+            Err(failure) if failure.is_of_the_connection() => self.look().await,
+            answer => self.contenders(answer),
+        }
+    }
+
+    fn contenders(&self, answer: Result<Vec<String>, Failure>) -> Result<Vec<Contender>> {
+        match answer {
+            Ok(children) => Ok(queue(children)),
+            Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
+            // If there is a node already, the claim is released by its token.
+            Err(failure) => Err(failure.error(match self.shared.roster.place(self.claim) {
+                Some(_) => Effect::Changes,
+                None => Effect::Reads,
+            })),
+        }
+    }
+
+    fn own(&self, queue: &[Contender]) -> Option<usize> {
+        queue.iter().position(|contender| contender.is_of(self.claim.token))
+    }
+}
+
+/// The fence of a hold: the transaction that made its node. Queues are served in that order, and
+/// later transactions have larger numbers for as long as the ensemble keeps its data.
+pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
+    u64::try_from(stat.czxid)
+        .ok()
+        .filter(|number| (1..=Fence::MAX.get()).contains(number))
+        .map(Fence::new)
+        .ok_or_else(|| {
+            error(
+                ErrorKind::Indeterminate,
+                format!("the transaction {} of a node can't be a fence", stat.czxid),
+            )
+        })
+}

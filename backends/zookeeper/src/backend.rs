@@ -1,0 +1,64 @@
+//! The trait.
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
+    Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait, async_trait,
+};
+
+use crate::errors::BACKEND;
+use crate::{ZooKeeper, acquiring, breaking, doctor, ending, listing, renewing};
+
+#[async_trait]
+impl DistributedLock for ZooKeeper {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.shared.audience.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        let attempt = acquiring::acquire(&self.shared, claim, wait).await;
+        attempt.map_err(|error| named(error).with_name(&claim.name))
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        renewing::renew(&self.shared, holds).await.map_err(named)
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let ended = ending::end(&self.shared, claim, settle).await;
+        ended.map_err(|error| named(error).with_name(&claim.name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        let inspected = listing::inspect(&self.shared, name).await;
+        inspected.map_err(|error| named(error).with_name(name))
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        listing::page(&self.shared, prefix, from).await.map_err(named)
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let note = format!("{by}: {reason}");
+        let broken = breaking::break_it(&self.shared, name, seen, how, &note).await;
+        broken.map_err(|error| named(error).with_name(name))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        doctor::examine(&self.shared).await.map_err(named)
+    }
+}
+
+fn named(error: Error) -> Error {
+    error.with_backend(BACKEND)
+}

@@ -1,0 +1,87 @@
+//! An operator's forced release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{BreakHow, Broken, ErrorKind, LockName, Result, Seen};
+use zookeeper_client as zk;
+
+use crate::ending::deleted;
+use crate::errors::{Effect, error};
+use crate::listing::{Held, holders, up_to_date};
+use crate::session::Session;
+use crate::sessions::SPARE_TICKS;
+use crate::shared::Shared;
+use crate::value::Value;
+
+/// How often it looks again when the holder has changed meanwhile.
+const TRIES: usize = 10;
+
+/// Breaks the hold that was seen.
+pub(crate) async fn break_it(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    seen: Seen,
+    how: BreakHow,
+    note: &str,
+) -> Result<Broken> {
+    let session = up_to_date(shared).await?;
+    let path = shared.paths.queue(name);
+    let is_meant = |held: &Held| match seen {
+        Seen::Token(seen) => held.value.as_ref().is_some_and(|value| value.token == seen),
+        Seen::Any => true,
+    };
+    let mut broken = Broken::NotHeld;
+    let found = holders(&session, &path).await?.holders;
+    for held in found.into_iter().filter(is_meant) {
+        broken = broken.and(break_one(shared, &session, &path, held, how, note).await?);
+    }
+    Ok(broken)
+}
+
+/// Breaks the hold of this node. What stands in its name is given once, so this is the one that was seen.
+async fn break_one(
+    shared: &Shared,
+    session: &Session,
+    queue_path: &str,
+    seen: Held,
+    how: BreakHow,
+    note: &str,
+) -> Result<Broken> {
+    let path = seen.path.clone();
+    let mut found = Some(seen);
+    for _ in 0..TRIES {
+        let Some(held) = found else { return Ok(Broken::NotHeld) };
+        if how == BreakHow::Now {
+            let removing = session.client().delete(&held.path, None);
+            if deleted(session.answer(removing).await)? {
+                // Another program's holder asks nobody again: it believes for ever.
+                let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);
+                return Ok(Broken::Freed(ttl));
+            }
+            return Ok(Broken::NotHeld);
+        }
+        let Some(mut value) = held.value else {
+            return Err(error(
+                ErrorKind::Conflict,
+                "it is held by something that isn't Lockwright, which can't be made to let go; \
+                 free it at once instead",
+            ));
+        };
+        // If its client is dead its session ends it, within a tick after its time-out; that of a fixed
+        // hold is the longest.
+        let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
+        value.broken = Some(note.to_owned());
+        let marking =
+            session.client().set_data(&held.path, &value.bytes(), Some(held.stat.version));
+        match session.answer(marking).await {
+            Ok(_) => return Ok(Broken::RunsOut(left)),
+            Err(failure)
+                if failure.is(&zk::Error::NoNode) || failure.is(&zk::Error::BadVersion) => {}
+            Err(failure) => return Err(failure.error(Effect::Changes)),
+        }
+        let holders = holders(session, queue_path).await?.holders;
+        found = holders.into_iter().find(|held| held.path == path);
+    }
+    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+}

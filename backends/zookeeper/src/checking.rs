@@ -1,0 +1,229 @@
+//! Finding out whether sessions that have another connection are kept for as long as before.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::BootInstant;
+use tokio::sync::Notify;
+
+use crate::limits::{self, Granted};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// When nobody could be asked, it is tried again after this time, and then after twice that each time,
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The sessions in doubt. One task looks after all: each server is tried once for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    state: Mutex<State>,
+    /// One more came while the task runs.
+    another: Notify,
+    /// The longest timeout that each server of the URL is known to grant, by what it did last.
+    longest: Mutex<HashMap<String, Duration>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// With the time at which each is given up if nobody can be asked.
+    sessions: Vec<(Arc<Session>, BootInstant)>,
+    /// Whether the task runs.
+    is_checking: bool,
+}
+
+impl Doubts {
+    /// Begins with what was granted when connecting.
+    pub(crate) fn knowing(granted: &[Granted]) -> Self {
+        let this = Self::default();
+        this.learn(granted);
+        this
+    }
+
+    fn learn(&self, granted: &[Granted]) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        for Granted { host, asked, timeout } in granted {
+            let known = longest.entry(host.clone()).or_insert(*timeout);
+            // Who grants all that it is asked for may grant more.
+            *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
+        }
+    }
+
+    /// Whether all these servers are known to grant this.
+    fn all_grant(&self, hosts: &[String], timeout: Duration) -> bool {
+        let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
+    }
+
+    /// Takes one in, and says whether the task is to be started.
+    fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
+        let mut state = self.state();
+        // It may have been in doubt just before.
+        state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
+        state.sessions.push((session, until));
+        let is_first = !mem::replace(&mut state.is_checking, true);
+        if !is_first {
+            self.another.notify_one();
+        }
+        is_first
+    }
+
+    /// Those that are in doubt still. When there are none the task ends.
+    fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
+        let mut state = self.state();
+        state
+            .sessions
+            .retain(|(session, _)| session.certainty().is_doubtful() && !session.is_over());
+        state.is_checking = !state.sessions.is_empty();
+        state.is_checking.then(|| state.sessions.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long a session of this timeout may be in doubt: its holders are to be told while they still
+/// believe, and those behind its waiters in the queue are to come to their turn. A try takes a
+/// response's time, and there should be two.
+fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
+    response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
+}
+
+impl Shared {
+    /// This session has a connection again, or has none any more.
+    pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
+        if session.certainty().moved(is_connected) {
+            let patience = patience(session.timeout(), self.config.response_timeout);
+            if self.doubts.enter(Arc::clone(session), self.clock.now() + patience) {
+                self.sessions.runtime.spawn(Arc::clone(self).check());
+            }
+        }
+    }
+
+    /// Tries what the servers grant, until nothing is in doubt.
+    async fn check(self: Arc<Self>) {
+        let mut pause = PAUSE;
+        while let Some(doubted) = self.doubts.left() {
+            // Who grants that grants all that is less.
+            let most = doubted.iter().map(|(session, _)| session.timeout()).max();
+            // Nobody's connection should break before it was tried: who comes doesn't wait for a server
+            // that is silent, nor for a pause.
+            let granted = tokio::select! {
+                granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
+                () = self.doubts.another.notified() => continue,
+            };
+            self.doubts.learn(&granted);
+            let least = granted.iter().map(|granted| granted.timeout).min();
+            let mut is_decided = true;
+            for (session, until) in doubted {
+                let timeout = session.timeout();
+                if least.is_some_and(|least| least < timeout) {
+                    self.distrust(&session, "a server grants less than before");
+                } else if least.is_some() && self.is_enough(&session) {
+                    session.certainty().trust();
+                } else if self.clock.now() >= until {
+                    self.distrust(
+                        &session,
+                        "not all servers that count could be asked what they grant",
+                    );
+                } else {
+                    is_decided = false;
+                }
+            }
+            if is_decided {
+                pause = PAUSE;
+            } else {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    () = self.doubts.another.notified() => {}
+                }
+            }
+        }
+    }
+
+    /// Whether it is enough for this session that those servers which can be asked grant its timeout. Where
+    /// it was for a moment may be down by now: then what that one granted when it could be asked counts.
+    fn is_enough(&self, session: &Session) -> bool {
+        !session.certainty().has_moved_on()
+            || self.doubts.all_grant(&self.config.contents.hosts, session.timeout())
+    }
+
+    /// Ends a doubt, unless it has ended meanwhile.
+    fn distrust(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
+        if session.certainty().distrust() {
+            self.abandon(session, why);
+        }
+    }
+
+    /// Gives a session up that lives, and of which it isn't known for how long.
+    fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
+        tracing::warn!(?session, "{why}: its locks are given up");
+        self.remove(self.give_up(session));
+        // The holders were told, and have time to stop: closing it would free their locks at once.
+        let session = Arc::clone(session);
+        self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::kit::{self, claim_for};
+    use lockwright_testbed::{self as testbed, Proxy};
+
+    use super::*;
+    use crate::ZooKeeper;
+
+    #[test]
+    fn a_doubt_lasts_for_half_a_timeout_and_for_two_tries_if_they_fit() {
+        let seconds = Duration::from_secs_f64;
+        for (timeout, response, expected) in
+            [(40.0, 2.0, 20.0), (8.0, 2.0, 4.0), (6.0, 2.0, 4.0), (4.0, 2.0, 3.0), (4.0, 0.5, 2.0)]
+        {
+            let patience = patience(seconds(timeout), seconds(response));
+            assert_eq!(patience, seconds(expected), "{timeout}");
+        }
+    }
+
+    /// Many that come back at once aren't a storm for servers that have enough to do.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_servers_are_tried_once_for_all_sessions_and_ever_less_often() {
+        let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
+        let server = few.start().unwrap();
+        let proxy = Proxy::start(server.members[0].address()).unwrap();
+        let url = server.url_through([proxy.port()]);
+        let zookeeper = ZooKeeper::connect(&url).await.unwrap();
+        let shared = &zookeeper.shared;
+        let mut sessions = Vec::new();
+        for seconds in [37, 38, 39, 40] {
+            let claim = claim_for("x", Duration::from_secs(seconds));
+            sessions.push(shared.session(&claim).await.unwrap());
+        }
+        // The last that is let in. What else was tried when connecting may still be there.
+        let stranger = kit::eventually(|| async { client(&server).await });
+        let stranger = stranger.await;
+        kit::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;
+        let before = proxy.accepted();
+        for session in &sessions {
+            shared.moved(session, false);
+            shared.moved(session, true);
+        }
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(sessions.iter().all(|session| session.certainty().is_doubtful()));
+        let tries = proxy.accepted() - before;
+        assert!((2..=14).contains(&tries), "{tries} tries in 4 s");
+        drop(stranger);
+        for session in &sessions {
+            assert!(session.certainty().wait(kit::LIMIT).await);
+        }
+    }
+
+    async fn client(server: &testbed::ZooKeeper) -> Option<zookeeper_client::Client> {
+        let client = zookeeper_client::Client::connector().with_fail_eagerly();
+        client.connect(&server.members[0].address().to_string()).await.ok()
+    }
+}

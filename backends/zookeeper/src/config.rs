@@ -1,0 +1,150 @@
+//! How to reach an ensemble: URLs, and what they don't say.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind, Result, redact};
+
+use crate::errors::{BACKEND, error};
+use crate::limits::FOREVER;
+use crate::url::{self, Contents};
+
+/// How to reach an ensemble.
+///
+/// [The crate's first page](crate#connecting) has the form of a URL and its parameters. Special
+/// characters are percent-encoded: `/` is `%2F`, `@` is `%40`. Much of what stands in it may also be
+/// set here.
+///
+/// ```no_run
+/// # async fn example() -> lockwright_core::Result<()> {
+/// use std::time::Duration;
+///
+/// let zookeeper = lockwright_zookeeper::Config::new("zookeeper:a,b,c")?
+///     .prefix("/shop/locks")
+///     .response_timeout(Duration::from_millis(500))
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) contents: Contents,
+    /// The URL without its secrets.
+    shown: String,
+    pub(crate) response_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) for_diagnosis: bool,
+}
+
+impl Config {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) says what is wrong with it, without its password.
+    pub fn new(url: &str) -> Result<Self> {
+        let shown = redact::url(url);
+        let contents = url::read(url)
+            .map_err(|what| Error::invalid_url(&shown, &what, url::FORM).with_backend(BACKEND))?;
+        Ok(Self {
+            contents,
+            shown,
+            response_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(2),
+            idle_timeout: Duration::from_secs(60),
+            for_diagnosis: false,
+        })
+    }
+
+    /// Below which node the locks are: `/lockwright` by default. With `/` a lock of the name
+    /// `orders` is the path `/orders` to other programs.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.contents.prefix = prefix.into();
+        self
+    }
+
+    /// The `tickTime` of the servers. By default it is taken for half of their shortest session
+    /// timeout, which is what that is unless somebody set `minSessionTimeout`; it must be said if
+    /// that is less than two ticks.
+    #[must_use]
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.contents.tick = Some(tick);
+        self
+    }
+
+    /// How long the servers may take to answer; 2 s by default. Afterwards the request is
+    /// indeterminate. Keep it well under a third of the TTL, so that a hold survives a lost answer.
+    #[must_use]
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = limit;
+        self
+    }
+
+    /// How long one server may take to accept a session, and to be silent, before another is
+    /// tried; 2 s by default, and never more than two fifths of the session's timeout.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a session stays open that nobody uses; a minute by default. Opening one is a
+    /// transaction, so it is worth keeping between two locks.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = limit;
+        self
+    }
+
+    /// Connects also to servers on which no lock can live, so that
+    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at them.
+    #[must_use]
+    pub fn for_diagnosis(mut self) -> Self {
+        self.for_diagnosis = true;
+        self
+    }
+
+    /// Checks what was set since the URL was read.
+    pub(crate) fn checked(mut self) -> Result<Self> {
+        self.contents.prefix = url::prefix(&self.contents.prefix).map_err(invalid)?;
+        if self.response_timeout.is_zero() || self.connect_timeout.is_zero() {
+            return Err(invalid("a time-out of zero lets nothing through"));
+        }
+        if !self.contents.tick.is_none_or(url::is_tick) {
+            return Err(invalid("a tick lasts for a millisecond to 24 days"));
+        }
+        // They are reckoned with.
+        for limit in [&mut self.response_timeout, &mut self.connect_timeout, &mut self.idle_timeout]
+        {
+            *limit = (*limit).min(FOREVER);
+        }
+        Ok(self)
+    }
+
+    /// How the client library wants to be told where to connect.
+    pub(crate) fn connect_string(&self, hosts: &[String]) -> String {
+        let protocol = if self.contents.tls.is_some() { "tcp+tls://" } else { "" };
+        let hosts = hosts.iter().map(|host| format!("{protocol}{host}"));
+        format!("{}{}", hosts.collect::<Vec<_>>().join(","), self.contents.chroot)
+    }
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    error(ErrorKind::InvalidConfig, message)
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("url", &self.shown)
+            .field("prefix", &self.contents.prefix)
+            .field("tick", &self.contents.tick)
+            .field("response_timeout", &self.response_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("for_diagnosis", &self.for_diagnosis)
+            .finish()
+    }
+}

@@ -1,0 +1,89 @@
+//! Whether the data are what they were, and whether locks can be made.
+
+use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
+use zookeeper_client as zk;
+
+use crate::errors::Effect;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// Makes a node that ends with the session, and removes it.
+pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Finding>> {
+    let root = shared.paths.root();
+    let options = zk::CreateMode::EphemeralSequential.with_acls(shared.acls());
+    let probe = shared.paths.probe();
+    let making = session.client().create(&probe, b"", &options);
+    let zxid = match session.answer(making).await {
+        Ok((stat, sequence)) => {
+            let path = format!("{probe}{sequence}");
+            // If it isn't removed, it goes with the session.
+            let _ = session.answer(session.client().delete(&path, None)).await;
+            stat.czxid
+        }
+        Err(failure) if failure.is(&zk::Error::NoNode) => {
+            if !session.has_chroot(&shared.config).await? {
+                return Ok(vec![no_chroot(&shared.config.contents.chroot)]);
+            }
+            // All is gone, or nobody ever locked here.
+            0
+        }
+        Err(failure) if failure.is(&zk::Error::NoAuth) => return Ok(vec![denied(root)]),
+        Err(failure) => {
+            let cause = failure.error(Effect::Reads);
+            if cause.kind() == ErrorKind::Unsupported {
+                return Ok(vec![unsupported(&cause)]);
+            }
+            return Err(cause);
+        }
+    };
+    Ok(shared.seen.went_back(zxid).map(|seen| went_back(root, zxid, seen)).into_iter().collect())
+}
+
+fn no_chroot(chroot: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "zookeeper-no-chroot",
+        what: format!("the chroot of the URL, {chroot}, is not there"),
+        why: "nothing can be locked".to_owned(),
+        fix: "see whether it is spelled right; if it is, make that node".to_owned(),
+    }
+}
+
+fn denied(root: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "zookeeper-denied",
+        what: format!("nothing may be made below {root}: it belongs to another login"),
+        why: "nothing can be locked".to_owned(),
+        fix: "put that login into the URL, or take another prefix".to_owned(),
+    }
+}
+
+/// Sessions are local, in all likelihood.
+fn unsupported(cause: &Error) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "zookeeper-local-sessions",
+        what: format!("no lock's node can be made: {}", cause.message()),
+        why: "nothing can be locked".to_owned(),
+        fix: "localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, on all servers"
+            .to_owned(),
+    }
+}
+
+fn went_back(root: &str, zxid: i64, seen: i64) -> Finding {
+    let what = match zxid {
+        0 => format!("{root} is gone"),
+        _ => format!("the servers are at transaction {zxid:#x}"),
+    };
+    Finding {
+        severity: Severity::Error,
+        code: "zookeeper-data-went-back",
+        what: format!("{what}, and this client has seen {seen:#x}: older data were restored"),
+        why: "two may hold a lock that was held then, and fences fall: what was written under a \
+              later one refuses those that are given out now"
+            .to_owned(),
+        fix: "stop all who lock and start them again; what checks fences must forget the old ones"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,208 @@
+//! What all servers together do, and what they say of each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Error, Finding, Result, Severity};
+use zookeeper_client as zk;
+
+use crate::errors::{Effect, Failure};
+use crate::four_letters::{Server, Status};
+use crate::limits::{FOREVER, Granted, Limits, granted};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// What a request gets that names no TTL.
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// How many commits and reads are timed. The median counts.
+const TIMED: usize = 5;
+
+pub(super) async fn look(
+    shared: &Arc<Shared>,
+    servers: &[Server],
+    session: &Arc<Session>,
+) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    findings.extend(limits(&shared.limits));
+    findings.extend(differing(&granted(&shared.config, FOREVER).await));
+    findings.extend(commits(shared, session).await?);
+    findings.extend(members(shared.config.contents.hosts.len(), servers, session).await?);
+    Ok(findings)
+}
+
+pub(super) fn no_quorum(cause: &Error) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "zookeeper-no-quorum",
+        what: format!("servers run, and nothing is committed: {cause}"),
+        why: "no lock can be taken or renewed; what is held is lost after its TTL".to_owned(),
+        fix:
+            "bring servers back until more than half of them run, and see whether they reach each \
+              other"
+                .to_owned(),
+    }
+}
+
+fn limits(limits: &Limits) -> Option<Finding> {
+    let (shortest, longest) = (limits.shortest_ttl(), limits.longest);
+    (!(shortest..=longest).contains(&DEFAULT_TTL)).then(|| Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-session-limits",
+        what: format!(
+            "sessions last for {:?} to {longest:?}, with a tick of {:?}: a TTL must be within \
+             {shortest:?} to {longest:?}",
+            limits.shortest, limits.tick
+        ),
+        why: format!(
+            "the default TTL, {DEFAULT_TTL:?}, isn't: a program that names none gets the nearest, and the \
+             command gets no lock"
+        ),
+        fix:
+            "set minSessionTimeout, maxSessionTimeout or tickTime of the servers; or a TTL in the \
+              client"
+                .to_owned(),
+    })
+}
+
+/// A session moves among the servers.
+fn differing(granted: &[Granted]) -> Option<Finding> {
+    let least = granted.iter().min_by_key(|granted| granted.timeout)?;
+    let most = granted.iter().max_by_key(|granted| granted.timeout)?;
+    (least.timeout < most.timeout).then(|| Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-limits-differ",
+        what: format!(
+            "{} grants sessions of {:?}, and {} of {:?}",
+            least.host, least.timeout, most.host, most.timeout
+        ),
+        why: "a session that moves to the first is kept for less than before: its locks are lost"
+            .to_owned(),
+        fix: "the same maxSessionTimeout and tickTime on all servers".to_owned(),
+    })
+}
+
+/// A quarter of a tick is far above what a healthy ensemble needs, and the least that shows in what
+/// is left of a TTL.
+async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
+    let (mut commits, mut reads) = (Vec::new(), Vec::new());
+    for _ in 0..TIMED {
+        let sent = shared.clock.now();
+        session.prove().await?;
+        let committed = shared.clock.now();
+        let reading = session.answer(session.client().check_stat("/")).await;
+        reading.map_err(|failure| failure.error(Effect::Reads))?;
+        commits.push(committed.saturating_since(sent));
+        reads.push(shared.clock.now().saturating_since(committed));
+    }
+    commits.sort_unstable();
+    reads.sort_unstable();
+    let (commit, read, tick) = (commits[TIMED / 2], reads[TIMED / 2], shared.limits.tick);
+    Ok((commit > tick / 4).then(|| Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-slow-commits",
+        what: format!(
+            "a commit takes {commit:.1?}, and a read {read:.1?}, where a tick is {tick:?}"
+        ),
+        why: "each lock and release waits for one; when it gets worse, servers give each other up \
+              and holds are lost"
+            .to_owned(),
+        fix: "if a read takes as long, see what is between here and the servers; else give their \
+              transaction logs a disk of their own (dataLogDir)"
+            .to_owned(),
+    }))
+}
+
+/// What the ensemble says of its members, of whom so many are named.
+async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
+    let config = match session.answer(session.client().get_config()).await {
+        Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
+        Err(Failure::Said(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
+            let unseen = Finding {
+                severity: Severity::Warning,
+                code: "zookeeper-not-looked-at",
+                what: format!("/zookeeper/config can't be read: {cause}"),
+                why: "how many servers vote can't be seen".to_owned(),
+                fix: "let the login in the URL read it; or look by hand".to_owned(),
+            };
+            // Who leads or follows isn't on its own.
+            let has_others = servers.iter().any(|server| match &server.status {
+                Status::Serves { mode, .. } => mode != "standalone",
+                _ => false,
+            });
+            let unnamed = (named == 1 && has_others).then(|| unnamed(named, "others"));
+            return Ok([Some(unseen), unnamed].into_iter().flatten().collect());
+        }
+        Err(failure) => return Err(failure.error(Effect::Reads)),
+    };
+    let members = || config.lines().filter(|line| line.starts_with("server."));
+    let is_observer = |line: &&str| line.contains(":observer");
+    let observers = members().filter(is_observer).count();
+    // A server on its own lists nobody.
+    let voters = (members().count() - observers).max(1);
+    let unnamed = (named < voters).then(|| unnamed(named, &voters.to_string()));
+    Ok([few(voters), self::observers(observers), unnamed].into_iter().flatten().collect())
+}
+
+/// What the others grant isn't tried.
+fn unnamed(named: usize, voters: &str) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-servers-unnamed",
+        what: format!("the URL names {named} of the servers that vote: there are {voters}"),
+        why: "if it is one address for several servers, a session may come to one that keeps it for less, \
+              and nobody notices: two may hold a lock then; if it is one server, locks are lost with it"
+            .to_owned(),
+        fix: "name all servers that vote, each with an address of its own; else see to it that they have \
+              the same maxSessionTimeout, minSessionTimeout and tickTime"
+            .to_owned(),
+    }
+}
+
+fn few(voters: usize) -> Option<Finding> {
+    let lost = (voters - 1) / 2;
+    let (severity, code, what, fix) = if lost == 0 {
+        (
+            Severity::Warning,
+            "zookeeper-too-few-servers",
+            format!("{voters} of the servers vote: not one may be lost"),
+            "three servers that vote at least, on machines of their own",
+        )
+    } else if voters.is_multiple_of(2) {
+        (
+            Severity::Note,
+            "zookeeper-even-number",
+            format!("{voters} servers vote: as few of them may be lost as of {}", voters - 1),
+            "one more that votes, or one less",
+        )
+    } else {
+        return None;
+    };
+    let why = "without more than half of them no lock can be taken or renewed".to_owned();
+    Some(Finding { severity, code, what, why, fix: fix.to_owned() })
+}
+
+fn observers(observers: usize) -> Option<Finding> {
+    (observers > 0).then(|| Finding {
+        severity: Severity::Note,
+        code: "zookeeper-observers",
+        what: format!("{observers} of the servers are observers"),
+        why:
+            "they don't count for the quorum, and clients of theirs lose their locks when they are \
+              cut off"
+                .to_owned(),
+        fix: "leave them out of the URLs of those who lock".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_may_be_lost_count() {
+        let found = [1, 2, 3, 4, 5, 6].map(|voters| few(voters).map(|finding| finding.code));
+        let (few, even) = (Some("zookeeper-too-few-servers"), Some("zookeeper-even-number"));
+        assert_eq!(found, [few, few, None, even, None, even]);
+    }
+}

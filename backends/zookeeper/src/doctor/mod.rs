@@ -1,0 +1,114 @@
+//! What is wrong with an ensemble, as far as locks are concerned.
+
+mod data;
+mod ensemble;
+mod servers;
+
+use std::sync::Arc;
+
+use lockwright_core::kit::tls::is_local;
+use lockwright_core::{ErrorKind, Finding, Result, Severity};
+
+use crate::config::Config;
+use crate::four_letters::{Server, Status, look};
+use crate::limits::Limits;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::url::Contents;
+
+/// Looks at everything.
+pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
+    let is_secured = shared.config.contents.tls.is_some();
+    let servers = if is_secured { Vec::new() } else { look(&shared.config).await };
+    let mut findings: Vec<Finding> = servers.iter().flat_map(servers::look_at).collect();
+    findings.extend(servers.iter().filter_map(|server| servers::tick(shared, server)));
+    findings.extend(is_secured.then(|| servers::unseen(shared)));
+    findings.extend(in_the_open(&shared.config));
+    match of_ensemble(shared, &servers).await {
+        Ok(found) => findings.extend(found),
+        Err(cause) if cause.kind() == ErrorKind::Unavailable => {
+            // Nobody there at all is no finding.
+            if servers.iter().all(|server| matches!(server.status, Status::Silent(_))) {
+                return Err(cause);
+            }
+            findings.push(ensemble::no_quorum(&cause));
+        }
+        Err(cause) => return Err(cause),
+    }
+    if shared.config.contents.login.is_none() {
+        findings.push(open_to_all());
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+/// What all servers together say.
+async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
+    // Of its own: one that lives may be stuck where it is, and whether a new one can be had is a
+    // question too.
+    let Limits { longest, tick, .. } = shared.limits;
+    let (config, clock) = (&shared.config, &shared.clock);
+    let session = Session::open(config, clock, shared.paths.nobody(), longest, tick).await?;
+    let session = Arc::new(session);
+    let mut findings = ensemble::look(shared, servers, &session).await?;
+    findings.extend(data::look(shared, &session).await?);
+    Ok(findings)
+}
+
+/// What leaves this machine should not be read by anybody on the way.
+fn in_the_open(config: &Config) -> Option<Finding> {
+    let Contents { hosts, tls, login, .. } = &config.contents;
+    let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
+    let password = if login.is_some() { " and the password" } else { "" };
+    Some(Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-no-tls",
+        what: format!("the connection to {host} is not encrypted"),
+        why: format!(
+            "who is on the way can read what is locked{password}, and take or free locks in our \
+             place"
+        ),
+        fix: "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for \
+              zookeeper"
+            .to_owned(),
+    })
+}
+
+fn open_to_all() -> Finding {
+    Finding {
+        severity: Severity::Note,
+        code: "zookeeper-open",
+        what: "there is no login in the URL".to_owned(),
+        why: "everybody who reaches the servers may read, take and free these locks".to_owned(),
+        fix: "zookeeper:user:password@…, the same for all who share them; or see that nobody else \
+              reaches the servers"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_the_machine_in_the_open_is_found() {
+        let found = |url: &str| in_the_open(&Config::new(url).unwrap());
+        for local in ["zookeeper:127.0.0.1,localhost:1", "zookeeper:[::1]:2181"] {
+            assert_eq!(found(local), None, "{local}");
+        }
+        let finding = found("zookeeper:127.0.0.1,10.0.0.1:1").unwrap();
+        assert_eq!((finding.code, finding.severity), ("zookeeper-no-tls", Severity::Warning));
+        assert!(finding.what.contains("10.0.0.1:1 "), "{finding:?}");
+        assert!(!finding.why.contains("password"), "{finding:?}");
+        let finding = found("zookeeper:me:hush@zk.example").unwrap();
+        assert!(finding.why.contains("the password"), "{finding:?}");
+        assert!(!format!("{finding:?}").contains("hush"), "{finding:?}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn what_is_encrypted_may_leave_the_machine() {
+        let config = Config::new("zookeeper+tls:10.0.0.1:1?ca=/ca.pem").unwrap();
+        assert_eq!(in_the_open(&config), None);
+    }
+}

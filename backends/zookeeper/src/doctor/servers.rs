@@ -1,0 +1,155 @@
+//! What each server says of itself.
+
+use lockwright_core::{Finding, Severity};
+
+use crate::four_letters::{Server, Status};
+use crate::shared::Shared;
+
+/// Since then the transaction that made a node comes with the answer, and empty parents go.
+const OLDEST: (u32, u32) = (3, 5);
+
+/// Below this no fixes come any more.
+const OLDEST_MAINTAINED: (u32, u32) = (3, 8);
+
+pub(super) fn look_at(server: &Server) -> Vec<Finding> {
+    let host = &server.host;
+    match &server.status {
+        Status::Serves { mode, version } => {
+            [self::mode(host, mode), self::version(host, version)].into_iter().flatten().collect()
+        }
+        Status::Silent(cause) => {
+            vec![server_down(host, &format!("doesn't answer: {cause}"))]
+        }
+        Status::Alone => vec![server_down(host, "serves nobody: it finds no quorum")],
+        Status::Refuses(why) => vec![Finding {
+            severity: Severity::Warning,
+            code: "zookeeper-not-looked-at",
+            what: format!("{host} doesn't say how it is: {why}"),
+            why: "whether it is an observer, only reads, or is too old can't be seen".to_owned(),
+            fix: "have it answer to srvr, one of the commands of four letters, which ZooKeeper itself \
+                  never forbids; or look by hand"
+                .to_owned(),
+        }],
+    }
+}
+
+/// Over TLS, as commands of four letters go without it.
+pub(super) fn unseen(shared: &Shared) -> Finding {
+    Finding {
+        severity: Severity::Note,
+        code: "zookeeper-not-looked-at",
+        what: "over TLS the servers aren't asked one by one how they are".to_owned(),
+        why: format!(
+            "whether one is down, is an observer, only reads, is too old, or has a longer tick than \
+             {:?} can't be seen",
+            shared.limits.tick
+        ),
+        fix: "look by hand, or have the doctor look at a port without TLS".to_owned(),
+    }
+}
+
+fn server_down(host: &str, what: &str) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        code: "zookeeper-server-down",
+        what: format!("{host} {what}"),
+        why: "the ensemble has one server fewer to lose, or the URL names one that it doesn't have"
+            .to_owned(),
+        fix: "bring it back, see whether it reaches the others, or take it out of the URL"
+            .to_owned(),
+    }
+}
+
+fn mode(host: &str, mode: &str) -> Option<Finding> {
+    match mode {
+        "observer" => Some(Finding {
+            severity: Severity::Warning,
+            code: "zookeeper-observer",
+            what: format!("{host} is an observer"),
+            why: "it has no part in the quorum: each request takes a way more, and clients that \
+                  reach nothing else lose their locks when it is cut off"
+                .to_owned(),
+            fix: "name servers that vote in the URL".to_owned(),
+        }),
+        "read-only" => Some(Finding {
+            severity: Severity::Error,
+            code: "zookeeper-read-only",
+            what: format!("{host} has no quorum and only reads"),
+            why: "nothing can be locked there, and what it answers may be old".to_owned(),
+            fix: "see why it doesn't reach the others".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+fn version(host: &str, version: &str) -> Option<Finding> {
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let found = (parts.next()?, parts.next().unwrap_or(0));
+    let (severity, why) = if found < OLDEST {
+        (Severity::Error, "it lacks what locks need: nothing can be locked")
+    } else if found < OLDEST_MAINTAINED {
+        (
+            Severity::Warning,
+            "it gets no fixes any more, and isn't tested with Lockwright; some old ones forget to \
+             remove the nodes of a session that ended, so that a lock stays taken",
+        )
+    } else {
+        return None;
+    };
+    Some(Finding {
+        severity,
+        code: "zookeeper-version-too-old",
+        what: format!("{host} is ZooKeeper {version}"),
+        why: why.to_owned(),
+        fix: format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1),
+    })
+}
+
+/// What is proven is reckoned in ticks.
+pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
+    let (host, assumed) = (&server.host, shared.limits.tick);
+    let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();
+    match server.tick {
+        Some(tick) if tick > assumed => Some(Finding {
+            severity: Severity::Error,
+            code: "zookeeper-tick",
+            what: format!("the tick of {host} is {tick:?}, and {assumed:?} is taken for it"),
+            why: "a holder cut off with its server may believe for longer than its session lives"
+                .to_owned(),
+            fix,
+        }),
+        None if matches!(server.status, Status::Serves { .. })
+            && shared.config.contents.tick.is_none() =>
+        {
+            Some(Finding {
+                severity: Severity::Note,
+                code: "zookeeper-not-looked-at",
+                what: format!("{host} doesn't answer to conf: its tick is taken for {assumed:?}"),
+                why: "that is half of the shortest session, which is less than a tick if \
+                      minSessionTimeout was set to less than two"
+                    .to_owned(),
+                fix: format!("{fix}; or allow conf (4lw.commands.whitelist)"),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_versions_are_found() {
+        let severity = |text: &str| version("a:2181", text).map(|finding| finding.severity);
+        for old in ["3.4.14", "3.4", "2.9.1"] {
+            assert_eq!(severity(old), Some(Severity::Error), "{old}");
+        }
+        for old in ["3.5.10", "3.6.4", "3.7.2"] {
+            assert_eq!(severity(old), Some(Severity::Warning), "{old}");
+        }
+        for current in ["3.8.0", "3.9.3", "3.10.0", "4.0.0", "unknown"] {
+            assert_eq!(severity(current), None, "{current}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the client library's errors mean for a lock.
+
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind};
+use zookeeper_client as zk;
+
+/// What tables and errors call this backend.
+pub(crate) const BACKEND: &str = "zookeeper";
+
+/// The servers keep a session to the one that it is at, and don't make an ephemeral node in it. The
+/// client library has no name for it.
+const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
+
+/// Whether a request changes anything on the servers. One that doesn't certainly had no effect,
+/// whatever became of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Changes,
+    Reads,
+}
+
+/// Why a request has no good answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// None came within this time. The library may still send the request.
+    Silence(Duration),
+    /// The library, or the server through it, says so.
+    Said(zk::Error),
+}
+
+impl Failure {
+    pub(crate) fn is(&self, said: &zk::Error) -> bool {
+        matches!(self, Self::Said(error) if error == said)
+    }
+
+    /// Whether the connection broke, so that the same may be asked on the next one.
+    pub(crate) fn is_of_the_connection(&self) -> bool {
+        matches!(self, Self::Said(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
+    }
+
+    pub(crate) fn error(self, effect: Effect) -> Error {
+        let cause = match self {
+            Self::Silence(limit) => {
+                return effect.unanswered(format!("the servers did not answer within {limit:?}"));
+            }
+            Self::Said(cause) => cause,
+        };
+        let refused = |kind, message: &str| error(kind, message);
+        let made = match &cause {
+            zk::Error::NoAuth => refused(
+                ErrorKind::Denied,
+                "the servers refuse: the nodes there belong to another login; put it into the \
+                 URL, or take another prefix",
+            ),
+            zk::Error::InvalidAcl => refused(
+                ErrorKind::Denied,
+                "the servers refuse the permissions of a new node: the login in the URL isn't \
+                 known to them",
+            ),
+            zk::Error::NoChildrenForEphemerals => refused(
+                ErrorKind::Conflict,
+                "a node of another program stands where the locks should be; take another prefix",
+            ),
+            zk::Error::QuotaExceeded => refused(
+                ErrorKind::Unavailable,
+                "the quota of the locks' node is used up; raise it, or take another prefix",
+            ),
+            zk::Error::Throttled => {
+                refused(ErrorKind::Unavailable, "the servers are overloaded and refuse requests")
+            }
+            zk::Error::NotReadOnly => {
+                refused(ErrorKind::Unavailable, "the server has no quorum and only answers reads")
+            }
+            zk::Error::Unimplemented => refused(
+                ErrorKind::Unsupported,
+                "the servers are too old: ZooKeeper 3.5 or newer is needed",
+            ),
+            zk::Error::UnexpectedErrorCode(EPHEMERAL_ON_LOCAL_SESSION) => refused(
+                ErrorKind::Unsupported,
+                "the servers make no lock's node in a session that only one of them knows; have them \
+                 make such sessions global (localSessionsUpgradingEnabled=true), or have none of them \
+                 (localSessionsEnabled=false)",
+            ),
+            zk::Error::ConnectionLoss => effect.unanswered("the connection broke".to_owned()),
+            zk::Error::SessionExpired | zk::Error::ClientClosed | zk::Error::SessionMoved => {
+                effect.unanswered("the session ended".to_owned())
+            }
+            _ => effect.unanswered("the request failed".to_owned()),
+        };
+        made.with_source(cause)
+    }
+}
+
+impl Effect {
+    fn unanswered(self, what: String) -> Error {
+        match self {
+            Self::Changes => error(
+                ErrorKind::Indeterminate,
+                format!("{what}; the request may have been carried out, or may be"),
+            ),
+            Self::Reads => error(ErrorKind::Unavailable, what),
+        }
+    }
+}
+
+/// The node that the URL names as the root of everything isn't there. Nobody makes it: a mistyped one
+/// would look like one without locks.
+pub(crate) fn no_chroot(chroot: &str) -> Error {
+    error(
+        ErrorKind::InvalidConfig,
+        format!("the chroot of the URL, {chroot}, is not there; make that node first"),
+    )
+}
+
+pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_backend(BACKEND)
+}
+
+/// Waits for the answer to a request.
+///
+/// # Cancel safety
+/// The request may be carried out all the same.
+pub(crate) async fn answer<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, zk::Error>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(cause)) => Err(Failure::Said(cause)),
+        Err(_) => Err(Failure::Silence(limit)),
+    }
+}

@@ -1,0 +1,156 @@
+//! Refusing late writes to ZooKeeper.
+//!
+//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
+//! [`commit`] refuses that where what is protected stands in a ZooKeeper, be it the one with the locks or
+//! another one: the user's own operations are carried out only if no later holder has written before.
+//!
+//! ```no_run
+//! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
+//! use lockwright_zookeeper::fencing;
+//! use lockwright_zookeeper::zookeeper_client::Client;
+//!
+//! let guard = locks.mutex("orders/42").acquire().await?;
+//! let client = Client::connect("a:2181").await?;
+//! // Lost: a later holder has written, and nothing was done.
+//! fencing::commit(&client, "/orders/42/fence", &guard.fenced(), |write| {
+//!     write.add_set_data("/orders/42", b"paid", None)
+//! })
+//! .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The highest fence stands in a node of the user's choice, in decimal. It is made when it is missing, for
+//! anybody to change: whoever wants other permissions makes it, with `0` in it. Its parent isn't made. Who writes to the same things must use the same node, and nobody may write to them without.
+//! The node is looked at first, and then all happens in one `multi` with the condition that it is as it
+//! was. Fences of every backend will do.
+
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, ErrorKind, Fence, Result};
+use zookeeper_client as zk;
+
+use crate::errors::{BACKEND, Effect, Failure, error};
+
+/// How often it looks anew when others write meanwhile.
+const TRIES: usize = 20;
+
+/// Carries out the operations that `write` adds, all or none, if no later holder has written before; and
+/// notes the fence in the node at `path`. Answers what became of the operations.
+///
+/// The same holder may write again and again, and so may readers beside each other, who share a fence.
+/// `write` is called again when others come in between, and mustn't change the node itself.
+///
+/// # Errors
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
+///   has written. Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): what stands in the node at `path` is no fence. Or one of the user's
+///   operations failed, and so none was done: which, and why, says the source, a
+///   [`MultiWriteError`](zk::MultiWriteError).
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`]; the node's parent isn't
+///   there; a path isn't one.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't
+///   serve now. Nothing was done.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done. It may be sent again
+///   with the same fence, if the operations may happen twice.
+///
+/// # Cancel safety
+/// If it is dropped, it may have been carried out, or may be later.
+pub async fn commit<W>(
+    client: &zk::Client,
+    path: &str,
+    fenced: &Fenced,
+    write: W,
+) -> Result<Vec<zk::MultiWriteResult>>
+where
+    W: Fn(&mut zk::MultiWriter<'_>) -> Result<(), zk::Error>,
+{
+    let name = |failure: Error| failure.with_name(&fenced.name).with_backend(BACKEND);
+    fenced.fence.checked().map_err(name)?;
+    for _ in 0..TRIES {
+        match attempt(client, path, fenced, &write).await.map_err(name)? {
+            Some(results) => return Ok(results),
+            // What was read may be what a server that lags behind has.
+            None => client.sync(path).await.map_err(|cause| name(failed(cause, Effect::Reads)))?,
+        }
+    }
+    let message = "others write so fast that this never came in between; nothing was done";
+    Err(name(error(ErrorKind::Unavailable, message)))
+}
+
+/// `None` if somebody wrote between the look and the operations.
+async fn attempt(
+    client: &zk::Client,
+    path: &str,
+    fenced: &Fenced,
+    write: impl Fn(&mut zk::MultiWriter<'_>) -> Result<(), zk::Error>,
+) -> Result<Option<Vec<zk::MultiWriteResult>>> {
+    let version = match client.get_data(path).await {
+        Ok((data, stat)) => {
+            // It never becomes less, so what a server that lags behind has is enough to refuse.
+            let highest = read(&data).ok_or_else(|| {
+                let message = "what stands in the node of the fence is none; take a node that nothing \
+                               else writes to";
+                error(ErrorKind::Conflict, message)
+            })?;
+            if highest > fenced.fence {
+                return Err(fenced.superseded(highest));
+            }
+            Some(stat.version)
+        }
+        Err(zk::Error::NoNode) => None,
+        Err(cause) => return Err(failed(cause, Effect::Reads)),
+    };
+    let text = fenced.fence.to_string();
+    let mut all = client.new_multi_writer();
+    let noting = match version {
+        Some(_) => all.add_set_data(path, text.as_bytes(), version),
+        None => {
+            let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+            all.add_create(path, text.as_bytes(), &options)
+        }
+    };
+    noting.and_then(|()| write(&mut all)).map_err(|cause| failed(cause, Effect::Reads))?;
+    match all.commit().await {
+        // Without that of the fence.
+        Ok(results) => Ok(Some(results.into_iter().skip(1).collect())),
+        Err(zk::MultiWriteError::OperationFailed { index: 0, source }) => match (source, version) {
+            (zk::Error::BadVersion | zk::Error::NodeExists, _) => Ok(None),
+            // It went.
+            (zk::Error::NoNode, Some(_)) => Ok(None),
+            (zk::Error::NoNode, None) => Err(error(
+                ErrorKind::InvalidInput,
+                "the parent of the node of the fence isn't there; make it first",
+            )),
+            (cause, _) => Err(failed(cause, Effect::Changes)),
+        },
+        Err(zk::MultiWriteError::OperationFailed { index, source }) => {
+            let message =
+                format!("operation {index} of the user's failed, so none was done: {source}");
+            // Counted as the user did, from zero.
+            let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
+            Err(error(ErrorKind::Conflict, message).with_source(cause))
+        }
+        Err(zk::MultiWriteError::RequestFailed { source }) => Err(failed(source, Effect::Changes)),
+    }
+}
+
+fn read(data: &[u8]) -> Option<Fence> {
+    let text = std::str::from_utf8(data).ok()?;
+    let number = text.parse().ok().filter(|number: &u64| number.to_string() == text)?;
+    Some(Fence::new(number))
+}
+
+fn failed(cause: zk::Error, effect: Effect) -> Error {
+    match cause {
+        zk::Error::BadArguments(_) => {
+            let message = "the path of the fence's node, or one of an operation, isn't one";
+            error(ErrorKind::InvalidInput, message).with_source(cause)
+        }
+        zk::Error::NoAuth => {
+            let message = "the servers refuse: the login of the client may not read or change the node of \
+                           the fence, or what the operations are about";
+            error(ErrorKind::Denied, message)
+        }
+        cause => Failure::Said(cause).error(effect),
+    }
+}

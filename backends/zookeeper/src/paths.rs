@@ -1,0 +1,254 @@
+//! Which nodes a lock has.
+
+use std::fmt::Write as _;
+
+use lockwright_core::kit::{line, percent};
+use lockwright_core::{Claim, LockName, Mode, Token};
+
+/// What the nodes of one claim are called after its token, as Curator has it.
+const LOCK: &str = "-lock-";
+
+/// What a node that stands in a queue has before its sequence: ours and Curator's mutex, kazoo's
+/// lock, and the read-write locks of both, which exclude us if somebody uses them on the same path. To us
+/// all of theirs are exclusive: what a reader of theirs lets in beside it isn't ours.
+const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
+
+/// The node below which all locks are.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    /// `/lockwright`, or nothing for the root.
+    prefix: String,
+}
+
+impl Paths {
+    /// `prefix` begins with a slash and doesn't end with one, or is one.
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.trim_end_matches('/').to_owned() }
+    }
+
+    /// Where the names are.
+    pub(crate) fn root(&self) -> &str {
+        if self.prefix.is_empty() { "/" } else { &self.prefix }
+    }
+
+    /// Where the queue of a name is.
+    pub(crate) fn queue(&self, name: &LockName) -> String {
+        format!("{}/{}", self.prefix, encode(name.as_str()))
+    }
+
+    /// A node that is never there: no name is encoded like this.
+    pub(crate) fn nobody(&self) -> String {
+        format!("{}/%nobody", self.prefix)
+    }
+
+    /// What a node is called up to its sequence that shows what can be written; it is never a name's.
+    pub(crate) fn probe(&self) -> String {
+        format!("{}/%probe-", self.prefix)
+    }
+
+    /// The name whose queue is called so, if it is one of ours.
+    pub(crate) fn name_of(child: &str) -> Option<LockName> {
+        let name = LockName::new(percent::decode(child)?).ok()?;
+        // Another spelling of the same name would be listed, and not locked.
+        (encode(name.as_str()) == child).then_some(name)
+    }
+}
+
+/// What a node can't be called, by ZooKeeper's rules for paths. They are about UTF-16: what is
+/// outside of the basic plane is two surrogates there, which are refused.
+fn encode(name: &str) -> String {
+    let dots = name == "." || name == "..";
+    // Reserved below the root.
+    let reserved = name == "zookeeper";
+    percent::encode(name, |c| {
+        c == '/'
+            || c.is_control()
+            || c >= '\u{fff0}'
+            || ('\u{e000}'..='\u{f8ff}').contains(&c)
+            || (dots && c == '.')
+            || (reserved && c == 'z')
+    })
+}
+
+/// What the node of a claim is called up to its sequence, which the server adds. After a lost reply
+/// it is found by this: Curator's protected creation.
+///
+/// Readers and those who want permits have a mark between the token and the rest: `r` for a reader, `p2of3`
+/// for two of three permits. So whoever sees the queue sees how all in it want to hold. Curator's mutex
+/// and kazoo's lock wait for them as for any other.
+pub(crate) fn node(claim: &Claim) -> String {
+    let mut node = named(claim.token);
+    if let Some(mark) = line::mark(claim.mode) {
+        node.push('-');
+        node.push_str(&mark);
+    }
+    node.push_str(LOCK);
+    node
+}
+
+/// What the node of a token begins with.
+fn named(token: Token) -> String {
+    let mut node = String::with_capacity(67);
+    node.push_str("_c_");
+    for (at, byte) in token.as_bytes().iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            node.push('-');
+        }
+        write!(node, "{byte:02x}").expect("a string takes everything");
+    }
+    node
+}
+
+/// How the claim of a node wants to hold whose name up to its sequence is this.
+fn mode(node: &str) -> Mode {
+    let marked = || {
+        let rest = node.strip_prefix("_c_")?.strip_suffix(LOCK)?;
+        let (uuid, mark) = rest.split_at_checked(36)?;
+        let is_uuid = uuid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+        line::marked(mark.strip_prefix('-').filter(|_| is_uuid)?)
+    };
+    marked().unwrap_or(Mode::Exclusive)
+}
+
+/// A node that stands in the queue of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) node: String,
+    /// How it wants to hold.
+    pub(crate) mode: Mode,
+    sequence: i32,
+}
+
+impl Contender {
+    fn of(node: String) -> Option<Self> {
+        let after = |kind: &&str| node.rfind(*kind).map(|at| at + kind.len());
+        let at = KINDS.iter().filter_map(after).max()?;
+        // Ten digits, and maybe a minus before them once all have been given.
+        let sequence = node.get(at..).filter(|text| text.len() >= 10)?.parse().ok()?;
+        let mode = mode(&node[..at]);
+        Some(Self { node, mode, sequence })
+    }
+
+    /// Whether it is the node of a claim with this token.
+    pub(crate) fn is_of(&self, token: Token) -> bool {
+        let rest = self.node.strip_prefix(&named(token));
+        rest.is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    /// Whether its number says nothing. The servers count in 32 bits, and from 2^31 - 1 on give that
+    /// number to all who come, or, to some who come at once, negative ones.
+    fn is_spent(&self) -> bool {
+        !(0..i32::MAX).contains(&self.sequence)
+    }
+}
+
+/// The queue: who stands among these children, first come, first. Those whose number says nothing
+/// are behind all others.
+pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
+    let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
+    queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));
+    queue
+}
+
+/// How these want to hold.
+pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
+    queue.iter().map(|contender| contender.mode).collect()
+}
+
+/// Whether the number of the one that stands there says that it came before those behind it.
+pub(crate) fn has_a_turn(queue: &[Contender], at: usize) -> bool {
+    let is_equal =
+        |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
+    let before = at.checked_sub(1).and_then(|before| queue.get(before));
+    !queue[at].is_spent() && !is_equal(before) && !is_equal(queue.get(at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_one_node_and_comes_back() {
+        let paths = Paths::new("/lockwright");
+        for name in
+            ["a", "a/b", "a/", "//", ".", "..", "...", "%", "zookeeper", "🔒", "\u{e000}", "é"]
+        {
+            let name = LockName::new(name).unwrap();
+            let path = paths.queue(&name);
+            let child = path.strip_prefix("/lockwright/").unwrap();
+            assert!(!child.contains('/') && child != "." && child != "..", "{path}");
+            let fits = |c: char| c < '\u{e000}' || ('\u{f900}'..'\u{fff0}').contains(&c);
+            assert!(child.chars().all(fits), "{path}");
+            assert_eq!(Paths::name_of(child), Some(name));
+        }
+        assert_eq!(Paths::new("/").queue(&LockName::new("orders").unwrap()), "/orders");
+        for never in ["%nobody", "%probe-0000000001", "zookeeper", "%61", "%zz"] {
+            assert_eq!(Paths::name_of(never), None, "{never}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_in_the_order_of_arrival_whoever_stands_in_it() {
+        let children = [
+            "_c_0d2c6b5e-5a0f-4c1e-8d52-6f1c7be0b0a1-lock-0000000007",
+            "9a0b__lock__0000000003",
+            "_c_ffffffff-5a0f-4c1e-8d52-6f1c7be0b0a1-lock-0000000001",
+            "_c_ffffffff-5a0f-4c1e-8d52-6f1c7be0b0a1-__WRIT__0000000004",
+            "lease-0000000000",
+            "-lock-",
+            "item0000000001",
+        ];
+        let order: Vec<i32> =
+            queue(children.map(str::to_owned).to_vec()).iter().map(|c| c.sequence).collect();
+        assert_eq!(order, [1, 3, 4, 7]);
+    }
+
+    #[test]
+    fn a_number_that_says_nothing_is_nobodys_turn() {
+        let turns = |children: &[&str]| -> Vec<(i32, bool)> {
+            let queue = queue(children.iter().map(|child| (*child).to_owned()).collect());
+            let turn =
+                |(at, contender): (usize, &Contender)| (contender.sequence, has_a_turn(&queue, at));
+            queue.iter().enumerate().map(turn).collect()
+        };
+        let last = "a-lock-2147483646";
+        let spent = ["b-lock-2147483647", "c-lock-2147483647", "d-lock--2147483648"];
+        let all = [spent[0], spent[2], last, spent[1]];
+        assert_eq!(
+            turns(&all),
+            [(i32::MAX - 1, true), (i32::MIN, false), (i32::MAX, false), (i32::MAX, false)]
+        );
+        for alone in spent {
+            assert!(!turns(&[alone])[0].1, "{alone}");
+        }
+        // The servers don't give one twice. Somebody may make a node by hand.
+        let tie = ["a-lock-0000000004", "b-lock-0000000003", "c-lock-0000000003"];
+        assert_eq!(turns(&tie), [(3, false), (3, false), (4, true)]);
+    }
+
+    #[test]
+    fn a_node_is_called_after_its_token_as_a_uuid() {
+        let token: Token = "00112233445566778899aabbccddeeff".parse().unwrap();
+        let uuid = "_c_00112233-4455-6677-8899-aabbccddeeff";
+        for (mode, rest) in [
+            (Mode::Exclusive, "-lock-"),
+            (Mode::Shared, "-r-lock-"),
+            (Mode::Permits { count: 2, of: 3 }, "-p2of3-lock-"),
+        ] {
+            let claim = Claim { token, mode, ..lockwright_conformance::kit::claim("x") };
+            assert_eq!(node(&claim), format!("{uuid}{rest}"));
+            let found = queue(vec![format!("{}0000000012", node(&claim))]);
+            assert!(found[0].is_of(token) && !found[0].is_of(Token::random()));
+            assert_eq!(found[0].mode, mode);
+        }
+        for other in [
+            format!("{uuid}-r-__READ__0000000001"),
+            format!("{uuid}-p4of3-lock-0000000001"),
+            format!("{uuid}r-lock-0000000001"),
+            "_c_r-lock-0000000001".to_owned(),
+            "r-lock-0000000001".to_owned(),
+        ] {
+            assert_eq!(queue(vec![other.clone()])[0].mode, Mode::Exclusive, "{other}");
+        }
+    }
+}

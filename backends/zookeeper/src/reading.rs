@@ -1,0 +1,80 @@
+//! The fence that readers beside each other share.
+//!
+//! Each reader's node has a number of its own, and they agree on the lowest of theirs: how, and why that is
+//! safe, stands at [`line`]. What another has taken stands in its node, so all of them are read.
+//!
+//! They aren't read in one step, but what comes of it is as good as if they were, as long as all that were
+//! seen are still there when they are read: who has the lowest fence now had it or took it from somebody who
+//! was there, and nobody can have a lower one later. If one has gone, they are looked at anew.
+
+use lockwright_core::kit::line::{self, Reader};
+use lockwright_core::{Fence, Mode, Result};
+use zookeeper_client as zk;
+
+use crate::acquiring::{Ask, fence};
+use crate::errors::{Effect, Failure};
+use crate::paths::Contender;
+use crate::shared::Node;
+use crate::value::Value;
+
+/// A reader's node, as it was read.
+struct Read {
+    path: String,
+    version: i32,
+    value: Option<Value>,
+}
+
+impl Ask<'_> {
+    /// The fence of a reader that is let in, once that is settled. `None` if one of those beside it has gone
+    /// meanwhile: then it looks again.
+    pub(crate) async fn shared_fence(
+        &self,
+        queue: &[Contender],
+        own: &Node,
+    ) -> Result<Option<Fence>> {
+        let client = self.session.client();
+        let beside = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
+        let paths: Vec<String> =
+            beside.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
+        // All are asked for before the first answer is waited for.
+        let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
+        let (mut readers, mut read) = (Vec::new(), Vec::new());
+        for (path, asked) in paths.iter().zip(asked) {
+            let (data, stat) = match self.session.answer(asked).await {
+                Ok(found) => found,
+                Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(None),
+                Err(failure) => return Err(failure.error(Effect::Reads)),
+            };
+            let value = Value::read(&data);
+            let taken = value.as_ref().and_then(|value| value.taken);
+            readers.push(Reader { created: fence(&stat)?.get(), taken });
+            read.push(Read { path: path.clone(), version: stat.version, value });
+        }
+        let Some(at) = read.iter().position(|read| *read.path == *own.path) else {
+            return Ok(None);
+        };
+        let Some(from) = line::witness(&readers, at) else {
+            return Ok(Some(Fence::new(readers[at].fence())));
+        };
+        let shared = readers[from].fence();
+        let Some(mut value) = read[at].value.clone() else { return Ok(None) };
+        value.taken = Some(shared);
+        let noted = self.note_taken(&read[at], &read[from], &value).await?;
+        Ok(noted.then(|| Fence::new(shared)))
+    }
+
+    /// Notes in its node what a reader has taken from another one. False if either has changed.
+    async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
+        let bad = |cause: zk::Error| Failure::Said(cause).error(Effect::Reads);
+        let mut both = self.session.client().new_multi_writer();
+        both.add_check_version(&from.path, from.version).map_err(bad)?;
+        both.add_set_data(&own.path, &value.bytes(), Some(own.version)).map_err(bad)?;
+        let committing = both.commit();
+        let noting = async move { committing.await.map_err(zk::Error::from) };
+        match self.session.answer(noting).await {
+            Ok(_) => Ok(true),
+            Err(Failure::Said(zk::Error::NoNode | zk::Error::BadVersion)) => Ok(false),
+            Err(failure) => Err(failure.error(Effect::Changes)),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! One session on the servers, and what proves that it lives.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Result};
+use zookeeper_client as zk;
+
+use crate::certainty::Certainty;
+use crate::config::{Config, invalid};
+use crate::errors::{Effect, Failure, answer, error};
+use crate::proof::Anchor;
+use crate::{reaching, tls};
+
+/// How long to wait for the library's next connection before it is asked again.
+const BREATH: Duration = Duration::from_millis(10);
+
+/// A session. It is closed, and its nodes are gone, when the last who uses it drops it.
+pub(crate) struct Session {
+    client: zk::Client,
+    clock: Clock,
+    response_timeout: Duration,
+    nobody: String,
+    anchor: Mutex<Anchor>,
+    /// One proof at a time, shared by all who want one.
+    proving: tokio::sync::Mutex<()>,
+    proven: Mutex<BootInstant>,
+    used: Mutex<BootInstant>,
+    certainty: Certainty,
+}
+
+impl Session {
+    /// Opens a session that lives for `timeout` without being heard of, or as near to that as the
+    /// servers allow.
+    pub(crate) async fn open(
+        config: &Config,
+        clock: &Clock,
+        nobody: String,
+        timeout: Duration,
+        tick: Duration,
+    ) -> Result<Self> {
+        let created = clock.now();
+        let client = connect(config, timeout).await?;
+        Ok(Self {
+            client,
+            clock: clock.clone(),
+            response_timeout: config.response_timeout,
+            nobody,
+            anchor: Mutex::new(Anchor::new(created, tick)),
+            proving: tokio::sync::Mutex::new(()),
+            proven: Mutex::new(created),
+            used: Mutex::new(clock.now()),
+            certainty: Certainty::new(),
+        })
+    }
+
+    /// Its requests. The order in which they are made is the order in which they are carried out.
+    pub(crate) fn client(&self) -> &zk::Client {
+        &self.client
+    }
+
+    pub(crate) fn id(&self) -> i64 {
+        self.client.session_id().0
+    }
+
+    /// For how long the servers keep it without hearing of it.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.client.session_timeout()
+    }
+
+    /// What is known of that.
+    pub(crate) fn certainty(&self) -> &Certainty {
+        &self.certainty
+    }
+
+    /// Waits until its timeout is certain.
+    pub(crate) async fn trusted(&self) -> Result<()> {
+        if self.certainty.wait(self.response_timeout).await {
+            return Ok(());
+        }
+        Err(error(
+            ErrorKind::Indeterminate,
+            "the connection broke, and it isn't known whether the servers still keep the session for \
+             as long as before",
+        ))
+    }
+
+    /// The servers' tick is this.
+    pub(crate) fn set_tick(&self, tick: Duration) {
+        lock(&self.anchor).set_tick(tick);
+    }
+
+    /// Whether it is known to be over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.client.state().is_terminated()
+    }
+
+    /// Whether more may be asked for in it.
+    pub(crate) fn is_fit(&self) -> bool {
+        !self.is_over() && !self.certainty.is_unfit()
+    }
+
+    /// For how long after `start` it certainly lives on, by what is proven so far.
+    pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
+        (lock(&self.anchor).get() + self.timeout()).saturating_since(start)
+    }
+
+    /// Waits for the answer to a request of its.
+    pub(crate) async fn answer<T>(
+        &self,
+        request: impl Future<Output = Result<T, zk::Error>>,
+    ) -> Result<T, Failure> {
+        answer(self.response_timeout, request).await
+    }
+
+    /// Waits for the answer to a request that changes nothing, and asks again if the connection breaks:
+    /// the library has another one soon.
+    pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, zk::Error>>,
+    {
+        let begun = self.clock.now();
+        loop {
+            let left =
+                self.response_timeout.saturating_sub(self.clock.now().saturating_since(begun));
+            match answer(left, ask()).await {
+                Err(failure) if failure.is_of_the_connection() && !self.is_over() => {
+                    tokio::time::sleep(BREATH).await;
+                }
+                Err(Failure::Silence(_)) => return Err(Failure::Silence(self.response_timeout)),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Has the quorum commit something, which leaves nothing behind. Whatever was asked for on this
+    /// session before is done or refused by then, and what is read afterwards is no older.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses at most the proof.
+    pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
+        let wanted = self.clock.now();
+        let turn = self.proving.lock().await;
+        if *lock(&self.proven) >= wanted {
+            return Ok(());
+        }
+        let sent = Mutex::new(wanted);
+        let request = || {
+            *lock(&sent) = self.clock.now();
+            self.client.delete(&self.nobody, None)
+        };
+        committed(self.read(request).await)?;
+        let sent = *lock(&sent);
+        lock(&self.anchor).committed(sent, self.clock.now());
+        *lock(&self.proven) = sent;
+        drop(turn);
+        Ok(())
+    }
+
+    /// Proves once in `pause`, for as long as the session is there.
+    pub(crate) async fn keep_proving(this: Weak<Self>, pause: Duration) {
+        loop {
+            let Some(session) = this.upgrade() else { return };
+            let (clock, sent) = (session.clock.clone(), session.clock.now());
+            // Not `prove`, which would keep the session open for as long as it waits.
+            let request = session.client.delete(&session.nobody, None);
+            let limit = session.response_timeout;
+            drop(session);
+            let answer = committed(answer(limit, request).await);
+            let Some(session) = this.upgrade() else { return };
+            let mut next = sent + pause;
+            match answer {
+                Ok(()) => {
+                    let (mut anchor, answered) = (lock(&session.anchor), clock.now());
+                    anchor.committed(sent, answered);
+                    // Sooner it wouldn't confirm this one.
+                    next = next.max(answered + anchor.tick());
+                    let mut proven = lock(&session.proven);
+                    *proven = (*proven).max(sent);
+                }
+                Err(_) if session.is_over() => return,
+                Err(cause) => tracing::debug!(%cause, "a session could not be proven to live"),
+            }
+            drop(session);
+            clock.sleep_until(next).await;
+        }
+    }
+
+    /// Has its server see what the leader has by now.
+    pub(crate) async fn sync(&self) -> Result<()> {
+        match self.read(|| self.client.sync("/")).await {
+            Ok(()) | Err(Failure::Said(zk::Error::NoNode)) => Ok(()),
+            Err(failure) => Err(failure.error(Effect::Reads)),
+        }
+    }
+
+    /// Whether the URL's chroot is there, if it has one, by what its server has seen.
+    pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
+        if config.contents.chroot.is_empty() {
+            return Ok(true);
+        }
+        match self.read(|| self.client.check_stat("/")).await {
+            Ok(found) => Ok(found.is_some()),
+            Err(failure) => Err(failure.error(Effect::Reads)),
+        }
+    }
+
+    /// Notes that somebody has a use for it.
+    pub(crate) fn touch(&self) {
+        *lock(&self.used) = self.clock.now();
+    }
+
+    /// For how long nobody had.
+    pub(crate) fn idle(&self) -> Duration {
+        self.clock.now().saturating_since(*lock(&self.used))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the answer to the deletion of nobody's node says: these the quorum has committed.
+fn committed(answer: Result<(), Failure>) -> Result<()> {
+    match answer {
+        Ok(()) | Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
+        Err(failure) => Err(failure.error(Effect::Reads)),
+    }
+}
+
+/// Connects with a new session to any of the servers.
+pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Client> {
+    let connected = tokio::select! {
+        connected = connect_to(config, &config.contents.hosts, timeout, false) => connected,
+        nobody = reaching::nobody_there(config) => return Err(nobody),
+    };
+    match connected {
+        Err(cause) if cause.kind() == ErrorKind::Unavailable => Err(reaching::why(config).await),
+        connected => connected,
+    }
+}
+
+/// Connects with a new session to one of these, and tries each only once if `eagerly`.
+pub(crate) async fn connect_to(
+    config: &Config,
+    hosts: &[String],
+    timeout: Duration,
+    eagerly: bool,
+) -> Result<zk::Client> {
+    let mut connector = zk::Client::connector()
+        .with_session_timeout(timeout)
+        .with_connection_timeout(config.connect_timeout);
+    if eagerly {
+        connector = connector.with_fail_eagerly();
+    }
+    if let Some(login) = &config.contents.login {
+        connector = connector.with_auth("digest", login.as_bytes());
+    }
+    let connector = tls::secured(connector, &config.contents)?;
+    let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+    let limit = config.connect_timeout.saturating_mul(servers.saturating_add(1));
+    let servers = config.connect_string(hosts);
+    match tokio::time::timeout(limit, connector.connect(&servers)).await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(zk::Error::AuthFailed)) => {
+            Err(error(ErrorKind::Denied, "the servers refuse the login in the URL"))
+        }
+        Ok(Err(cause)) => Err(match tls::refusal(&cause) {
+            Some(what) => invalid(what),
+            None => unreachable(),
+        }
+        .with_source(cause)),
+        Err(_) => Err(unreachable()),
+    }
+}
+
+fn unreachable() -> Error {
+    error(ErrorKind::Unavailable, "no server of the ensemble accepts a session")
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.client.session_id())
+            .field("timeout", &self.timeout())
+            .field("state", &self.client.state())
+            .finish_non_exhaustive()
+    }
+}

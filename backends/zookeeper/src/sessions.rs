@@ -1,0 +1,198 @@
+//! The sessions of a client: one for each TTL, shared by all its claims of that.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Error, ErrorKind, Result};
+use tokio::runtime::Handle;
+use zookeeper_client as zk;
+
+use crate::errors::error;
+use crate::limits::Limits;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// By how many ticks the session of a fixed hold outlasts its TTL.
+pub(crate) const SPARE_TICKS: u32 = 3;
+
+/// Which claims share a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    /// For how long the servers are to keep it without hearing of it.
+    timeout: Duration,
+    /// How often it is proven to live.
+    pause: Duration,
+    /// Whether nothing is ever held in it.
+    looks: bool,
+}
+
+impl Kind {
+    /// For claims of this TTL.
+    ///
+    /// What is proven is always some time ago: a tick, and the time since the last proof. A hold that
+    /// is renewed makes up for that by renewing. One that is fixed can't, so its session lives for
+    /// longer, and is proven more often: then the hold is valid for its whole TTL. Its nodes outlive
+    /// a client that dies by as much.
+    pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
+        // The protocol has whole milliseconds.
+        let ttl = Duration::from_millis(
+            ttl.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX),
+        );
+        let (timeout, pause) = match fixed {
+            false => (ttl, ttl / 4),
+            true => (ttl + limits.tick * SPARE_TICKS, limits.tick),
+        };
+        Self { timeout: timeout.min(limits.longest), pause: pause.max(limits.tick), looks: false }
+    }
+
+    /// For looking at locks.
+    fn of_looks(limits: &Limits) -> Self {
+        Self { timeout: limits.longest, pause: limits.longest / 4, looks: true }
+    }
+}
+
+/// What there is of a kind. Whoever has the lock may be opening one.
+#[derive(Debug, Default)]
+struct Current {
+    session: Option<Arc<Session>>,
+    /// When none could be opened the last time, and why.
+    failed: Option<(BootInstant, Arc<Error>)>,
+}
+
+type Slot = Arc<tokio::sync::Mutex<Current>>;
+
+/// The sessions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    slots: Mutex<HashMap<Kind, Slot>>,
+    /// Where everything runs that nobody waits for.
+    pub(crate) runtime: Handle,
+}
+
+impl Sessions {
+    pub(crate) fn new(runtime: Handle) -> Self {
+        Self { slots: Mutex::default(), runtime }
+    }
+
+    /// The session that all look through.
+    pub(crate) async fn for_looks(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
+        self.get(shared, Kind::of_looks(&shared.limits)).await
+    }
+
+    /// Takes the session that was opened while connecting as the one that all look through.
+    pub(crate) async fn take_in(&self, shared: &Arc<Shared>, session: Session) {
+        let slot = self.slot(Kind::of_looks(&shared.limits));
+        let session = self.watched(shared, session, Kind::of_looks(&shared.limits));
+        slot.lock().await.session = Some(session);
+    }
+
+    /// A session of this kind: the one that there is, if it is fit for more. When none can be opened all
+    /// who came meanwhile are told so, and don't try it one after the other.
+    ///
+    /// # Cancel safety
+    /// A session that is being opened is opened all the same, for the next who asks.
+    pub(crate) async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
+        let came = shared.clock.now();
+        let mut slot = self.slot(kind).lock_owned().await;
+        if let Some(session) = slot.session.as_ref().filter(|session| session.is_fit()) {
+            session.touch();
+            return Ok(Arc::clone(session));
+        }
+        if let Some((failed, cause)) = &slot.failed
+            && *failed >= came
+        {
+            return Err(not_opened(cause));
+        }
+        let shared = Arc::clone(shared);
+        let opening = self.runtime.spawn(async move {
+            *slot = Current::default();
+            let nobody = shared.paths.nobody();
+            let (config, clock) = (&shared.config, &shared.clock);
+            let tick = shared.limits.tick;
+            match Session::open(config, clock, nobody, kind.timeout, tick).await {
+                Ok(session) => {
+                    let session = shared.sessions.watched(&shared, session, kind);
+                    slot.session = Some(Arc::clone(&session));
+                    Ok(session)
+                }
+                Err(cause) => {
+                    let cause = Arc::new(cause);
+                    slot.failed = Some((clock.now(), Arc::clone(&cause)));
+                    Err(not_opened(&cause))
+                }
+            }
+        });
+        opening.await.map_err(|_| {
+            error(ErrorKind::Unavailable, "the runtime that this client was made on has gone")
+        })?
+    }
+
+    fn watched(&self, shared: &Arc<Shared>, session: Session, kind: Kind) -> Arc<Session> {
+        let session = Arc::new(session);
+        self.runtime.spawn(Session::keep_proving(Arc::downgrade(&session), kind.pause));
+        let (owner, this) = (Arc::downgrade(shared), Arc::downgrade(&session));
+        let mut states = session.client().state_watcher();
+        self.runtime.spawn(async move {
+            loop {
+                let state = states.changed().await;
+                let (Some(owner), Some(session)) = (owner.upgrade(), this.upgrade()) else {
+                    return;
+                };
+                owner.session_is(&session, state);
+                if state.is_terminated() {
+                    return;
+                }
+                if !kind.looks {
+                    owner.moved(&session, state == zk::SessionState::SyncConnected);
+                }
+            }
+        });
+        session
+    }
+
+    /// Doesn't give out this session any more.
+    pub(crate) fn forget(&self, session: &Arc<Session>) {
+        self.each(|slot| {
+            slot.session.take_if(|known| Arc::ptr_eq(known, session));
+        });
+    }
+
+    /// Closes the sessions that nobody used for this long, and in which nobody has a place.
+    pub(crate) fn close_idle(&self, after: Duration, is_used: impl Fn(&Arc<Session>) -> bool) {
+        self.each(|slot| {
+            slot.session.take_if(|session| session.idle() > after && !is_used(session));
+        });
+        // Whoever is about to use one has it too.
+        let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
+        self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
+    }
+
+    /// Closes all, as soon as nobody uses them.
+    pub(crate) fn close(&self) {
+        self.each(|slot| slot.session = None);
+    }
+
+    fn each(&self, change: impl Fn(&mut Current)) {
+        for slot in self.slots().values() {
+            // Somebody is opening it, if it is locked.
+            if let Ok(mut slot) = slot.try_lock() {
+                change(&mut slot);
+            }
+        }
+    }
+
+    fn slot(&self, kind: Kind) -> Slot {
+        Arc::clone(self.slots().entry(kind).or_default())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<Kind, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same for each who waited for it.
+fn not_opened(cause: &Arc<Error>) -> Error {
+    let message = format!("no session could be opened: {}", cause.message());
+    error(cause.kind(), message).with_source(Arc::clone(cause))
+}

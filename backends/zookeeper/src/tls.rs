@@ -1,0 +1,101 @@
+//! TLS: whom a client trusts, and what it shows.
+
+use lockwright_core::Result;
+use lockwright_core::kit::tls::{self, Files};
+use zookeeper_client as zk;
+
+#[cfg(feature = "tls")]
+use crate::config::invalid;
+use crate::url::Contents;
+
+/// The files that a URL for TLS names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Security {
+    authority: String,
+    client: Option<(String, String)>,
+}
+
+impl Security {
+    /// Takes them from a URL's parameters. Without TLS there are none.
+    pub(crate) fn take(
+        parameter: impl FnMut(&str) -> Option<String>,
+        secured: bool,
+    ) -> Result<Option<Self>, String> {
+        let unsecured = "the URL doesn't begin with zookeeper+tls";
+        let Files { authority, client } = Files::take(parameter, secured, unsecured)?;
+        if !secured {
+            return Ok(None);
+        }
+        if !cfg!(feature = "tls") {
+            return Err(tls::not_in_this_build("zookeeper-tls"));
+        }
+        // The client library knows no others.
+        let authority = authority.ok_or(
+            "the system's CAs aren't asked; name the file with those to trust, as ca=PATH",
+        )?;
+        Ok(Some(Self { authority, client }))
+    }
+}
+
+/// The connector with what the URL's files say. They are read for each session anew.
+#[cfg(feature = "tls")]
+pub(crate) fn secured(connector: zk::Connector, contents: &Contents) -> Result<zk::Connector> {
+    let Some(Security { authority, client }) = &contents.tls else { return Ok(connector) };
+    // The client library panics at a name that no certificate can be for, and without a choice.
+    for host in &contents.hosts {
+        let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        if !tls::is_certifiable(name) {
+            return Err(invalid(format!("no certificate can be for a host named {name:?}")));
+        }
+    }
+    tls::choose_provider();
+    let unusable = |what: String| move |cause| invalid(what).with_source(cause);
+    let mut options = zk::TlsOptions::new()
+        .with_pem_ca(&pem("ca", authority, "CERTIFICATE")?)
+        .map_err(unusable(format!("ca={authority} has no certificate of a CA")))?;
+    if let Some((certificate, key)) = client {
+        options = options
+            .with_pem_identity(
+                &pem("cert", certificate, "CERTIFICATE")?,
+                &pem("key", key, "PRIVATE KEY")?,
+            )
+            .map_err(unusable(format!("cert={certificate} or key={key} is broken")))?;
+    }
+    Ok(connector.with_tls(options))
+}
+
+/// As it is.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn secured(connector: zk::Connector, _: &Contents) -> Result<zk::Connector> {
+    Ok(connector)
+}
+
+#[cfg(feature = "tls")]
+fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
+    let text = tls::pem(parameter, file, kind).map_err(invalid)?;
+    String::from_utf8(text).map_err(|_| invalid(format!("{parameter}={file} has more than text")))
+}
+
+/// What is wrong with the files, if that is why the client library doesn't even begin to connect.
+pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
+    let zk::Error::Custom(cause) = cause else { return None };
+    Some(if cause.to_string().contains("private key") {
+        "the key that the URL names isn't that of its cert, or of a kind that isn't known"
+    } else {
+        "the CAs or revocation lists that the URL names as ca can't be used"
+    })
+}
+
+/// What else may be amiss where a server is reached that gives no session. The client library tells
+/// nothing of a handshake that failed, and tries again.
+pub(crate) fn doubts(is_secured: bool) -> &'static str {
+    if is_secured {
+        "or TLS fails, of which the client library tells no more: nobody of ca=PATH signed a \
+         server's certificate, it is for another host or has expired, the server wants a client's \
+         certificate from somebody whom it trusts (cert=PATH&key=PATH), or its port doesn't speak \
+         TLS (write zookeeper for zookeeper+tls)"
+    } else {
+        "or the port is one for TLS (write zookeeper+tls for zookeeper) or of another program"
+    }
+}

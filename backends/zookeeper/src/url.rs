@@ -1,0 +1,207 @@
+//! Reading URLs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockwright_core::duration;
+use lockwright_core::kit::percent;
+
+use crate::limits::FOREVER;
+use crate::tls::Security;
+
+const PORT: u16 = 2_181;
+
+/// Below which node the locks are, if the URL doesn't say.
+pub(crate) const PREFIX: &str = "/lockwright";
+
+/// How a URL is written.
+pub(crate) const FORM: &str = "zookeeper:[user:password@]host[:port],host[:port],…[/chroot][?prefix=/lockwright&tick=2s], \
+     or with TLS zookeeper+tls:[user:password@]host:port,…[/chroot]?ca=FILE[&cert=FILE&key=FILE]";
+
+/// What stands in a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) hosts: Vec<String>,
+    /// `user:password`, decoded.
+    pub(crate) login: Option<String>,
+    /// Empty, or a path that begins with a slash.
+    pub(crate) chroot: String,
+    pub(crate) prefix: String,
+    pub(crate) tick: Option<Duration>,
+    /// If it is for TLS.
+    pub(crate) tls: Option<Security>,
+}
+
+/// Reads a URL. An error says what is wrong, without a secret.
+pub(crate) fn read(url: &str) -> Result<Contents, String> {
+    let url = url.trim();
+    let (secured, rest) = match url.split_once(':') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("zookeeper") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("zookeeper+tls") => (true, rest),
+        _ => return Err("there is no ZooKeeper URL".to_owned()),
+    };
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    if rest.contains('#') {
+        return Err("there is a #, which is %23 in a URL".to_owned());
+    }
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, chroot) = match place.find('/') {
+        Some(slash) => place.split_at(slash),
+        None => (place, ""),
+    };
+    if chroot.contains('@') || query.contains('@') {
+        return Err("a special character in the password isn't percent-encoded (/ is %2F, ? is \
+                    %3F)"
+            .to_owned());
+    }
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (Some(login), hosts),
+        None => (None, authority),
+    };
+    let login = login.map(self::login).transpose()?;
+    let hosts = self::hosts(hosts, login.is_some(), secured)?;
+    let chroot = path("chroot", chroot.trim_end_matches('/'))?;
+    let prefix = PREFIX.to_owned();
+    let mut contents = Contents { hosts, login, chroot, prefix, tick: None, tls: None };
+    let (mut seen, mut files) = (Vec::new(), HashMap::new());
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if seen.contains(&name) {
+            return Err(format!("the parameter {name:?} stands there twice"));
+        }
+        seen.push(name);
+        let value = percent::decode(value)
+            .ok_or_else(|| format!("the percent-encoding of {name:?} can't be undone"))?;
+        match name {
+            "prefix" => contents.prefix = value,
+            "tick" => {
+                contents.tick = Some(
+                    duration::parse(&value)
+                        .ok()
+                        .filter(|tick| is_tick(*tick))
+                        .ok_or_else(|| format!("tick={value} is not a time, like 2s"))?,
+                );
+            }
+            "ca" | "cert" | "key" => {
+                files.insert(name, value);
+            }
+            _ => {
+                return Err(format!(
+                    "there is an unknown parameter {name:?} (known are prefix, tick, ca, cert, key)"
+                ));
+            }
+        }
+    }
+    contents.prefix = self::prefix(&contents.prefix)?;
+    contents.tls = Security::take(|name| files.remove(name), secured)?;
+    Ok(contents)
+}
+
+/// Whether servers can have it: it is a number of milliseconds there, of 32 bits.
+pub(crate) fn is_tick(tick: Duration) -> bool {
+    (Duration::from_millis(1)..=FOREVER).contains(&tick)
+}
+
+fn login(login: &str) -> Result<String, String> {
+    let Some((user, password)) = login.split_once(':') else {
+        return Err("there is a user without a password".to_owned());
+    };
+    if user.is_empty() || password.is_empty() {
+        return Err("the user or the password is empty".to_owned());
+    }
+    match (percent::decode(user), percent::decode(password)) {
+        // The first colon ends the user, for the servers too.
+        (Some(user), _) if user.contains(':') => Err("the user has a colon".to_owned()),
+        (Some(user), Some(password)) => Ok(format!("{user}:{password}")),
+        _ => Err("the percent-encoding of the user or password can't be undone".to_owned()),
+    }
+}
+
+fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, String> {
+    let mut hosts = Vec::new();
+    for host in text.split(',') {
+        let (name, port) = match host.rfind(']') {
+            Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
+            None => match host.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (host, None),
+            },
+        };
+        if name.is_empty() {
+            return Err("the host is missing".to_owned());
+        }
+        let port = match port {
+            None | Some("") if secured => {
+                return Err("the port is missing: none is the usual one for TLS".to_owned());
+            }
+            None | Some("") => PORT,
+            Some(port) => match port.parse() {
+                Ok(port) if port > 0 => port,
+                _ if has_login => return Err(format!("the port {port:?} is not a port")),
+                // It may be a password.
+                _ => {
+                    return Err(
+                        "what follows the host is not a port (an @ follows a password)".to_owned()
+                    );
+                }
+            },
+        };
+        let host = format!("{name}:{port}");
+        if hosts.contains(&host) {
+            return Err(format!("the host {host} stands there twice"));
+        }
+        hosts.push(host);
+    }
+    Ok(hosts)
+}
+
+/// A path of nodes, as the servers take it.
+fn path(what: &str, text: &str) -> Result<String, String> {
+    let is_odd =
+        |c: char| c.is_control() || ('\u{e000}'..='\u{f8ff}').contains(&c) || c >= '\u{fff0}';
+    let path = percent::decode(text).ok_or(format!("the {what}'s percent-encoding is broken"))?;
+    let bad =
+        |part: &str| part.is_empty() || part == "." || part == ".." || part.chars().any(is_odd);
+    if !path.is_empty() && (!path.starts_with('/') || path[1..].split('/').any(bad)) {
+        return Err(format!("the {what} {path:?} is no path of a node (one is like /a/b)"));
+    }
+    Ok(path)
+}
+
+/// A prefix, checked: the root is a slash.
+pub(crate) fn prefix(text: &str) -> Result<String, String> {
+    let trimmed = text.trim_end_matches('/');
+    if trimmed.is_empty() {
+        return if text.is_empty() {
+            Err("the prefix is empty; for locks at the root say prefix=/".to_owned())
+        } else {
+            Ok("/".to_owned())
+        };
+    }
+    path("prefix", trimmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_read() {
+        let read =
+            read("ZooKeeper:me:p%40ss%3Aword@a,b:2182,[::1]:2183/up/here?prefix=/locks&tick=2s");
+        assert_eq!(
+            read.unwrap(),
+            Contents {
+                hosts: ["a:2181", "b:2182", "[::1]:2183"].map(str::to_owned).to_vec(),
+                login: Some("me:p@ss:word".to_owned()),
+                chroot: "/up/here".to_owned(),
+                prefix: "/locks".to_owned(),
+                tick: Some(Duration::from_secs(2)),
+                tls: None,
+            }
+        );
+        let plain = super::read(" zookeeper://a/ ").unwrap();
+        assert_eq!((&*plain.chroot, &*plain.prefix, plain.login), ("", PREFIX, None));
+        assert_eq!(super::read("zookeeper:a?prefix=/").unwrap().prefix, "/");
+    }
+}

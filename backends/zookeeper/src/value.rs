@@ -1,0 +1,72 @@
+//! What stands in the node of a claim, for people and for an operator's break.
+
+use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The data of a node of ours, in JSON. Whatever else stands in one is another program's.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Value {
+    pub(crate) token: Token,
+    pub(crate) identity: Identity,
+    /// The TTL of the claim: what an operator is told that its end may take.
+    ttl_ms: u64,
+    /// Who broke the hold and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) broken: Option<String>,
+    /// It reads, and this is the fence that it shares with others who do, if that isn't its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) taken: Option<u64>,
+}
+
+impl Value {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        Self {
+            token: claim.token,
+            identity: (*claim.identity).clone(),
+            ttl_ms: u64::try_from(claim.ttl.as_millis()).unwrap_or(u64::MAX),
+            broken: None,
+            taken: None,
+        }
+    }
+
+    pub(crate) fn read(data: &[u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+
+    /// Whether these are the data of a hold that an operator broke.
+    pub(crate) fn is_broken(data: &[u8]) -> bool {
+        Self::read(data).is_some_and(|value| value.broken.is_some())
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("text and numbers are JSON")
+    }
+
+    /// In less than this its hold is over if nobody renews it.
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms.saturating_add(1))
+    }
+
+    /// The fence of a reader whose node has this number.
+    pub(crate) fn fence(value: Option<&Self>, own: Fence) -> Fence {
+        value.and_then(|value| value.taken).map_or(own, Fence::new)
+    }
+
+    /// As an operator sees it; a foreign one if there is nothing of ours.
+    pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
+        let mut holder = Holder::new(value.as_ref().map(|value| value.token));
+        holder.mode = mode;
+        holder.fence = match mode {
+            Mode::Exclusive => Some(own),
+            Mode::Shared => Some(Self::fence(value.as_ref(), own)),
+            // Their numbers are no fences.
+            _ => None,
+        };
+        if let Some(value) = value {
+            holder.identity = Some(value.identity);
+            holder.broken = value.broken;
+        }
+        holder
+    }
+}

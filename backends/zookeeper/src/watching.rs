@@ -1,0 +1,67 @@
+//! Waiting: each who waits watches the one before it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lockwright_core::{LockName, Result};
+use tokio::task::AbortHandle;
+
+use crate::errors::Effect;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// A node that is watched: the session that does it, and the path.
+type Key = (i64, String);
+
+/// The watches that are set.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<HashMap<Key, AbortHandle>>);
+
+impl Watches {
+    /// Has those who wait for `name` woken when the node at `path` goes, and says whether it is
+    /// there.
+    pub(crate) async fn watch(
+        shared: &Arc<Shared>,
+        session: &Arc<Session>,
+        path: String,
+        name: &LockName,
+    ) -> Result<bool> {
+        let key = (session.id(), path);
+        if shared.watches.all().contains_key(&key) {
+            // It hasn't gone as far as this session's server knows.
+            return Ok(true);
+        }
+        let asking = session.client().check_and_watch_stat(&key.1);
+        let (stat, watcher) =
+            session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
+        if stat.is_none() {
+            return Ok(false);
+        }
+        let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
+        let mut all = shared.watches.all();
+        let task = shared.sessions.runtime.spawn(async move {
+            // Gone, changed, or the session is over: in any case they should look again.
+            watcher.changed().await;
+            if let Some(owner) = owner.upgrade() {
+                owner.watches.all().remove(&watched);
+                owner.audience.wake(&waited_for);
+            }
+        });
+        if let Some(other) = all.insert(key, task.abort_handle()) {
+            // Two asked at the same time.
+            other.abort();
+        }
+        Ok(true)
+    }
+
+    /// Ends all.
+    pub(crate) fn close(&self) {
+        for (_, task) in self.all().drain() {
+            task.abort();
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

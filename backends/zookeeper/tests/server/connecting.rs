@@ -1,0 +1,248 @@
+//! Connecting: URLs, chroots, logins, limits.
+
+use std::time::Duration;
+
+use lockwright_core::{BreakHow, Broken, DistributedLock, ErrorKind, Seen, Upkeep};
+use lockwright_testbed as testbed;
+use lockwright_zookeeper::{Config, ZooKeeper};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use zookeeper_client as zk;
+
+use crate::kit::{
+    LIMIT, claim, connect, eventually, grant, name, node_of, patient, raw, server_and_client,
+};
+
+const SECRET: &str = "hush";
+
+#[test]
+fn what_is_wrong_with_a_url_is_said_and_no_secret_is() {
+    for (url, says) in [
+        (format!("zookeeper:u:{SECRET}@"), "host is missing"),
+        (format!("zookeeper:u:{SECRET}@a,,b"), "host is missing"),
+        (format!("zookeeper:u:{SECRET}@a:x"), "the port \"x\""),
+        (format!("zookeeper:u:{SECRET}@a:0"), "the port \"0\""),
+        (format!("zookeeper:u:{SECRET}@a,a:2181"), "a:2181 stands there twice"),
+        (format!("zookeeper:u:{SECRET}/x@a"), "%2F"),
+        (format!("zookeeper:u:{SECRET}?x@a"), "%3F"),
+        (format!("zookeeper:u:{SECRET}#x@a"), "%23"),
+        (format!("zookeeper:u:{SECRET}%4@a"), "percent-encoding"),
+        (format!("zookeeper:u%3Au:{SECRET}@a"), "has a colon"),
+        ("zookeeper:u@a".to_owned(), "without a password"),
+        ("zookeeper:u:@a".to_owned(), "is empty"),
+        (format!("zookeeper://me:{SECRET}"), "not a port"),
+        ("zookeeper:a/b//c".to_owned(), "no path of a node"),
+        ("zookeeper:a/b/../c".to_owned(), "no path of a node"),
+        ("zookeeper:a?prefix=locks".to_owned(), "no path of a node"),
+        ("zookeeper:a?prefix=".to_owned(), "prefix=/"),
+        ("zookeeper:a?tick=soon".to_owned(), "not a time"),
+        ("zookeeper:a?tick=0".to_owned(), "not a time"),
+        ("zookeeper:a?tick=1000000000000d".to_owned(), "not a time"),
+        ("zookeeper:a?tick=1s&tick=1s".to_owned(), "twice"),
+        ("zookeeper:a?timeout=1s".to_owned(), "\"timeout\" (known are prefix, tick, ca"),
+        ("zookeper:a".to_owned(), "no ZooKeeper URL"),
+    ] {
+        let error = Config::new(&url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        let text = error.to_string();
+        assert!(text.contains(says), "{url}: {text}");
+        assert!(!text.contains(SECRET), "{url}: {text}");
+        assert!(text.contains("can't be used: "), "{text}");
+        assert!(text.contains("zookeeper:[user:password@]host"), "{text}");
+        for parameter in ["prefix=", "tick=", "ca=", "cert=", "key="] {
+            assert!(text.contains(parameter), "{text}");
+        }
+    }
+    let shown = format!("{:#?}", Config::new(&format!("zookeeper:u:{SECRET}@a:1,b/c")).unwrap());
+    assert!(!shown.contains(SECRET) && shown.contains("a:1,b/c"), "{shown}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_unavailable() {
+    let config = Config::new("zookeeper:127.0.0.1:1").unwrap();
+    let error = config.connect_timeout(Duration::from_millis(300)).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+/// Times that nobody can reckon with.
+#[tokio::test]
+async fn what_is_too_long_is_refused_or_as_good_as_for_ever() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let config = Config::new(&server.url()).unwrap();
+    for tick in [Duration::MAX, Duration::from_secs(60 * 60 * 24 * 25), Duration::from_micros(1)] {
+        let error = config.clone().tick(tick).connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains("tick"), "{error}");
+    }
+    // Longer than any session, and nothing overflows.
+    let tick = Duration::from_millis(i32::MAX.unsigned_abs().into());
+    let config = config.tick(tick).response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    let zookeeper = config.idle_timeout(Duration::MAX).connect().await.unwrap();
+    assert_eq!(*zookeeper.profile().ttl.start(), tick * 4);
+    let mut held = claim("x");
+    held.upkeep = Upkeep::Fixed;
+    grant(&zookeeper, &held).await;
+    let how = BreakHow::RunOut;
+    let broken = zookeeper.break_lock(&held.name, Seen::Any, how, "me", "why").await.unwrap();
+    assert!(matches!(broken, Broken::RunsOut(left) if left > tick * 4), "{broken:?}");
+}
+
+/// What became of connecting there, with time-outs that nobody should have to wait for.
+async fn not_connected(url: &str) -> String {
+    let begun = Instant::now();
+    let config = Config::new(url).unwrap().connect_timeout(LIMIT);
+    let error = config.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(begun.elapsed() < LIMIT, "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn that_nobody_is_there_is_said_of_each_server_and_soon() {
+    let told = not_connected("zookeeper:127.0.0.1:1,127.0.0.1:2,no-such-host.invalid").await;
+    assert!(told.contains("127.0.0.1:1, 127.0.0.1:2 refuse connections"), "{told}");
+    assert!(told.contains("no-such-host.invalid:2181 has a name that isn't known"), "{told}");
+}
+
+#[tokio::test]
+async fn who_is_there_and_gives_no_session_is_told_from_who_is_not() {
+    let connect = async |url: &str| {
+        let config = Config::new(url).unwrap().connect_timeout(Duration::from_millis(300));
+        config.connect().await.unwrap_err().to_string()
+    };
+    // One that takes connections and says nothing.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mute = mute.local_addr().map(|address| (mute, address)).unwrap();
+    let told = connect(&format!("zookeeper:127.0.0.1:1,{}", mute.1)).await;
+    assert!(told.contains("127.0.0.1:1 refuses connections"), "{told}");
+    assert!(told.contains(&format!("{} is reached, and gives no session", mute.1)), "{told}");
+    assert!(told.contains("zookeeper+tls"), "{told}");
+    // One that has lost the others.
+    let mut ensemble = testbed::ZooKeeper::start().unwrap();
+    ensemble.members[0].kill();
+    ensemble.members[1].kill();
+    let alone = ensemble.members[2].address().to_string();
+    let told = eventually(|| async {
+        let told = connect(&format!("zookeeper:{alone}")).await;
+        told.contains("finds no quorum").then_some(told)
+    })
+    .await;
+    assert!(told.contains(&alone), "{told}");
+}
+
+#[tokio::test]
+async fn the_ttls_are_what_the_servers_grant() {
+    let tick = Duration::from_millis(300);
+    let server = testbed::ZooKeeper::options().members(1).tick(tick).start().unwrap();
+    let zookeeper = connect(&server.url()).await;
+    let range = zookeeper.profile().ttl.clone();
+    assert_eq!(range, tick * 4..=Duration::from_secs(40), "two ticks, and four for the proof");
+    let slower = connect(&format!("{}?tick=1s", server.url())).await;
+    assert_eq!(*slower.profile().ttl.start(), Duration::from_secs(4));
+    // As long as asked for, in whole milliseconds, rounded up.
+    let mut claim = claim("x");
+    claim.ttl = Duration::from_micros(2_000_100);
+    grant(&zookeeper, &claim).await;
+    let sessions = server.four_letter(0, "cons").unwrap();
+    assert!(sessions.contains("to=2001,"), "{sessions}");
+}
+
+#[tokio::test]
+async fn locks_are_below_the_prefix_and_the_chroot() {
+    let (server, zookeeper) = server_and_client().await;
+    let raw = raw(&server.url()).await;
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    raw.create("/up", b"", &options).await.unwrap();
+    let url = server.url();
+    let (here, rooted) = (claim("orders/42"), claim("orders/42"));
+    let below = connect(&format!("{url}/up?prefix=/locks/of%20mine")).await;
+    let at_root = connect(&format!("{url}/up?prefix=/")).await;
+    grant(&below, &here).await;
+    grant(&at_root, &rooted).await;
+    grant(&zookeeper, &claim("orders/42")).await;
+    let nodes = raw.list_children("/up/locks/of mine/orders%2F42").await.unwrap();
+    assert!(nodes.len() == 1 && nodes[0].starts_with(&node_of(&here)), "{nodes:?}");
+    let nodes = raw.list_children("/up/orders%2F42").await.unwrap();
+    assert!(nodes.len() == 1 && nodes[0].starts_with(&node_of(&rooted)), "{nodes:?}");
+    for zookeeper in [&below, &at_root] {
+        let listed = zookeeper.list("", None).await.unwrap().names;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].name, name("orders/42"));
+    }
+}
+
+/// At the root there may be anything: a broker's nodes, which it keeps to itself.
+#[tokio::test]
+async fn what_may_not_be_read_is_passed_over_in_a_list_and_refused_by_name() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let url = server.url();
+    let connector = zk::Client::connector().with_auth("digest", b"broker:secret");
+    let broker = connector.connect(url.strip_prefix("zookeeper:").unwrap()).await.unwrap();
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::creator_all());
+    broker.create("/brokers", b"", &options).await.unwrap();
+    let zookeeper = connect(&format!("{url}?prefix=/")).await;
+    for held in ["a", "x"] {
+        grant(&zookeeper, &claim(held)).await;
+    }
+    let listed = zookeeper.list("", None).await.unwrap().names;
+    let names: Vec<&str> = listed.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!(names, ["a", "x"]);
+    let error = zookeeper.inspect(&name("brokers")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+/// Sessions that only one server knows make no ephemeral nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn local_sessions_are_refused_unless_they_become_global() {
+    let options = testbed::ZooKeeper::options().set("localSessionsEnabled", "true");
+    let upgrading = "localSessionsUpgradingEnabled";
+    let ensemble = options.clone().set(upgrading, "true").start().unwrap();
+    grant(&connect(&ensemble.url()).await, &claim("x")).await;
+    drop(ensemble);
+    let ensemble = options.set(upgrading, "false").start().unwrap();
+    let zookeeper = connect(&ensemble.url()).await;
+    let error = zookeeper.try_acquire(&claim("x")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains(upgrading), "{error}");
+    let findings = zookeeper.doctor().await.unwrap();
+    let finding = &findings[0];
+    let expected = ("zookeeper-local-sessions", lockwright_core::Severity::Error);
+    assert_eq!((finding.code, finding.severity), expected, "{findings:?}");
+}
+
+/// A mistyped one must not look like one where nothing is held.
+#[tokio::test]
+async fn a_missing_chroot_is_named() {
+    let (server, _) = server_and_client().await;
+    let url = format!("{}/nowhere", server.url());
+    let is_named = |error: lockwright_core::Error| {
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains("chroot of the URL, /nowhere, is not"), "{error}");
+    };
+    is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
+    // Nor when it goes later.
+    let raw = raw(&server.url()).await;
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    raw.create("/nowhere", b"", &options).await.unwrap();
+    let zookeeper = connect(&url).await;
+    raw.delete("/nowhere", None).await.unwrap();
+    is_named(zookeeper.try_acquire(&claim("x")).await.unwrap_err());
+    is_named(zookeeper.inspect(&name("x")).await.unwrap_err());
+    is_named(zookeeper.list("", None).await.unwrap_err());
+}
+
+#[tokio::test]
+async fn with_a_login_the_nodes_are_its_own() {
+    let (server, stranger) = server_and_client().await;
+    let url = |login: &str| server.url().replace("zookeeper:", &format!("zookeeper:{login}@"));
+    let ours = connect(&url("me:p%40ss")).await;
+    let (first, second) = (claim("x"), claim("x"));
+    let fence = grant(&ours, &first).await.fence;
+    for other in [&stranger, &connect(&url("me:wrong")).await] {
+        let error = other.try_acquire(&claim("x")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    }
+    ours.release(&first, lockwright_core::Settle::Answered).await.unwrap();
+    let again: ZooKeeper = connect(&url("me:p%40ss")).await;
+    assert!(grant(&again, &second).await.fence > fence);
+}

@@ -1,0 +1,275 @@
+//! What the doctor finds, each on an ensemble that has it.
+
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, ErrorKind, Finding, Severity};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{Proxy, ZooKeeper};
+use lockwright_zookeeper::Config;
+
+use crate::kit::{claim, connect, eventually, grant, patient};
+
+const WARNING: Severity = Severity::Warning;
+
+/// Of whom there is always one where nobody logs in.
+const OPEN: (&str, Severity) = ("zookeeper-open", Severity::Note);
+
+const SLOW: &str = "zookeeper-slow-commits";
+
+const UNNAMED: (&str, Severity) = ("zookeeper-servers-unnamed", WARNING);
+
+async fn findings_at(url: &str) -> Vec<Finding> {
+    let config = patient(Config::new(url).unwrap()).for_diagnosis();
+    without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
+}
+
+/// The ticks here are so short that a busy machine is slow for them.
+fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.retain(|finding| finding.code != SLOW);
+    findings
+}
+
+/// With the time-outs that everybody has: where there is no quorum they are waited for.
+async fn impatient(url: &str) -> Vec<Finding> {
+    let config = Config::new(url).unwrap().for_diagnosis();
+    without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
+}
+
+fn codes(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
+    findings.iter().map(|finding| (finding.code, finding.severity)).collect()
+}
+
+async fn found(url: &str) -> Vec<(&'static str, Severity)> {
+    codes(&findings_at(url).await)
+}
+
+fn as_user(url: &str, login: &str) -> String {
+    url.replace("zookeeper:", &format!("zookeeper:{login}@"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_ensemble_of_three_has_nothing() {
+    // The tick that everybody has, so that a busy machine isn't slow for it.
+    let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
+    let ours = as_user(&ensemble.url(), "app:secret");
+    assert_eq!(findings_at(&ours).await, []);
+    // With locks too, and from a client that holds some.
+    let zookeeper = connect(&ours).await;
+    let claim = crate::kit::claim_for("a", Duration::from_secs(30));
+    grant(&zookeeper, &claim).await;
+    assert_eq!(zookeeper.doctor().await.unwrap(), []);
+    assert_eq!(zookeeper.inspect(&claim.name).await.unwrap().holders.len(), 1);
+
+    // Without a login, everybody may do everything.
+    let url = format!("{}?prefix=/free", ensemble.url());
+    assert_eq!(found(&url).await, [OPEN]);
+    // What belongs to one login is closed to another.
+    for stranger in [as_user(&ensemble.url(), "other:secret"), ensemble.url()] {
+        let findings = findings_at(&stranger).await;
+        assert_eq!(findings[0].code, "zookeeper-denied", "{findings:?}");
+        assert_eq!(findings[0].severity, Severity::Error);
+    }
+}
+
+/// One that is mistyped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chroot_that_is_not_there_is_an_error() {
+    let server = ZooKeeper::options().members(1).start().unwrap();
+    let findings = findings_at(&format!("{}/nowhere/up", server.url())).await;
+    let first = &findings[0];
+    assert_eq!((first.code, first.severity), ("zookeeper-no-chroot", Severity::Error));
+    assert!(first.what.contains("/nowhere/up"), "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_server_is_too_few_and_its_sessions_may_be_too_short() {
+    let (shortest, longest) = (Duration::from_secs(1), Duration::from_secs(20));
+    let server = ZooKeeper::options().members(1).sessions(shortest, longest).start().unwrap();
+    let few = ("zookeeper-too-few-servers", WARNING);
+    let findings = findings_at(&server.url()).await;
+    assert_eq!(codes(&findings), [("zookeeper-session-limits", WARNING), few, OPEN]);
+    assert!(findings[0].what.contains("20s"), "{findings:?}");
+    let long = Duration::from_secs(40);
+    let server = ZooKeeper::options().members(1).sessions(long, long).start().unwrap();
+    assert!(found(&server.url()).await.contains(&("zookeeper-session-limits", WARNING)));
+}
+
+/// Sessions that may be shorter than two ticks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
+    let (tick, shortest) = (Duration::from_secs(1), Duration::from_millis(400));
+    let longest = Duration::from_secs(40);
+    let options = ZooKeeper::options().members(1).tick(tick).sessions(shortest, longest);
+    let server = options.clone().start().unwrap();
+    let few = ("zookeeper-too-few-servers", WARNING);
+    let findings = findings_at(&server.url()).await;
+    assert_eq!(codes(&findings), [("zookeeper-tick", Severity::Error), few, OPEN]);
+    let what = &findings[0].what;
+    // 200, unless it took so long to connect that a longer session had to be asked for.
+    assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
+    // What it says to do helps.
+    let url = |tick: &str| format!("{}?tick={tick}", server.url());
+    assert_eq!(found(&url("1s")).await, [few, OPEN]);
+    assert_eq!(found(&url("999ms")).await[0], ("zookeeper-tick", Severity::Error));
+
+    // One that doesn't say how long it is.
+    let server = options.set("4lw.commands.whitelist", "srvr,ruok").start().unwrap();
+    let unseen = ("zookeeper-not-looked-at", Severity::Note);
+    let findings = findings_at(&server.url()).await;
+    assert_eq!(codes(&findings), [few, unseen, OPEN]);
+    assert!(findings[1].what.contains("conf"), "{findings:?}");
+    assert_eq!(found(&format!("{}?tick=1s", server.url())).await, [few, OPEN]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_grant_different_sessions_are_a_warning() {
+    let mut ensemble = ZooKeeper::start().unwrap();
+    assert_eq!(found(&ensemble.url()).await, [OPEN]);
+    let settings = ensemble.members[1].settings();
+    let text = std::fs::read_to_string(&settings).unwrap();
+    let lower = text.replace("maxSessionTimeout=40000", "maxSessionTimeout=35000");
+    assert_ne!(text, lower);
+    std::fs::write(&settings, lower).unwrap();
+    ensemble.members[1].restart(true).unwrap();
+    ensemble.wait_until_whole().unwrap();
+    let findings = findings_at(&ensemble.url()).await;
+    assert_eq!(codes(&findings), [("zookeeper-limits-differ", WARNING), OPEN]);
+    let (one, what) = (format!("{} grants", ensemble.members[1].address()), &findings[0].what);
+    assert!(what.contains(&one) && what.contains("35s") && what.contains("40s"), "{what}");
+    // A client goes by the least, whichever it is connected to.
+    for _ in 0..4 {
+        let zookeeper = connect(&ensemble.url()).await;
+        assert_eq!(*zookeeper.profile().ttl.end(), Duration::from_secs(35));
+    }
+    // The others by themselves grant the same.
+    let others = [0, 2].map(|member| ensemble.members[member].port());
+    assert_eq!(found(&ensemble.url_through(others)).await, [UNNAMED, OPEN]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_even_number_and_observers_are_noted() {
+    let ensemble = ZooKeeper::options().members(4).observers(1).start().unwrap();
+    let notes =
+        [("zookeeper-even-number", Severity::Note), ("zookeeper-observers", Severity::Note), OPEN];
+    let voters = ensemble.url_through(ensemble.members[..4].iter().map(|member| member.port()));
+    assert_eq!(found(&voters).await, notes);
+    // Whoever is connected to one is told.
+    let observer = ensemble.url_through([ensemble.members[4].port()]);
+    let findings = findings_at(&observer).await;
+    assert_eq!(codes(&findings)[0], ("zookeeper-observer", WARNING));
+    assert!(findings[0].what.contains(&ensemble.members[4].port().to_string()), "{findings:?}");
+    assert_eq!(codes(&findings)[1..], [&[UNNAMED], notes.as_slice()].concat());
+}
+
+/// Where all go by one address, what the others grant can't be tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_the_url_does_not_name_are_a_warning() {
+    let ensemble = ZooKeeper::start().unwrap();
+    let one = ensemble.url_through([ensemble.members[1].port()]);
+    let findings = findings_at(&one).await;
+    assert_eq!(codes(&findings), [UNNAMED, OPEN]);
+    assert!(findings[0].what.contains("names 1 ") && findings[0].what.contains("are 3"));
+    // It says itself that it isn't alone.
+    ensemble.members[1].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
+    let unseen = ("zookeeper-not-looked-at", WARNING);
+    assert_eq!(found(&one).await, [unseen, UNNAMED, OPEN]);
+    assert_eq!(found(&ensemble.url()).await, [unseen, OPEN]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
+    let options = ZooKeeper::options().property("readonlymode.enabled", "true");
+    let mut ensemble = options.start().unwrap();
+    let zookeeper = lockwright_zookeeper::ZooKeeper::connect(&ensemble.url()).await.unwrap();
+    ensemble.members[0].kill();
+    let down = ("zookeeper-server-down", WARNING);
+    eventually(|| async { ensemble.leader().ok() }).await;
+    let findings = impatient(&ensemble.url()).await;
+    assert!(codes(&findings).contains(&down), "{findings:?}");
+    assert!(!codes(&findings).iter().any(|found| found.1 == Severity::Error), "{findings:?}");
+
+    ensemble.members[1].kill();
+    let quorum = ("zookeeper-no-quorum", Severity::Error);
+    eventually(|| async { ensemble.leader().is_err().then_some(()) }).await;
+    // It is seen before the client gives its sessions up, and by one that never had any.
+    let findings = impatient(&ensemble.url()).await;
+    assert_eq!(codes(&findings).iter().filter(|found| **found == quorum).count(), 1);
+    eventually(|| async {
+        (ensemble.members[2].mode().as_deref() == Some("read-only")).then_some(())
+    })
+    .await;
+    let read_only = ("zookeeper-read-only", Severity::Error);
+    assert_eq!(codes(&impatient(&ensemble.url()).await), [read_only, quorum, down, down, OPEN]);
+
+    ensemble.members[2].kill();
+    let gone = zookeeper.doctor().await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Unavailable, "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_that_take_long_are_a_warning() {
+    let server = ZooKeeper::options().members(1).start().unwrap();
+    let slow = Proxy::start(server.members[0].address()).unwrap();
+    let url = server.url_through([slow.port()]);
+    let config = patient(Config::new(&url).unwrap());
+    let zookeeper = config.connect().await.unwrap();
+    let slow_commits =
+        |findings: Vec<Finding>| findings.into_iter().find(|finding| finding.code == SLOW);
+    slow.set(Traffic::Delay(Duration::from_millis(200)));
+    let finding = slow_commits(zookeeper.doctor().await.unwrap()).expect("a quarter of a tick");
+    assert_eq!(finding.severity, WARNING);
+    assert!(finding.what.contains("where a tick is 200ms"), "{finding:?}");
+    slow.set(Traffic::Forward);
+    eventually(|| async {
+        slow_commits(zookeeper.doctor().await.unwrap()).is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_looked_at_is_a_finding() {
+    let server = ZooKeeper::options().members(1).start().unwrap();
+    let unseen = ("zookeeper-not-looked-at", WARNING);
+    let few = ("zookeeper-too-few-servers", WARNING);
+    server.members[0].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
+    let findings = findings_at(&server.url()).await;
+    assert_eq!(codes(&findings), [unseen, OPEN]);
+    assert!(findings[0].what.contains("/zookeeper/config"), "{findings:?}");
+    server.members[0].cli(&["setAcl", "/zookeeper/config", "world:anyone:r"]).unwrap();
+    assert_eq!(found(&server.url()).await, [few, OPEN]);
+}
+
+/// A client that saw more than the ensemble has now.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_data_are_found_by_who_has_seen_later_ones() {
+    let back = ("zookeeper-data-went-back", Severity::Error);
+    let mut ensemble = ZooKeeper::start().unwrap();
+    let zookeeper = connect(&ensemble.url()).await;
+    grant(&zookeeper, &claim("a")).await;
+    let snapshot = ensemble.snapshot().unwrap();
+    // Each leader begins a new epoch. So if there was none since the copy, a restored ensemble goes on
+    // above all that was, and nobody can tell.
+    let before = grant(&zookeeper, &claim("b")).await.fence;
+    ensemble.restore(&snapshot).unwrap();
+    assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
+    assert!(grant(&connect(&ensemble.url()).await, &claim("c")).await.fence > before);
+    for _ in 0..2 {
+        let old = ensemble.leader().unwrap();
+        ensemble.members[old].kill();
+        ensemble.wait_for_another_leader(old).unwrap();
+        ensemble.members[old].restart(true).unwrap();
+        ensemble.wait_until_whole().unwrap();
+    }
+    eventually(|| async { zookeeper.try_acquire(&claim("d")).await.ok() }).await;
+    assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
+    ensemble.restore(&snapshot).unwrap();
+    assert!(codes(&zookeeper.doctor().await.unwrap()).contains(&back));
+    // One that was started afterwards can't know.
+    assert!(!found(&ensemble.url()).await.contains(&back));
+
+    // All is gone.
+    ensemble.restart(false).unwrap();
+    let findings = zookeeper.doctor().await.unwrap();
+    assert!(findings[0].what.contains("/lockwright is gone"), "{findings:?}");
+    assert_eq!(codes(&findings)[0], back);
+}

@@ -1,0 +1,85 @@
+//! The leader dies, freezes, is cut off.
+
+use lockwright_conformance::participants::now;
+use lockwright_testbed::ZooKeeper;
+
+use super::{LONG, SHORT, blocking, elected, hold_at, locks, participants, url_of, url_without};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_the_leader() {
+    let mut ensemble = ZooKeeper::start().unwrap();
+    let all = participants(LONG);
+    // The one loses its server by it, the other doesn't.
+    let old = ensemble.leader().unwrap();
+    let (ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
+    let others = locks(&url_without(&ensemble, old)).await;
+    let waiter = all.wait("waiter", &others).await;
+    ensemble.members[old].kill();
+    elected(&ensemble, old);
+    all.survives(holder, waiter).await;
+
+    // And the other way round, with the member that is back again.
+    blocking(|| ensemble.members[old].restart(true)).unwrap();
+    blocking(|| ensemble.wait_until_whole()).unwrap();
+    let all = participants(LONG);
+    let holder = all.hold("holder", &others).await;
+    let waiter = all.wait("waiter", &ours).await;
+    let old = ensemble.leader().unwrap();
+    ensemble.members[old].kill();
+    elected(&ensemble, old);
+    // `others` has one server left.
+    all.survives(holder, waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
+    let ensemble = ZooKeeper::start().unwrap();
+    let all = participants(LONG);
+    let old = ensemble.leader().unwrap();
+    let (_ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
+    let others = locks(&url_without(&ensemble, old)).await;
+    let waiter = all.wait("waiter", &others).await;
+    ensemble.members[old].freeze();
+    elected(&ensemble, old);
+    holder.goes_on().await;
+    ensemble.members[old].thaw();
+    blocking(|| ensemble.wait_until_whole()).unwrap();
+    all.survives(holder, waiter).await;
+}
+
+/// Whoever reaches no other server is cut off by it, and told in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
+    let ensemble = ZooKeeper::start().unwrap();
+    let all = participants(SHORT);
+    let old = ensemble.leader().unwrap();
+    let ours = locks(&url_of(&ensemble, old)).await;
+    let others = locks(&url_without(&ensemble, old)).await;
+    let holder = all.hold("holder", &ours).await;
+    let waiter = all.wait("waiter", &others).await;
+    let since = now();
+    ensemble.members[old].freeze();
+    elected(&ensemble, old);
+    let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
+    ensemble.members[old].thaw();
+    all.comes_back(&ours, next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
+    // It believes for 6 s that it leads: as long as the hold lasts.
+    let ensemble = ZooKeeper::options().sync_limit(30).start().unwrap();
+    let all = participants(SHORT);
+    let old = ensemble.leader().unwrap();
+    let ours = locks(&url_of(&ensemble, old)).await;
+    let others = locks(&url_without(&ensemble, old)).await;
+    let holder = all.hold("holder", &ours).await;
+    let waiter = all.wait("waiter", &others).await;
+    let since = now();
+    ensemble.isolate(old);
+    elected(&ensemble, old);
+    // The new leader begins to count when it is elected.
+    let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
+    ensemble.heal(old);
+    all.comes_back(&ours, next).await;
+}

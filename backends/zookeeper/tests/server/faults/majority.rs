@@ -1,0 +1,50 @@
+//! A majority is restarted.
+
+use std::time::Duration;
+
+use lockwright_testbed::ZooKeeper;
+
+use super::{LONG, blocking, is_back, locks, participants};
+
+/// A TTL that two outages one after the other fit into. Each is as long as two members take to start and
+/// to elect a leader, some seconds on a busy machine; and a client may take as long again to come back.
+const TWO_OUTAGES: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_the_restart_of_all_members_one_after_the_other() {
+    let mut ensemble = ZooKeeper::start().unwrap();
+    let all = participants(LONG);
+    let ours = locks(&ensemble.url()).await;
+    let others = locks(&ensemble.url()).await;
+    let holder = all.hold("holder", &ours).await;
+    let waiter = all.wait("waiter", &others).await;
+    for member in 0..3 {
+        blocking(|| ensemble.members[member].restart(true)).unwrap();
+        blocking(|| ensemble.wait_until_whole()).unwrap();
+        is_back(&ours, LONG).await;
+    }
+    all.survives(holder, waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_outlives_the_crash_of_a_majority() {
+    let mut ensemble = ZooKeeper::options().durable().start().unwrap();
+    let all = participants(TWO_OUTAGES);
+    let ours = locks(&ensemble.url()).await;
+    let others = locks(&ensemble.url()).await;
+    let holder = all.hold("holder", &ours).await;
+    let waiter = all.wait("waiter", &others).await;
+    // With the leader, or without it.
+    let leader = ensemble.leader().unwrap();
+    for both in [[leader, (leader + 1) % 3], [(leader + 1) % 3, (leader + 2) % 3]] {
+        for member in both {
+            ensemble.members[member].kill();
+        }
+        for member in both {
+            blocking(|| ensemble.members[member].restart(true)).unwrap();
+        }
+        blocking(|| ensemble.wait_until_whole()).unwrap();
+        is_back(&ours, TWO_OUTAGES).await;
+    }
+    all.survives(holder, waiter).await;
+}

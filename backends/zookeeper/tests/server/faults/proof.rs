@@ -1,0 +1,95 @@
+//! What an answer proves, and what doesn't: the experiments behind the choice of the proof.
+
+use std::time::Duration;
+
+use lockwright_conformance::participants::now;
+use lockwright_core::RenewalOutcome;
+use lockwright_testbed as testbed;
+use lockwright_zookeeper::ZooKeeper;
+use zookeeper_client as zk;
+
+use super::{follower, url_of};
+use crate::kit::{claim_for, eventually, grant, raw, renew};
+
+/// A member that is cut off doesn't notice it while these tests run.
+const UNNOTICED: u32 = 150;
+
+/// How long a member that answers may take for it.
+const SOON: Duration = Duration::from_secs(3);
+
+async fn answers<T>(request: impl Future<Output = Result<T, zk::Error>>) -> bool {
+    match tokio::time::timeout(SOON, request).await {
+        Ok(Ok(_) | Err(zk::Error::NoNode)) => true,
+        Err(_) => false,
+        Ok(Err(error)) => panic!("{error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_answers_sync_and_cannot_commit() {
+    let ensemble = testbed::ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
+    let leader = ensemble.leader().unwrap();
+    let client = raw(&url_of(&ensemble, leader)).await;
+    assert!(answers(client.delete("/nobody", None)).await, "a whole ensemble commits");
+    ensemble.isolate(leader);
+    assert!(answers(client.list_children("/")).await, "it reads");
+    assert!(answers(client.sync("/")).await, "and asks itself whether it is up to date");
+    assert!(!answers(client.delete("/nobody", None)).await, "but nobody commits with it");
+    // It doesn't know better.
+    eventually(|| async { ensemble.members[leader].is_leader().then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_is_cut_off_answers_reads_and_nothing_that_goes_to_the_leader() {
+    let ensemble = testbed::ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
+    let follower = follower(&ensemble);
+    let client = raw(&url_of(&ensemble, follower)).await;
+    ensemble.isolate(follower);
+    assert!(answers(client.list_children("/")).await);
+    assert!(!answers(client.delete("/nobody", None)).await);
+    assert!(!answers(client.sync("/")).await);
+    let mode = eventually(|| async { ensemble.members[follower].mode() }).await;
+    assert_eq!(mode, "follower");
+}
+
+/// Deleting what isn't there is proposed and committed as any other change is, and changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proof_is_a_transaction_and_leaves_nothing() {
+    let ensemble = testbed::ZooKeeper::start().unwrap();
+    let client = raw(&ensemble.url()).await;
+    let leader = &ensemble.members[ensemble.leader().unwrap()];
+    let nodes = || leader.monitor("zk_znode_count").unwrap();
+    let (before, had) = (leader.zxid().unwrap(), nodes());
+    for _ in 0..10 {
+        assert!(matches!(client.delete("/nobody", None).await, Err(zk::Error::NoNode)));
+    }
+    assert!(leader.zxid().unwrap() >= before + 10);
+    assert_eq!(nodes(), had);
+}
+
+/// The same through the backend: with the leader cut off, and with a follower.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
+    let ttl = Duration::from_secs(10);
+    for is_leader in [true, false] {
+        let ensemble = testbed::ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
+        let leader = ensemble.leader().unwrap();
+        let member = if is_leader { leader } else { follower(&ensemble) };
+        let zookeeper = ZooKeeper::connect(&url_of(&ensemble, member)).await.unwrap();
+        let claim = claim_for("orders", ttl);
+        grant(&zookeeper, &claim).await;
+        let renewed = renew(&zookeeper, &claim).await;
+        assert!(matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+        ensemble.isolate(member);
+        let cut = now();
+        // What was under way may still be answered.
+        eventually(|| async {
+            (renew(&zookeeper, &claim).await == RenewalOutcome::Indeterminate).then_some(())
+        })
+        .await;
+        assert!(now() < cut + SOON * 2, "it went on being renewed");
+        assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::Indeterminate);
+        // It doesn't know better: while it is cut off it would find no mode any more.
+        eventually(|| async { ensemble.members[member].mode() }).await;
+    }
+}

@@ -1,0 +1,151 @@
+//! Late writes to ZooKeeper are refused.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{ErrorKind, Fence, Locks, Reason, Result};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_zookeeper::ZooKeeper;
+use lockwright_zookeeper::fencing::commit;
+use zookeeper_client::{self as zk, Client};
+
+use crate::kit::{TTL, connect, name, raw};
+
+const FENCE: &str = "/order/fence";
+const ORDER: &str = "/order";
+
+fn fenced(fence: u64) -> Fenced {
+    Fenced { name: name("orders/42"), fence: Fence::new(fence) }
+}
+
+async fn server() -> (testbed::ZooKeeper, Client) {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let client = raw(&server.url()).await;
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    client.create(ORDER, b"", &options).await.unwrap();
+    (server, client)
+}
+
+async fn put(client: &Client, fence: &Fenced, text: &str) -> Result<Vec<zk::MultiWriteResult>> {
+    commit(client, FENCE, fence, |write| write.add_set_data(ORDER, text.as_bytes(), None)).await
+}
+
+async fn get(client: &Client) -> String {
+    String::from_utf8(client.get_data(ORDER).await.unwrap().0).unwrap()
+}
+
+fn refused<T>(answer: Result<T>, kind: ErrorKind) {
+    assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
+}
+
+/// The holder's way to its locks is held up, as if its machine were, and it doesn't look at the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_write_of_a_stopped_holder_is_refused() {
+    let (server, client) = server().await;
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let locks =
+        |zookeeper: ZooKeeper| Locks::builder(Arc::new(zookeeper)).ttl(TTL).build().unwrap();
+    let stopped = locks(connect(&server.url_through([proxy.port()])).await);
+    let other = locks(connect(&server.url()).await);
+    let first = stopped.mutex("orders/42").acquire().await.unwrap();
+    put(&client, &first.fenced(), "begun").await.unwrap();
+    proxy.set(Traffic::Hold);
+    let second = other.mutex("orders/42").acquire().await.unwrap();
+    put(&client, &second.fenced(), "paid").await.unwrap();
+    let late = put(&client, &first.fenced(), "cancelled").await;
+    refused(late, ErrorKind::Lost(Reason::Superseded));
+    assert_eq!(get(&client).await, "paid");
+    proxy.set(Traffic::Forward);
+    second.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_below_the_highest_is_refused_and_no_other() {
+    let (_server, client) = server().await;
+    for fence in [5, 5, 9, 10, 99, 100] {
+        let text = fence.to_string();
+        let results = put(&client, &fenced(fence), &text).await.unwrap();
+        assert!(matches!(results[..], [zk::MultiWriteResult::SetData { .. }]), "{results:?}");
+        assert_eq!(get(&client).await, text);
+    }
+    for late in [99, 11, 0] {
+        let error = put(&client, &fenced(late), "late").await.unwrap_err();
+        assert_eq!(error.lost_reason(), Some(Reason::Superseded));
+        assert!(error.to_string().contains("100"), "{error}");
+    }
+    let largest = Fence::MAX.get();
+    put(&client, &fenced(largest), "largest").await.unwrap();
+    refused(put(&client, &fenced(largest + 1), "x").await, ErrorKind::InvalidInput);
+    assert_eq!(get(&client).await, "largest");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_fails_undoes_all_and_is_told() {
+    let (_server, client) = server().await;
+    put(&client, &fenced(3), "begun").await.unwrap();
+    let answer = commit(&client, FENCE, &fenced(4), |write| {
+        write.add_set_data(ORDER, b"paid", None)?;
+        write.add_delete("/nothing", None)
+    })
+    .await;
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let cause = error.source().unwrap().downcast_ref::<zk::MultiWriteError>().unwrap();
+    let expected = zk::MultiWriteError::OperationFailed { index: 1, source: zk::Error::NoNode };
+    assert_eq!(*cause, expected);
+    assert_eq!(get(&client).await, "begun");
+    put(&client, &fenced(3), "nothing was noted").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cant_be_right_is_refused_and_changes_nothing() {
+    let (_server, client) = server().await;
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    client.create("/other", b"", &options).await.unwrap();
+    let write = |write: &mut zk::MultiWriter<'_>| write.add_set_data(ORDER, b"x", None);
+    for other in ["", "x", "05", "-1", "5 "] {
+        client.set_data("/other", other.as_bytes(), None).await.unwrap();
+        refused(commit(&client, "/other", &fenced(5), write).await, ErrorKind::Conflict);
+    }
+    for path in ["/nothing/fence", "no path"] {
+        refused(commit(&client, path, &fenced(5), write).await, ErrorKind::InvalidInput);
+    }
+    assert_eq!(get(&client).await, "");
+}
+
+/// However they come, the last that is let in has the highest.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_that_write_at_once_the_highest_is_the_last() {
+    let (server, client) = server().await;
+    let mut writing = tokio::task::JoinSet::new();
+    for fence in (1..=12).rev() {
+        let url = server.url();
+        writing.spawn(async move {
+            let client = raw(&url).await;
+            put(&client, &fenced(fence), &fence.to_string()).await.map(drop)
+        });
+    }
+    for answer in writing.join_all().await {
+        let late = answer.err().map(|error| error.kind());
+        assert!(late.is_none_or(|kind| kind == ErrorKind::Lost(Reason::Superseded)), "{late:?}");
+    }
+    assert_eq!(get(&client).await, "12");
+}
+
+/// A later holder writes after the fence was looked at, and before the operations are sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_holder_that_comes_in_between_is_noticed() {
+    let (_server, client) = server().await;
+    put(&client, &fenced(3), "begun").await.unwrap();
+    let answer = commit(&client, FENCE, &fenced(4), |write| {
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(put(&client, &fenced(5), "paid")).unwrap()
+        });
+        write.add_set_data(ORDER, b"late", None)
+    })
+    .await;
+    refused(answer, ErrorKind::Lost(Reason::Superseded));
+    assert_eq!(get(&client).await, "paid");
+}

@@ -1,0 +1,67 @@
+//! Logins: who is refused, and what is said about it.
+
+use lockwright_core::{DistributedLock, Error, ErrorKind, Locks};
+use lockwright_testbed::ZooKeeper;
+use lockwright_zookeeper::Config;
+
+use crate::kit::{claim, connect, grant};
+
+const SECRET: &str = "the-secret-word";
+
+fn as_user(url: &str, user: &str) -> String {
+    url.replace("zookeeper:", &format!("zookeeper:{user}:{SECRET}@"))
+}
+
+/// Of an error, all that anybody could print.
+fn without_secrets(error: Error) -> Error {
+    for shown in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+    error
+}
+
+#[tokio::test]
+async fn who_has_another_login_or_none_is_refused_and_told_what_to_do() {
+    let server = ZooKeeper::options().members(1).start().unwrap();
+    let url = as_user(&server.url(), "app");
+    let ours = connect(&url).await;
+    let held = claim("orders");
+    grant(&ours, &held).await;
+    for shown in [format!("{ours:?}"), format!("{:?}", Config::new(&url).unwrap())] {
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+    for stranger in [as_user(&server.url(), "other"), server.url()] {
+        let stranger = connect(&stranger).await;
+        for name in ["orders", "never/locked"] {
+            let refused = stranger.try_acquire(&claim(name)).await.unwrap_err();
+            let refused = without_secrets(refused);
+            assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+            let says = refused.to_string();
+            assert!(says.contains("login") && says.contains("prefix"), "what to do: {says}");
+        }
+        let refused = without_secrets(stranger.list("", None).await.unwrap_err());
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+        assert!(refused.to_string().contains("/lockwright, with all locks"), "{refused}");
+        // What is no business of its doesn't free anything either.
+        let refused = Locks::new(stranger).unwrap().inspect("orders").await.unwrap_err();
+        let refused = without_secrets(refused);
+        assert_eq!(refused.kind(), ErrorKind::Denied);
+        assert!(refused.to_string().contains("lock \"orders\""), "{refused}");
+    }
+    let again = connect(&url).await;
+    assert_eq!(again.inspect(&held.name).await.unwrap().holders[0].token, Some(held.token));
+}
+
+#[tokio::test]
+async fn servers_that_take_no_login_say_so() {
+    let options = ZooKeeper::options().members(1);
+    let options = options.property("zookeeper.DigestAuthenticationProvider.enabled", "false");
+    let server = options.start().unwrap();
+    let url = as_user(&server.url(), "app");
+    let refused = Config::new(&url).unwrap().connect().await.unwrap_err();
+    let refused = without_secrets(refused);
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+    assert!(refused.to_string().contains("login"), "{refused}");
+    // Without one it works.
+    grant(&connect(&server.url()).await, &claim("orders")).await;
+}

@@ -1,0 +1,160 @@
+//! The servers count the nodes of a name in 32 bits: what is after the last number.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, DistributedLock, ErrorKind, RenewalOutcome, Settle, Wait,
+};
+use lockwright_testbed as testbed;
+use zookeeper_client as zk;
+
+use crate::kit::{busy, claim_for, connect, eventually, grant, node_of, raw, renew};
+
+const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// Long enough that nothing ends by itself here.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A server on which so many nodes were made below `/lockwright/x`.
+async fn server_after(nodes: i32) -> testbed::ZooKeeper {
+    // It writes a snapshot all so many transactions, and would see that its data were changed.
+    let options = testbed::ZooKeeper::options().members(1).property("zookeeper.snapCount", "10");
+    let mut server = options.property("zookeeper.digest.enabled", "false").start().unwrap();
+    let raw = raw(&server.url()).await;
+    let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    raw.mkdir("/lockwright/x", &persistent).await.unwrap();
+    let settings = fs::read_to_string(server.members[0].settings()).unwrap();
+    let data = settings.lines().find_map(|line| line.strip_prefix("dataDir=")).unwrap();
+    let data = PathBuf::from(data).join("version-2");
+    eventually(|| async {
+        raw.set_data("/lockwright", b"", None).await.unwrap();
+        (set_counts(&data, 0) > 0).then_some(())
+    })
+    .await;
+    drop(raw);
+    server.members[0].kill();
+    assert!(set_counts(&data, nodes) > 0);
+    server.members[0].restart(true).unwrap();
+    server
+}
+
+/// Changes it in all snapshots that are whole, and says in how many.
+fn set_counts(data: &Path, nodes: i32) -> usize {
+    let files = fs::read_dir(data).unwrap().map(|file| file.unwrap().path());
+    let snapshots = files.filter(|file| file.file_stem().is_some_and(|stem| stem == "snapshot"));
+    let changed = snapshots.filter(|file| {
+        let mut snapshot = fs::read(file).unwrap();
+        let is_changed = set_count(&mut snapshot, "/lockwright/x", nodes);
+        if is_changed {
+            fs::write(file, snapshot).unwrap();
+        }
+        is_changed
+    });
+    changed.count()
+}
+
+/// Changes how many children a node had, if it is there and the snapshot is whole.
+fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
+    // A sum of all before it, and a slash, end each part.
+    let ends: Vec<usize> = (8..snapshot.len().saturating_sub(4))
+        .filter(|end| snapshot[*end..].starts_with(b"\0\0\0\x01/"))
+        .filter(|end| snapshot[*end - 8..*end] == adler32(&snapshot[..*end - 8]).to_be_bytes())
+        .collect();
+    if ends.is_empty() {
+        return false;
+    }
+    let length = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap()) as usize;
+    let path = [&u32::try_from(node.len()).unwrap().to_be_bytes(), node.as_bytes()].concat();
+    let Some(at) = snapshot.windows(path.len()).position(|window| window == path) else {
+        return false;
+    };
+    let data = at + path.len();
+    let acl = data + 4 + length(&snapshot[data..data + 4]);
+    // The ACL, the transactions that made and changed it, when, and the version.
+    let found = acl + 8 + 4 * 8 + 4;
+    snapshot[found..found + 4].copy_from_slice(&count.to_be_bytes());
+    for end in ends {
+        let sum = adler32(&snapshot[..end - 8]);
+        snapshot[end - 8..end].copy_from_slice(&sum.to_be_bytes());
+    }
+    true
+}
+
+fn adler32(bytes: &[u8]) -> u64 {
+    let (mut a, mut b) = (1, 0);
+    for byte in bytes {
+        a = (a + u64::from(*byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    b << 16 | a
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone() {
+    let server = server_after(i32::MAX - 3).await;
+    let (raw, ours) = (raw(&server.url()).await, connect(&server.url()).await);
+    let others = [connect(&server.url()).await, connect(&server.url()).await];
+    let [first, second, third] = [(); 3].map(|()| claim_for("x", LONG));
+    let mut fence = grant(&ours, &first).await.fence;
+    busy(&others[0], &second, FOREVER).await;
+    busy(&others[1], &third, FOREVER).await;
+    let nodes = raw.list_children("/lockwright/x").await.unwrap();
+    assert!(nodes.contains(&format!("{}2147483646", node_of(&third))), "{nodes:?}");
+
+    // Who comes later has no place, and the others have theirs in their order.
+    let late = claim_for("x", LONG);
+    for (holder, held, next, waiting) in
+        [(&ours, &first, &others[0], &second), (&others[0], &second, &others[1], &third)]
+    {
+        for (zookeeper, wait) in [(&ours, FOREVER), (&others[0], Wait::No), (&others[1], FOREVER)] {
+            let told = busy(zookeeper, &claim_for("x", LONG), wait).await;
+            assert!(!told.queued, "{told:?}");
+        }
+        assert!(!busy(&ours, &late, FOREVER).await.queued);
+        assert!(matches!(renew(holder, held).await, RenewalOutcome::Renewed { .. }));
+        holder.release(held, Settle::Answered).await.unwrap();
+        let granted = eventually(|| async {
+            match next.acquire(waiting, FOREVER).await.unwrap() {
+                Attempt::Granted(granted) => Some(granted),
+                Attempt::Busy(_) => None,
+            }
+        });
+        let granted = granted.await;
+        assert!(granted.fence > fence, "{granted:?} after {fence:?}");
+        fence = granted.fence;
+    }
+    let nodes = raw.list_children("/lockwright/x").await.unwrap();
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+
+    // Then it goes on from zero.
+    others[1].release(&third, Settle::Answered).await.unwrap();
+    let granted = eventually(|| async {
+        match ours.acquire(&late, FOREVER).await.unwrap() {
+            Attempt::Granted(granted) => Some(granted),
+            Attempt::Busy(_) => None,
+        }
+    });
+    assert!(granted.await.fence > fence);
+    let nodes = raw.list_children("/lockwright/x").await.unwrap();
+    assert_eq!(nodes, [format!("{}0000000000", node_of(&late))]);
+    assert!(busy(&others[0], &claim_for("x", LONG), FOREVER).await.queued);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_keeps_the_numbers_from_beginning_anew_is_said() {
+    let server = server_after(i32::MAX).await;
+    let (raw, zookeeper) = (raw(&server.url()).await, connect(&server.url()).await);
+    let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
+    raw.create("/lockwright/x/other", b"", &persistent).await.unwrap();
+    let error = zookeeper.try_acquire(&claim_for("x", LONG)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(raw.list_children("/lockwright/x").await.unwrap(), ["other"]);
+    raw.delete("/lockwright/x/other", None).await.unwrap();
+    eventually(|| async {
+        let asked = zookeeper.try_acquire(&claim_for("x", LONG)).await.unwrap();
+        matches!(asked, Attempt::Granted(_)).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,210 @@
+//! Replies that get lost: a node is found again by its token, and nothing is left behind.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Ended, ErrorKind, Reason, Seen,
+    Settle, Token, Upkeep, Wait,
+};
+use lockwright_testbed as testbed;
+use lockwright_testbed::proxy::{Proxy, Traffic};
+use lockwright_zookeeper::{Config, ZooKeeper};
+use zookeeper_client as zk;
+
+use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, node_of, raw};
+
+const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// Long enough that no session ends by itself here.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A server, a way to it that can be harmed, and a client on that way.
+async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
+    harmed_with(testbed::ZooKeeper::options().members(1)).await
+}
+
+async fn harmed_with(
+    options: testbed::zookeeper::Options,
+) -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
+    let server = options.start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let config = Config::new(&server.url_through([proxy.port()])).unwrap();
+    let config = config.response_timeout(Duration::from_secs(1)).connect_timeout(LIMIT);
+    let zookeeper = config.connect().await.unwrap();
+    (server, proxy, zookeeper)
+}
+
+/// The nodes in the queue of `x` that are this claim's.
+async fn nodes(raw: &zookeeper_client::Client, claim: &Claim) -> Vec<String> {
+    let mut nodes = raw.list_children("/lockwright/x").await.unwrap_or_default();
+    nodes.retain(|node| node.starts_with(&node_of(claim)));
+    nodes
+}
+
+/// Asks, and loses the reply of what was made.
+async fn lose_the_reply(
+    proxy: &Proxy,
+    zookeeper: &ZooKeeper,
+    raw: &zookeeper_client::Client,
+    claim: &Claim,
+) {
+    // The session is there, and so is the parent: only the node's creation is on its way.
+    grant_and_release(zookeeper, claim).await;
+    proxy.set(Traffic::SwallowAnswers);
+    let error = zookeeper.acquire(claim, FOREVER).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    eventually(|| async { (nodes(raw, claim).await.len() == 1).then_some(()) }).await;
+    proxy.set(Traffic::Forward);
+    proxy.drop_connections();
+}
+
+/// One like this.
+async fn grant_and_release(zookeeper: &ZooKeeper, claim: &Claim) {
+    let first = Claim { token: Token::random(), ..claim.clone() };
+    grant(zookeeper, &first).await;
+    zookeeper.release(&first, Settle::Answered).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim_for("x", LONG);
+    lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
+    let granted = eventually(|| async {
+        match zookeeper.acquire(&claim, FOREVER).await {
+            Ok(Attempt::Granted(granted)) => Some(granted),
+            Ok(Attempt::Busy(busy)) => panic!("it waits for itself: {busy:?}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                None
+            }
+        }
+    })
+    .await;
+    let nodes = nodes(&raw, &claim).await;
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    let stat = raw.check_stat(&format!("/lockwright/x/{}", nodes[0])).await.unwrap().unwrap();
+    assert_eq!(granted.fence.get(), stat.czxid.unsigned_abs());
+    assert_eq!(zookeeper.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+/// An operator sees its node before its client hears of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let (raw, other) = (raw(&server.url()).await, connect(&server.url()).await);
+    let claim = claim_for("x", LONG);
+    lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
+    let seen = Seen::Token(claim.token);
+    let broken = other.break_lock(&claim.name, seen, BreakHow::RunOut, "me", "why").await.unwrap();
+    assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}");
+    let told = eventually(|| async {
+        match zookeeper.acquire(&claim, FOREVER).await {
+            Err(error) if error.is_transient() => None,
+            answer => Some(answer),
+        }
+    });
+    let told = told.await.expect_err("it is broken");
+    assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
+    // Nobody believes in it, so nobody need wait for its end.
+    grant(&other, &claim_for("x", LONG)).await;
+    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Lost(Reason::Broken), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_reply_was_lost_is_removed_when_settled() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim_for("x", LONG);
+    lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
+    let ended = eventually(|| async { zookeeper.release(&claim, Settle::Unanswered).await.ok() });
+    assert_eq!(ended.await, Ended::Released);
+    assert!(nodes(&raw, &claim).await.is_empty());
+    let late = zookeeper.acquire(&claim, Wait::No).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
+}
+
+/// A request that the client library still sends when everybody has given up is settled too.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_late_is_settled() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim_for("x", LONG);
+    grant_and_release(&zookeeper, &claim).await;
+    proxy.set(Traffic::Hold);
+    let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    assert!(nodes(&raw, &claim).await.is_empty(), "it is still on its way");
+    let (ended, ()) = tokio::join!(
+        eventually(|| async { zookeeper.release(&claim, Settle::Unanswered).await.ok() }),
+        async { proxy.set(Traffic::Forward) }
+    );
+    assert_eq!(ended, Ended::Released, "it came first, and went");
+    assert!(nodes(&raw, &claim).await.is_empty());
+}
+
+/// A claim whose future was dropped on its way, and which nobody settles, ends by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_request_ends_by_itself() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim("x");
+    grant_and_release(&zookeeper, &claim).await;
+    proxy.set(Traffic::Hold);
+    let asking = zookeeper.acquire(&claim, FOREVER);
+    assert!(tokio::time::timeout(Duration::from_millis(100), asking).await.is_err());
+    proxy.set(Traffic::Forward);
+    eventually(|| async { (nodes(&raw, &claim).await.len() == 1).then_some(()) }).await;
+    eventually(|| async { nodes(&raw, &claim).await.is_empty().then_some(()) }).await;
+    grant(&connect(&server.url()).await, &crate::kit::claim("x")).await;
+}
+
+/// A claim is asked for again when its time is over, while the request that was on its way for it is
+/// being removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_is_not_granted_what_is_being_removed() {
+    // A session that lives for some ticks longer than the claim.
+    let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(1));
+    let (server, proxy, zookeeper) = harmed_with(options).await;
+    let other = connect(&server.url()).await;
+    let mut claim = claim_for("x", Duration::from_secs(6));
+    claim.upkeep = Upkeep::Fixed;
+    grant_and_release(&zookeeper, &claim).await;
+    proxy.set(Traffic::SwallowAll);
+    let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    // Its time passes, and nothing can be removed.
+    tokio::time::sleep(claim.ttl + Duration::from_secs(1)).await;
+    let expired = ErrorKind::Lost(Reason::Expired);
+    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    assert_eq!(again.kind(), expired, "{again}");
+    proxy.set(Traffic::Forward);
+    proxy.drop_connections();
+    eventually(|| async {
+        let granted = other.try_acquire(&claim_for("x", LONG)).await.unwrap();
+        matches!(granted, Attempt::Granted(_)).then_some(())
+    })
+    .await;
+    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    assert_eq!(again.kind(), expired, "{again}");
+}
+
+/// An error while a node stands in the queue says that something may have come of it: else nobody
+/// would remove it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_while_a_node_stands_there_is_indeterminate() {
+    let (server, _proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let (held, waiting) = (claim_for("x", LONG), claim_for("x", LONG));
+    grant(&zookeeper, &held).await;
+    busy(&zookeeper, &waiting, FOREVER).await;
+    let path = format!("/lockwright/x/{}", nodes(&raw, &waiting).await[0]);
+    // It can't be read any more.
+    let acls = [zk::Acl::new(zk::Permission::WRITE, zk::AuthId::anyone())];
+    raw.set_acl(&path, &acls, None).await.unwrap();
+    let error = zookeeper.acquire(&waiting, FOREVER).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    assert_eq!(zookeeper.release(&waiting, Settle::Unanswered).await.unwrap(), Ended::Released);
+}

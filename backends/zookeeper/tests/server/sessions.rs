@@ -1,0 +1,252 @@
+//! Sessions: which claims share one, how they end, and what is proven of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Clock, DistributedLock, Ended, ErrorKind, Event, RenewalOutcome,
+    Seen, Settle, Upkeep,
+};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_zookeeper::Config;
+use tokio::task::JoinSet;
+
+use crate::kit::{
+    TTL, claim, claim_for, connect, ensemble_and_client, events, eventually, grant, next, patient,
+    raw, renew, server_and_client, sessions,
+};
+
+#[tokio::test]
+async fn all_claims_of_one_ttl_share_a_session_and_what_is_fixed_has_another() {
+    let (server, zookeeper) = server_and_client().await;
+    let tick = Duration::from_millis(200);
+    for number in 0..20 {
+        grant(&zookeeper, &claim(&format!("x{number}"))).await;
+    }
+    assert_eq!(sessions(&server, TTL), 1);
+    grant(&zookeeper, &claim_for("y", TTL * 2)).await;
+    for number in 0..3 {
+        let mut fixed = claim(&format!("f{number}"));
+        fixed.upkeep = Upkeep::Fixed;
+        grant(&zookeeper, &fixed).await;
+    }
+    let all = [TTL, TTL * 2, TTL + tick * 3].map(|timeout| sessions(&server, timeout));
+    assert_eq!(all, [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let config = patient(Config::new(&server.url()).unwrap());
+    let zookeeper = config.idle_timeout(Duration::from_millis(500)).connect().await.unwrap();
+    let (held, other) = (claim("x"), claim_for("y", TTL * 2));
+    grant(&zookeeper, &other).await;
+    grant(&zookeeper, &held).await;
+    zookeeper.release(&other, Settle::Answered).await.unwrap();
+    eventually(|| async { (sessions(&server, TTL * 2) == 0).then_some(()) }).await;
+    assert!(matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }));
+    grant(&zookeeper, &claim("z")).await;
+    assert_eq!(
+        sessions(&server, TTL),
+        1,
+        "something is held in it, so it is the one for others too"
+    );
+    // And there is another when it is wanted.
+    grant(&zookeeper, &claim_for("y", TTL * 2)).await;
+}
+
+/// When the servers are away all who want a session hear of one attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_want_a_session_share_an_attempt_that_fails() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let config = Config::new(&server.url_through([proxy.port()])).unwrap();
+    let zookeeper = config
+        .connect_timeout(Duration::from_secs(1))
+        .idle_timeout(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    // The one for looks would try to come back.
+    let longest = *zookeeper.profile().ttl.end();
+    eventually(|| async { (sessions(&server, longest) == 0).then_some(()) }).await;
+    proxy.set(Traffic::SwallowAll);
+    let (zookeeper, mut opened) = (Arc::new(zookeeper), Vec::new());
+    for callers in [1, 20] {
+        let before = proxy.accepted();
+        let mut asking = JoinSet::new();
+        for _ in 0..callers {
+            let zookeeper = Arc::clone(&zookeeper);
+            asking.spawn(async move { zookeeper.try_acquire(&claim("x")).await });
+        }
+        for answer in asking.join_all().await {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains("no session could be opened"), "{error}");
+        }
+        opened.push(proxy.accepted() - before);
+    }
+    // One that comes late makes an attempt of its own, which is shared by who comes later still.
+    assert!(0 < opened[0] && opened[1] <= opened[0] * 2, "{opened:?} connections");
+    // And it isn't remembered for longer.
+    proxy.set(Traffic::Forward);
+    proxy.drop_connections();
+    eventually(|| async { zookeeper.try_acquire(&claim("x")).await.ok() }).await;
+}
+
+/// What is fixed is valid for all of its TTL, also in a session that is older.
+#[tokio::test]
+async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
+    let (_server, zookeeper) = server_and_client().await;
+    for number in 0..5 {
+        let mut fixed = claim(&format!("x{number}"));
+        fixed.upkeep = Upkeep::Fixed;
+        let valid = grant(&zookeeper, &fixed).await.valid;
+        // On a machine that is busy with other tests a proof may be late.
+        assert!(valid.is_some_and(|valid| valid > TTL - TTL / 8), "in round {number}: {valid:?}");
+        tokio::time::sleep(Duration::from_millis(700)).await;
+    }
+}
+
+/// If the client of a broken hold is dead the servers keep its session for its time-out, and up to a tick
+/// more: an operator is told no less.
+#[tokio::test]
+async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
+    let (server, zookeeper) = server_and_client().await;
+    let (raw, tick) = (raw(&server.url()).await, Duration::from_millis(200));
+    for (locked, upkeep) in [("x", Upkeep::Renewed), ("y", Upkeep::Fixed)] {
+        let mut held = claim(locked);
+        held.upkeep = upkeep;
+        grant(&zookeeper, &held).await;
+        let queue = format!("/lockwright/{locked}");
+        let node = format!("{queue}/{}", raw.list_children(&queue).await.unwrap()[0]);
+        let stat = raw.check_stat(&node).await.unwrap().unwrap();
+        let listed = server.four_letter(0, "cons").unwrap();
+        let session = format!("sid=0x{:x},", stat.ephemeral_owner);
+        let session = listed.lines().find(|line| line.contains(&session)).unwrap();
+        let timeout = session.split_once("to=").unwrap().1.split_once(',').unwrap().0;
+        let timeout = Duration::from_millis(timeout.parse().unwrap());
+        let (seen, how) = (Seen::Token(held.token), BreakHow::RunOut);
+        let broken = zookeeper.break_lock(&held.name, seen, how, "me", "why").await.unwrap();
+        let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
+        assert!(left >= timeout + tick, "{left:?} of a session of {timeout:?}");
+    }
+}
+
+/// What a renewal says never goes beyond what a request before the last tick has proven.
+#[tokio::test]
+async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
+    let (_server, zookeeper) = server_and_client().await;
+    let (clock, tick) = (Clock::boot(), Duration::from_millis(200));
+    let held = claim("x");
+    let begun = clock.now();
+    grant(&zookeeper, &held).await;
+    let mut least = TTL;
+    while clock.now() < begun + TTL * 2 {
+        let sent = clock.now();
+        let RenewalOutcome::Renewed { valid: Some(valid) } = renew(&zookeeper, &held).await else {
+            panic!("it is held");
+        };
+        let (age, took) = (sent.saturating_since(begun), clock.now().saturating_since(sent));
+        // Its creation alone is an anchor at once; later ones are a tick older than the last one.
+        assert!(valid + tick <= TTL + took || age < tick * 3, "{valid:?} after {age:?}");
+        least = least.min(valid);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(least > TTL / 3, "only {least:?} were left at some time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
+    let (ensemble, other) = ensemble_and_client().await;
+    let proxies: Vec<Proxy> =
+        ensemble.members.iter().map(|member| Proxy::start(member.address()).unwrap()).collect();
+    let ways = ensemble.url_through(proxies.iter().map(Proxy::port));
+    let config = Config::new(&ways).unwrap().response_timeout(Duration::from_millis(500));
+    let zookeeper = config.connect().await.unwrap();
+    let mut told = events(&zookeeper);
+    // Long enough for a connection to come back meanwhile, on any machine.
+    let long = TTL * 3;
+    let (one, two) = (claim_for("x", long), claim_for("y", long));
+    let fence = grant(&zookeeper, &one).await.fence;
+    grant(&zookeeper, &two).await;
+    proxies.iter().for_each(Proxy::drop_connections);
+    let at_risk = [next(&mut told).await, next(&mut told).await];
+    for hold in [&one, &two] {
+        assert!(at_risk.contains(&Event::AtRisk(hold.token)), "{at_risk:?}");
+    }
+    // It was short: they are held on.
+    eventually(|| async {
+        matches!(renew(&zookeeper, &one).await, RenewalOutcome::Renewed { .. }).then_some(())
+    })
+    .await;
+    assert!(matches!(renew(&zookeeper, &two).await, RenewalOutcome::Renewed { .. }));
+    proxies.iter().for_each(Proxy::cut);
+    eventually(|| async {
+        let granted = other.try_acquire(&claim("x")).await.unwrap();
+        matches!(granted, Attempt::Granted(_)).then_some(())
+    })
+    .await;
+    proxies.iter().for_each(Proxy::mend);
+    let gone = renew(&zookeeper, &one).await;
+    assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
+    // Another session takes its place by itself.
+    let again = claim_for("y", long);
+    let granted = eventually(|| async {
+        match zookeeper.try_acquire(&again).await {
+            Ok(Attempt::Granted(granted)) => Some(granted),
+            _ => None,
+        }
+    });
+    assert!(granted.await.fence > fence);
+}
+
+/// A hold ends by its release or its TTL, and not because a value was dropped.
+#[tokio::test]
+async fn what_is_held_outlives_the_backend_and_what_waits_does_not() {
+    use lockwright_core::{BootInstant, Wait};
+
+    let (server, zookeeper) = server_and_client().await;
+    let other = connect(&server.url()).await;
+    let (held, waiting) = (claim("x"), claim("y"));
+    let blocking = claim_for("y", TTL * 4);
+    grant(&other, &blocking).await;
+    let begun = Clock::boot().now();
+    grant(&zookeeper, &held).await;
+    crate::kit::busy(&zookeeper, &waiting, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    drop(zookeeper);
+    let until_gone = eventually(|| async {
+        let waiters = other.inspect(&waiting.name).await.unwrap().waiters;
+        (waiters == Some(0)).then_some(())
+    });
+    until_gone.await;
+    assert!(!other.inspect(&held.name).await.unwrap().holders.is_empty(), "it is still held");
+    let until_free = eventually(|| async {
+        other.inspect(&held.name).await.unwrap().holders.is_empty().then_some(())
+    });
+    until_free.await;
+    assert!(Clock::boot().now() >= begun + TTL);
+    eventually(|| async { (sessions(&server, TTL) == 0).then_some(()) }).await;
+    assert_eq!(other.release(&blocking, Settle::Answered).await.unwrap(), Ended::Released);
+}
+
+/// The session for looks isn't theirs.
+#[tokio::test]
+async fn the_longest_ttl_is_renewed_too() {
+    let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));
+    let server = testbed::ZooKeeper::options().members(1).sessions(shortest, longest);
+    let server = server.start().unwrap();
+    let zookeeper = connect(&server.url()).await;
+    assert_eq!(*zookeeper.profile().ttl.end(), longest);
+    let held = claim_for("x", longest);
+    grant(&zookeeper, &held).await;
+    assert_eq!(sessions(&server, longest), 2);
+    for _ in 0..6 {
+        tokio::time::sleep(longest / 4).await;
+        let RenewalOutcome::Renewed { valid: Some(valid) } = renew(&zookeeper, &held).await else {
+            panic!("it is held");
+        };
+        assert!(valid > longest / 4, "only {valid:?} are left");
+    }
+}

@@ -1,0 +1,216 @@
+//! TLS: whom a client trusts, what it shows, and what is said when either isn't enough.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    Claim, DistributedLock, Error, ErrorKind, Renew, RenewalOutcome, Settle, Severity, Wait,
+};
+use lockwright_testbed::{self as testbed, Certificates};
+use lockwright_zookeeper::{Config, ZooKeeper};
+
+use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant};
+
+/// Longer than a server is away while it starts again.
+const TTL: Duration = Duration::from_secs(30);
+
+/// As the URL of the servers' ports for TLS is to be written.
+fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
+    let parameters: Vec<_> =
+        parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
+    let url = url.replace("zookeeper:", "zookeeper+tls:");
+    format!("{url}?{}", parameters.join("&"))
+}
+
+async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
+    let renewals = zookeeper.renew(&[Renew { claim, fences: 0 }]).await;
+    matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
+}
+
+/// With time-outs as users have them.
+async fn refused(url: &str) -> Error {
+    let begun = Instant::now();
+    let connecting = Config::new(url).unwrap().connect();
+    let error = tokio::time::timeout(LIMIT, connecting).await.expect("in time").unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}: {error}", begun.elapsed());
+    error
+}
+
+/// The library doesn't say why, so that all is said that it may be.
+async fn fails(url: &str) {
+    let error = refused(url).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{url}: {error}");
+    for says in
+        ["ca=PATH", "another host", "cert=PATH&key=PATH", "write zookeeper for zookeeper+tls"]
+    {
+        assert!(error.to_string().contains(says), "{url}: {error}");
+    }
+}
+
+fn wrong(url: &str, says: &str) {
+    let error = Config::new(url).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
+    assert!(error.to_string().contains(says), "{url}: {error}");
+    assert!(!error.to_string().contains("hush"), "{error}");
+}
+
+/// All that locks are made of, on servers as everybody has them.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() {
+    let options = testbed::ZooKeeper::options().tick(Duration::from_secs(2)).tls();
+    let ensemble = options.start().unwrap();
+    let url = with(&ensemble.url(), &[("ca", &ensemble.authority())]);
+    let url = url.replace("zookeeper+tls:", "zookeeper+tls:app:secret@");
+    let zookeeper = connect(&url).await;
+    assert_eq!(zookeeper.profile().ttl, Duration::from_secs(8)..=Duration::from_secs(40));
+    let (first, next) = (claim_for("a", TTL), claim_for("a", TTL));
+    let fence = grant(&zookeeper, &first).await.fence;
+    assert!(is_renewed(&zookeeper, &first).await);
+    let by_name = connect(&url.replace("127.0.0.1", "localhost")).await;
+    busy(&by_name, &next, Wait::No).await;
+    let holders = by_name.inspect(&first.name).await.unwrap().holders;
+    assert_eq!((holders.len(), holders[0].token), (1, Some(first.token)));
+    zookeeper.release(&first, Settle::Answered).await.unwrap();
+    assert!(grant(&by_name, &next).await.fence > fence);
+
+    // All else is looked at, and well. Servers that can't be asked aren't taken for dead.
+    let findings = zookeeper.doctor().await.unwrap();
+    let found: Vec<_> = findings.iter().map(|finding| (finding.code, finding.severity)).collect();
+    assert_eq!(found, [("zookeeper-not-looked-at", Severity::Note)], "{findings:?}");
+    assert!(findings[0].what.contains("over TLS"), "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_comes_back_over_tls() {
+    let mut server = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
+    let trusted = tempfile::NamedTempFile::new().unwrap();
+    std::fs::copy(server.authority(), trusted.path()).unwrap();
+    let zookeeper = connect(&with(&server.url(), &[("ca", trusted.path())])).await;
+    let held = claim_for("a", TTL);
+    let fence = grant(&zookeeper, &held).await.fence;
+    server.members[0].restart(true).unwrap();
+    eventually(|| async { is_renewed(&zookeeper, &held).await.then_some(()) }).await;
+    assert_eq!(grant(&zookeeper, &held).await.fence, fence, "it is the same hold");
+
+    // What a session trusts is what the file had when it was opened.
+    std::fs::write(trusted.path(), "").unwrap();
+    assert!(is_renewed(&zookeeper, &held).await);
+    let another = claim_for("b", TTL / 2);
+    let error = zookeeper.try_acquire(&another).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("no CERTIFICATE in PEM"), "{error}");
+    std::fs::copy(server.authority(), trusted.path()).unwrap();
+    grant(&zookeeper, &another).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_are_not_trusted_and_a_certificate_is_for_its_host_only() {
+    let server = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
+    let other = Certificates::new().unwrap();
+    fails(&with(&server.url(), &[("ca", &other.authority())])).await;
+
+    // It is for `localhost` and `127.0.0.1`.
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], testbed::port::free()));
+    let proxy = testbed::Proxy::start_at(elsewhere, server.members[0].address()).unwrap();
+    let authority = server.authority();
+    fails(&with(&format!("zookeeper:{elsewhere}"), &[("ca", &authority)])).await;
+    assert!(proxy.accepted() > 0);
+    // With the same files the server itself lets in.
+    connect(&with(&server.url(), &[("ca", &authority)])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_shows_its_certificate_where_one_is_wanted() {
+    let options = testbed::ZooKeeper::options().members(1).tls_with_client_certificates();
+    let server = options.start().unwrap();
+    let (certificate, key) = server.client_certificate();
+    let authority = server.authority();
+    let all = [("ca", authority.as_path()), ("cert", &certificate), ("key", &key)];
+    let zookeeper = connect(&with(&server.url(), &all)).await;
+    grant(&zookeeper, &claim("a")).await;
+    assert!(!format!("{zookeeper:?}").contains("BEGIN"), "{zookeeper:?}");
+
+    fails(&with(&server.url(), &all[..1])).await;
+    let other = Certificates::new().unwrap();
+    let (theirs, their_key) = (other.certificate(), other.key());
+    fails(&with(&server.url(), &[all[0], ("cert", &theirs), ("key", &their_key)])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_speaks_tls_and_who_does_not_is_said() {
+    let plain = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let other = Certificates::new().unwrap();
+    fails(&with(&plain.url(), &[("ca", &other.authority())])).await;
+    let secured = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
+    let error = refused(&secured.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("write zookeeper+tls for zookeeper"), "{error}");
+}
+
+/// A file with this.
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_missing_or_something_else_are_named() {
+    let certificates = Certificates::new().unwrap();
+    let (authority, key) = (certificates.authority(), certificates.key());
+    let certificate = certificates.certificate();
+    let trusts = ("ca", authority.as_path());
+    let pem =
+        |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
+    let (empty, hollow) = (file(""), file(&pem("CERTIFICATE", "aHVzaA==")));
+    // Not base64, and base64 of something else.
+    let (garbled, other) =
+        (file(&pem("PRIVATE KEY", "hush!")), file(&pem("PRIVATE KEY", "aHVzaA==")));
+    let whole = std::fs::read_to_string(&authority).unwrap();
+    let revocations = file(&(whole + &pem("X509 CRL", "aHVzaA==")));
+    for (parameters, says) in [
+        (vec![("ca", Path::new("/no/such.pem"))], "ca=/no/such.pem can't be read"),
+        (vec![("ca", empty.path())], "no CERTIFICATE in PEM"),
+        (vec![("ca", key.as_path())], "no CERTIFICATE in PEM"),
+        (vec![("ca", hollow.path())], "has no certificate of a CA"),
+        (vec![("ca", revocations.path())], "revocation lists"),
+        (vec![trusts, ("cert", &key), ("key", &key)], "no CERTIFICATE in PEM"),
+        (vec![trusts, ("cert", &certificate), ("key", &certificate)], "no PRIVATE KEY in PEM"),
+        (vec![trusts, ("cert", &certificate), ("key", garbled.path())], "is broken"),
+        (vec![trusts, ("cert", &certificate), ("key", other.path())], "isn't that of its cert"),
+        (vec![trusts, ("cert", &authority), ("key", &key)], "isn't that of its cert"),
+    ] {
+        let error = refused(&with("zookeeper:u:hush@127.0.0.1:1", &parameters)).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        for secret in ["BEGIN", "hush", "aHVz"] {
+            assert!(!format!("{error:?}").contains(secret), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_url_for_tls_lacks_is_said() {
+    let here = "zookeeper:u:hush@127.0.0.1:1";
+    let (trusts, shows, key) = (("ca", "a"), ("cert", "c"), ("key", "k"));
+    for (parameters, says) in [
+        (vec![], "as ca=PATH"),
+        (vec![shows, key], "as ca=PATH"),
+        (vec![trusts, shows], "a cert without its key"),
+        (vec![trusts, key], "a key without its cert"),
+        (vec![("ca", "")], "names none"),
+    ] {
+        let parameters: Vec<_> =
+            parameters.into_iter().map(|(name, file)| (name, Path::new(file))).collect();
+        wrong(&with(here, &parameters), says);
+    }
+    wrong("zookeeper:a?ca=x", "doesn't begin with zookeeper+tls");
+    wrong("zookeeper+tls:u:hush@a?ca=x", "the port is missing");
+    // The client library would panic as soon as it reached one.
+    let certificates = Certificates::new().unwrap();
+    let url = with("zookeeper:no%20name.:1", &[("ca", &certificates.authority())]);
+    let error = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("no certificate can be for"), "{error}");
+}

@@ -1,0 +1,188 @@
+//! The floor: what each server could do at best through the client library that Lockwright uses, by the
+//! bare commands. No fence, no proof, no reconnecting, no wait that can be given up: what a lock library
+//! adds costs time, and this is what it is added to.
+//!
+//! It excludes, or it would be the floor of something else. All that its workloads don't need is left out,
+//! so it is nothing to lock with.
+#![forbid(unsafe_code)]
+
+mod etcd;
+mod memory;
+mod mysql;
+mod pool;
+mod postgres;
+mod redis;
+mod redis_server;
+mod redlock;
+mod sql;
+mod sqlite;
+mod versions;
+mod zookeeper;
+
+use std::future::pending;
+use std::time::Duration;
+
+use lockwright_bench_protocol::{Contestant, Greeting, Result, serve};
+
+use self::etcd::Etcd;
+use self::memory::Memory;
+use self::mysql::Mysql;
+use self::postgres::Postgres;
+use self::redis::Redis;
+use self::redlock::Redlock;
+use self::sql::Sql;
+use self::sqlite::Sqlite;
+use self::zookeeper::ZooKeeper;
+
+const BACKENDS: &[&str] = &[
+    "memory",
+    "sqlite",
+    "postgres-lease",
+    "postgres-session",
+    "postgres-row",
+    "mysql-lease",
+    "mysql-session",
+    "mysql-row",
+    "redis",
+    "redis-sentinel",
+    "redis-cluster",
+    "redlock-5",
+    "etcd",
+    "zookeeper",
+];
+
+const NOTES: &[&str] = &[
+    "It excludes, and that is all: no fences, no proof of a hold, no reconnecting, nobody's hold ends \
+     another's wait when it runs out, and the order of waiters is the server's.",
+    "redis, redis-sentinel, redis-cluster: alone, SET NX PX and a script that deletes what it set; among \
+     others, a word that BLPOP takes out of a list and LPUSH puts back, with a connection for each waiter and \
+     no lease at all. With a thousand waiters these are a thousand connections, where ours waits once in each \
+     process: that is no floor then. Holds are renewed by a script, 100 of them at a time.",
+    "redlock-5: who waits, waits for that word on the first server, and then sets all five. So no vote is \
+     split and nobody asks in vain, but without the first server nobody is let in: no better floor is known. \
+     With a hundred waiters and more, a connection of each is too much for it, where ours waits once in each \
+     process.",
+    "postgres-lease, mysql-lease: a row is inserted and deleted. Those who wait are in the queue of \
+     pg_advisory_lock or GET_LOCK, which the one before leaves together with its row.",
+    "postgres and mysql: three connections of a process are in the server's queue at most; who else waits \
+     there waits for one of these. Holds are renewed by one UPDATE, or by SELECT 1 on each connection.",
+    "sqlite: who waits looks each millisecond, the shortest that tokio sleeps, and tasks of one process wait \
+     for each other by a mutex. It is no perfect floor: being told of a release by other means could be quicker.",
+    "etcd: one lease for all keys of a process, and one watch that tells it who is in front of each queue. That \
+     watch is of all keys, so each of its eight processes is told of every pair, though seven only stand by: on \
+     one core that is half of what a pair costs the server, and it is no floor of pairs there. With a hundred \
+     waiters and more, each of which has a key, all are told of each step; ours has one key in each process. \
+     Both wait for the disk, whose syncs took 1 to 100 ms.",
+    "zookeeper: one session; who waits has a sequential node and watches the one before, trusting that nobody \
+     leaves the queue before its turn. A thousand who queue at once each list all the others, which takes \
+     longer than the contest; ours queues once in each process.",
+];
+
+/// The bare commands of one server.
+trait Floor: Sized + 'static {
+    type Hold: 'static;
+
+    async fn open(backend: &str, url: &str) -> Result<Self>;
+
+    /// A name that nobody else wants, or one that is kept.
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
+
+    /// A name that others want too. What is held by [`Self::lock_alone`] is waited for, but needn't be
+    /// heard of when it ends: nothing that is measured goes from one to the other.
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
+
+    async fn unlock(&self, hold: Self::Hold) -> Result<()>;
+
+    /// Renews what [`Self::lock_alone`] holds, for ever.
+    async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
+        let _ = (holds, ttl);
+        pending().await
+    }
+}
+
+macro_rules! floors {
+    ($($kind:ident($floor:ty): $backend:pat,)*) => {
+        enum Any {
+            $($kind(Box<$floor>),)*
+        }
+
+        enum Hold {
+            $($kind(<$floor as Floor>::Hold),)*
+        }
+
+        impl Contestant for Any {
+            type Hold = Hold;
+
+            async fn open(backend: &str, urls: &[String]) -> Result<Self> {
+                let [url] = urls else { return Err("the floor wants one URL".into()) };
+                Ok(match backend {
+                    $($backend => Self::$kind(Box::new(<$floor>::open(backend, url).await?)),)*
+                    _ => return Err(format!("there is no floor of {backend}").into()),
+                })
+            }
+
+            async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
+                Ok(match self {
+                    $(Self::$kind(floor) => Hold::$kind(floor.lock_alone(name, ttl).await?),)*
+                })
+            }
+
+            async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
+                Ok(match self {
+                    $(Self::$kind(floor) => Hold::$kind(floor.lock(name, ttl).await?),)*
+                })
+            }
+
+            async fn unlock(&self, hold: Hold) -> Result<()> {
+                match (self, hold) {
+                    $((Self::$kind(floor), Hold::$kind(hold)) => floor.unlock(hold).await,)*
+                    _ => Err("that is a hold of another floor".into()),
+                }
+            }
+
+            async fn keep_alive(&self, holds: &[Hold], ttl: Duration) -> Result<()> {
+                match self {
+                    $(Self::$kind(floor) => {
+                        let holds = holds.iter().filter_map(|hold| match hold {
+                            Hold::$kind(hold) => Some(hold),
+                            _ => None,
+                        });
+                        let holds: Vec<_> = holds.collect();
+                        floor.keep_alive(&holds, ttl).await
+                    })*
+                }
+            }
+        }
+    };
+}
+
+floors! {
+    Memory(Memory): "memory",
+    Sqlite(Sqlite): "sqlite",
+    Postgres(Sql<Postgres>): "postgres-lease" | "postgres-session" | "postgres-row",
+    Mysql(Sql<Mysql>): "mysql-lease" | "mysql-session" | "mysql-row",
+    Redis(Redis): "redis" | "redis-sentinel" | "redis-cluster",
+    Redlock(Redlock): "redlock-5",
+    Etcd(Etcd): "etcd",
+    ZooKeeper(ZooKeeper): "zookeeper",
+}
+
+/// The name is held, though nobody else should want it.
+fn held(name: &str) -> Box<dyn std::error::Error> {
+    format!("{name} is held by somebody else").into()
+}
+
+/// Not there, though it was ours.
+fn lost(name: &str) -> Box<dyn std::error::Error> {
+    format!("{name} was lost before it was released").into()
+}
+
+fn main() {
+    serve::<Any>(&Greeting {
+        name: "floor",
+        library: versions::libraries(),
+        runtime: "tokio, one thread",
+        backends: BACKENDS,
+        notes: NOTES,
+    });
+}

@@ -1,0 +1,130 @@
+//! MySQL's statements, which are MariaDB's too.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, query, raw_sql};
+
+use super::sql::{Lease, Server, key};
+
+const TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS bench_floor_lease (
+        name varbinary(255) PRIMARY KEY, token bigint NOT NULL, expires timestamp(6) NOT NULL
+    ) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS bench_floor_row (name varbinary(255) PRIMARY KEY) ENGINE = InnoDB",
+];
+
+/// No locks of gaps, and nobody's patience ends.
+const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SET SESSION innodb_lock_wait_timeout = 3600, wait_timeout = 28800";
+
+const INSERT: &str = "INSERT IGNORE INTO bench_floor_lease
+    VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
+
+/// Those who wait are in the queue of a lock by name: nobody else asks when a lease ends, and nobody has to
+/// be told. It isn't held beyond the deletion of the lease, and grants nothing by itself.
+const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_floor_lease
+    SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
+
+const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ? AND token = ?";
+
+/// The next one's insert waits for this transaction's end.
+const DELETE_IN_TURN: &str =
+    "DELETE FROM bench_floor_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
+
+const RENEW: &str =
+    "UPDATE bench_floor_lease SET expires = NOW(6) + INTERVAL ? MICROSECOND WHERE token = ?";
+
+pub(super) struct Mysql(MySqlConnectOptions);
+
+impl Server for Mysql {
+    type Connection = MySqlConnection;
+
+    fn new(url: &str) -> Result<Self> {
+        let options: MySqlConnectOptions = url.parse()?;
+        Ok(Self(options.disable_statement_logging()))
+    }
+
+    async fn connect(&self) -> Result<MySqlConnection> {
+        let mut connection = self.0.connect().await?;
+        for table in TABLES {
+            raw_sql(table).execute(&mut connection).await?;
+        }
+        raw_sql(SESSION).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn insert(on: &mut MySqlConnection, lease: &Lease<'_>) -> Result<bool> {
+        let insert = query(INSERT).bind(lease.name).bind(lease.token).bind(micros(lease.ttl));
+        Ok(insert.execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn insert_in_turn(on: &mut MySqlConnection, lease: &Lease<'_>) -> Result<bool> {
+        let insert = query(INSERT_IN_TURN)
+            .bind(lease.name)
+            .bind(lease.token)
+            .bind(micros(lease.ttl))
+            .bind(lock(lease.name));
+        Ok(insert.execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn delete(on: &mut MySqlConnection, name: &str, token: i64) -> Result<bool> {
+        Ok(query(DELETE).bind(name).bind(token).execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn delete_in_turn(on: &mut MySqlConnection, name: &str, token: i64) -> Result<bool> {
+        let delete = query(DELETE_IN_TURN).bind(name).bind(token).bind(lock(name));
+        Ok(delete.execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn renew(on: &mut MySqlConnection, token: i64, ttl: Duration) -> Result<u64> {
+        Ok(query(RENEW).bind(micros(ttl)).bind(token).execute(on).await?.rows_affected())
+    }
+
+    async fn take(on: &mut MySqlConnection, name: &str, waits: bool) -> Result<bool> {
+        let patience = if waits { 3600 } else { 0 };
+        let take = query("SELECT GET_LOCK(?, ?) = 1").bind(lock(name)).bind(patience);
+        Ok(take.fetch_one(on).await?.try_get(0)?)
+    }
+
+    async fn free(on: &mut MySqlConnection, name: &str) -> Result<bool> {
+        let free = query("SELECT RELEASE_LOCK(?) = 1").bind(lock(name));
+        Ok(free.fetch_one(on).await?.try_get(0)?)
+    }
+
+    async fn lock_row(on: &mut MySqlConnection, name: &str) -> Result<()> {
+        let mut hex = String::with_capacity(2 * name.len());
+        for byte in name.bytes() {
+            let _ = write!(hex, "{byte:02x}");
+        }
+        // Both in one packet.
+        let lock = format!("BEGIN; SELECT 1 FROM bench_floor_row WHERE name = x'{hex}' FOR UPDATE");
+        while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
+            Self::unlock_row(on).await?;
+            let make = "INSERT IGNORE INTO bench_floor_row VALUES (?)";
+            query(make).bind(name).execute(&mut *on).await?;
+        }
+        Ok(())
+    }
+
+    async fn unlock_row(on: &mut MySqlConnection) -> Result<()> {
+        raw_sql("ROLLBACK").execute(on).await?;
+        Ok(())
+    }
+
+    async fn ping(on: &mut MySqlConnection) -> Result<()> {
+        query("SELECT 1").execute(on).await?;
+        Ok(())
+    }
+}
+
+/// A name that GET_LOCK takes, whatever its length and case.
+fn lock(name: &str) -> String {
+    format!("{:016x}", key(name))
+}
+
+fn micros(ttl: Duration) -> i64 {
+    ttl.as_micros() as i64
+}

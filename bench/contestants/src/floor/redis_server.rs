@@ -1,0 +1,131 @@
+//! One Redis server: leases, and turns.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::process;
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, cmd};
+
+use super::pool::{Lent, Pool};
+
+/// How many holds are renewed by one call.
+const BATCH: usize = 100;
+
+/// A server, and the connection that carries all that doesn't block.
+pub(super) struct Server {
+    client: Client,
+    connection: MultiplexedConnection,
+    waiting: Pool<MultiplexedConnection>,
+    /// The names that are known to have a turn.
+    ready: RefCell<HashSet<String>>,
+    /// The value of all keys of this process.
+    token: String,
+    release: String,
+    renew: String,
+}
+
+/// The right to be the only one at a name: a word that is taken out of a list and put back.
+pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
+
+impl Server {
+    pub(super) async fn connect(url: &str) -> Result<Self> {
+        let client = Client::open(url)?;
+        let mut connection = open(&client).await?;
+        let mut load = async |script| -> Result<String> {
+            Ok(cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await?)
+        };
+        let release = load(include_str!("release.lua")).await?;
+        let renew = load(include_str!("renew.lua")).await?;
+        Ok(Self {
+            client,
+            connection,
+            waiting: Pool::unlimited(),
+            ready: RefCell::default(),
+            token: process::id().to_string(),
+            release,
+            renew,
+        })
+    }
+
+    pub(super) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    /// Takes a lease. False if there is one.
+    pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
+        let mut set = cmd("SET");
+        set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+        let granted: Option<String> = set.query_async(&mut self.connection()).await?;
+        Ok(granted.is_some())
+    }
+
+    /// Gives a lease back. False if it wasn't there.
+    pub(super) async fn delete(&self, name: &str) -> Result<bool> {
+        let mut delete = cmd("EVALSHA");
+        delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
+        Ok(delete.query_async(&mut self.connection()).await?)
+    }
+
+    /// Renews leases. How many were there?
+    pub(super) async fn renew(&self, names: &[&str], ttl: Duration) -> Result<usize> {
+        let mut renewed = 0;
+        for batch in names.chunks(BATCH) {
+            let mut renew = cmd("EVALSHA");
+            renew.arg(&self.renew).arg(0).arg(&self.token).arg(ttl.as_millis() as u64);
+            for name in batch {
+                renew.arg(key(name));
+            }
+            renewed += renew.query_async::<usize>(&mut self.connection()).await?;
+        }
+        Ok(renewed)
+    }
+
+    /// Waits for the turn at a name, blocked in the server on a connection of its own.
+    pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
+        let list = format!("{}:turn", key(name));
+        if !self.ready.borrow().contains(name) {
+            self.make_turn(name, &list).await?;
+            self.ready.borrow_mut().insert(name.to_owned());
+        }
+        let mut lent = self.waiting.take(async || open(&self.client).await).await?;
+        cmd("BLPOP").arg(&list).arg(0).exec_async(&mut lent.connection).await?;
+        Ok(Turn(Box::new(lent)))
+    }
+
+    /// Lets the next one in.
+    pub(super) async fn pass_on(&self, name: &str, turn: Turn) -> Result<()> {
+        let list = format!("{}:turn", key(name));
+        let mut lent = *turn.0;
+        cmd("LPUSH").arg(list).arg("").exec_async(&mut lent.connection).await?;
+        self.waiting.give_back(lent);
+        Ok(())
+    }
+
+    /// There is one turn at each name, which whoever comes first makes; none at a name that somebody holds
+    /// without having waited for it.
+    async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
+        let mut connection = self.connection();
+        if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
+            return Ok(());
+        }
+        let made = format!("{}:made", key(name));
+        let first = cmd("SET").arg(made).arg("").arg("NX").query_async(&mut connection).await?;
+        if let Some(()) = first {
+            cmd("LPUSH").arg(list).arg("").exec_async(&mut connection).await?;
+        }
+        Ok(())
+    }
+}
+
+/// All keys of a name are in one slot of a Cluster.
+fn key(name: &str) -> String {
+    format!("{{{name}}}")
+}
+
+async fn open(client: &Client) -> Result<MultiplexedConnection> {
+    let settings = AsyncConnectionConfig::new().set_response_timeout(None);
+    Ok(client.get_multiplexed_async_connection_with_config(&settings).await?)
+}

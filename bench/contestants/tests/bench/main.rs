@@ -1,0 +1,5 @@
+//! The driver of the benchmarks, and who takes part.
+#![forbid(unsafe_code)]
+
+mod driver;
+mod smoke;

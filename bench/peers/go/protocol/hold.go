@@ -1,0 +1,94 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How many names are acquired or released at a time.
+const atATime = 64
+
+func (s *state) hold(words *words, output io.Writer) error {
+	prefix, first, count := words.text(), words.number(), words.number()
+	ttl, limit := words.millis(), words.millis()
+	if err := s.prepare(words, 0, 1, ttl); err != nil {
+		return err
+	}
+	begun := time.Now()
+	var lock sync.Mutex
+	err := atOnce(int(count), func(number int) error {
+		if time.Since(begun) >= limit {
+			return nil
+		}
+		hold, err := s.library.Keep(fmt.Sprintf("%s/%d", prefix, first+int64(number)), ttl)
+		if err == nil {
+			lock.Lock()
+			s.held = append(s.held, hold)
+			lock.Unlock()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(output, "held ", len(s.held))
+	return nil
+}
+
+func (s *state) drop(output io.Writer) error {
+	held := s.held
+	s.held = nil
+	var lost atomic.Int64
+	err := atOnce(len(held), func(number int) error {
+		err := held[number].Unlock()
+		if errors.Is(err, ErrLost) {
+			lost.Add(1)
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if lost := lost.Load(); lost > 0 {
+		return fmt.Errorf("%d of %d locks had expired", lost, len(held))
+	}
+	fmt.Fprint(output, "dropped")
+	return nil
+}
+
+// Does it for each number below count, several at a time, until one fails.
+func atOnce(count int, do func(number int) error) error {
+	numbers := make(chan int)
+	failed := make(chan error, atATime)
+	var workers sync.WaitGroup
+	for range min(count, atATime) {
+		workers.Go(func() {
+			for number := range numbers {
+				if err := do(number); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	var err error
+	for number := 0; number < count && err == nil; number++ {
+		select {
+		case numbers <- number:
+		case err = <-failed:
+		}
+	}
+	close(numbers)
+	workers.Wait()
+	select {
+	case another := <-failed:
+		err = errors.Join(err, another)
+	default:
+	}
+	return err
+}

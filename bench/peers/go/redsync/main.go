@@ -1,0 +1,145 @@
+// redsync, as a contestant of the benchmarks.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	node "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"lockwright/peers/protocol"
+)
+
+func main() {
+	protocol.Serve(protocol.Greeting{
+		Name:     "redsync",
+		Backends: []string{"redis", "redlock-5", "redis-sentinel", "redis-cluster"},
+		Notes: []string{
+			"through go-redis; all options are the defaults but the expiry",
+			"Lock gives up after 32 tries (about 5 s) and is then called again, as its documentation has it",
+			"it doesn't keep locks alive: in `hold`, a goroutine for each calls Extend at each third of the TTL",
+		},
+	}, "github.com/go-redsync/redsync/v4", &library{})
+}
+
+type library struct {
+	locks *redsync.Redsync
+}
+
+func (l *library) Open(backend string, servers protocol.Servers) error {
+	var clients []redis.UniversalClient
+	switch backend {
+	case "redis", "redlock-5":
+		for _, address := range servers.Addresses {
+			clients = append(clients, redis.NewClient(&redis.Options{Addr: address}))
+		}
+	case "redis-sentinel":
+		clients = append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName:    servers.Master,
+			SentinelAddrs: servers.Addresses,
+		}))
+	case "redis-cluster":
+		clients = append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addresses}))
+	default:
+		return protocol.Cannot("lock on " + backend)
+	}
+	var nodes []node.Pool
+	for _, client := range clients {
+		if err := client.Ping(context.Background()).Err(); err != nil {
+			return err
+		}
+		nodes = append(nodes, goredis.NewPool(client))
+	}
+	l.locks = redsync.New(nodes...)
+	return nil
+}
+
+func (l *library) Prepare(int, time.Duration) error { return nil }
+
+func (l *library) Lock(_ int, name string, ttl time.Duration) (protocol.Hold, error) {
+	return l.lock(name, ttl)
+}
+
+func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
+	mutex := l.locks.NewMutex(name, redsync.WithExpiry(ttl))
+	for {
+		err := mutex.Lock()
+		if err == nil {
+			return &hold{mutex}, nil
+		}
+		if !taken(err) {
+			return nil, err
+		}
+	}
+}
+
+// Whether others have it, or nobody, and nothing is wrong.
+func taken(err error) bool {
+	var failed *redsync.RedisError
+	return !errors.As(err, &failed)
+}
+
+func (l *library) Keep(name string, ttl time.Duration) (protocol.Hold, error) {
+	lock, err := l.lock(name, ttl)
+	if err != nil {
+		return nil, err
+	}
+	kept := &kept{lock, make(chan struct{}), make(chan struct{})}
+	go kept.keep(ttl / 3)
+	return kept, nil
+}
+
+type hold struct {
+	mutex *redsync.Mutex
+}
+
+func (h *hold) Unlock() error {
+	ok, err := h.mutex.Unlock()
+	var failed *redsync.RedisError
+	switch {
+	case ok:
+		return nil
+	case errors.As(err, &failed):
+		return err
+	default:
+		return protocol.ErrLost
+	}
+}
+
+// A hold that is renewed until it is released.
+type kept struct {
+	*hold
+	stop, stopped chan struct{}
+}
+
+func (k *kept) keep(each time.Duration) {
+	defer close(k.stopped)
+	ticker := time.NewTicker(each)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-ticker.C:
+			ok, err := k.mutex.Extend()
+			if !ok {
+				fmt.Fprintf(os.Stderr, "%s isn't extended: %v\n", k.mutex.Name(), err)
+			}
+			if !ok && taken(err) {
+				return
+			}
+		}
+	}
+}
+
+func (k *kept) Unlock() error {
+	close(k.stop)
+	<-k.stopped
+	return k.hold.Unlock()
+}

@@ -1,0 +1,74 @@
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/** Curator's InterProcessMutex, as a contestant of the benchmarks. */
+final class CuratorPeer implements Protocol.Library {
+    /** Of the session that there is from the beginning; what the driver's locks have. */
+    private static final long DEFAULT_TTL = 15_000;
+
+    private List<String> servers;
+    /** A session has one TTL. */
+    private final Map<Long, CuratorFramework> sessions = new ConcurrentHashMap<>();
+    private final AtomicLong ended = new AtomicLong();
+
+    public static void main(String[] arguments) {
+        var notes = List.of(
+                "one session for all locks, whose timeout is the TTL (the default is 60 s); the server may have its"
+                        + " own idea of it",
+                "ExponentialBackoffRetry(1000, 3), as in its documentation");
+        Protocol.serve(
+                "curator", "org.apache.curator", "curator-recipes", List.of("zookeeper"), notes, new CuratorPeer());
+    }
+
+    @Override
+    public void open(String backend, List<String> servers) throws Exception {
+        if (!backend.equals("zookeeper")) {
+            throw new Protocol.Cannot("lock on " + backend);
+        }
+        this.servers = servers;
+        prepare(DEFAULT_TTL);
+    }
+
+    @Override
+    public void prepare(long ttl) throws Exception {
+        if (sessions.containsKey(ttl)) {
+            return;
+        }
+        var session = CuratorFrameworkFactory.builder()
+                .connectString(String.join(",", servers))
+                .sessionTimeoutMs((int) ttl)
+                .retryPolicy(new ExponentialBackoffRetry(1000, 3))
+                .build();
+        session.getConnectionStateListenable().addListener((same, state) -> {
+            if (state == ConnectionState.LOST) {
+                ended.incrementAndGet();
+            }
+        });
+        session.start();
+        if (!session.blockUntilConnected(10, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("no server of " + servers + " answers");
+        }
+        sessions.put(ttl, session);
+    }
+
+    @Override
+    public Protocol.Hold lock(String name, long ttl) throws Exception {
+        var mutex = new InterProcessMutex(sessions.get(ttl), "/" + name);
+        var before = ended.get();
+        mutex.acquire();
+        return () -> {
+            mutex.release();
+            if (ended.get() != before) {
+                throw new Protocol.Lost();
+            }
+        };
+    }
+}

@@ -1,0 +1,33 @@
+// The clients of ioredis that a backend needs, and the backends that they make possible.
+'use strict';
+
+const Redis = require('ioredis');
+
+const BACKENDS = ['redis', 'redis-sentinel', 'redis-cluster', 'redlock-5'];
+
+function address(url) {
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port) };
+}
+
+function make(backend, urls) {
+  switch (backend) {
+    case 'redis-sentinel': {
+      const name = urls.at(-1).replace(/^master=/, '');
+      return [new Redis({ sentinels: urls.slice(0, -1).map(address), name })];
+    }
+    case 'redis-cluster':
+      return [new Redis.Cluster(urls.map(address))];
+    default:
+      return urls.map((url) => new Redis(url));
+  }
+}
+
+// Clients, connected.
+async function connect(backend, urls) {
+  const clients = make(backend, urls);
+  await Promise.all(clients.map((client) => client.ping()));
+  return clients;
+}
+
+module.exports = { BACKENDS, connect };

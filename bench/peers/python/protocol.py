@@ -1,0 +1,257 @@
+"""The contestants' side of the benchmarks' protocol, for those that are written in Python: a contestant
+derives from Library, and calls serve. The protocol itself is in bench/README.md.
+
+Tasks are threads.
+"""
+
+import json
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+from importlib.metadata import version
+from urllib.parse import urlsplit
+
+# How many names are acquired or released at a time.
+AT_A_TIME = 16
+
+now = time.monotonic_ns
+
+
+
+def addresses(urls):
+    """Hosts and ports of the URLs that `open` says."""
+    parts = map(urlsplit, urls)
+    return [(part.hostname, part.port) for part in parts]
+
+
+def sentinels(urls):
+    """Hosts and ports of Sentinels, and what they call the master."""
+    *urls, master = urls
+    key, _, name = master.partition("=")
+    if key != "master":
+        raise ValueError(f"the last word isn't the master's name: {master!r}")
+    return addresses(urls), name
+
+
+class Cannot(Exception):
+    """The library has no such thing."""
+
+
+class Lost(Exception):
+    """A lock wasn't held any more when it was released."""
+
+    def __str__(self):
+        return "a lock had expired before it was released"
+
+
+class Library:
+    """A lock library at work, connected as its users would have it. Its methods are called by many
+    threads at the same time. All TTLs are in milliseconds."""
+
+    # What the tables call it.
+    name = ""
+    # The names of its package and of those whose versions matter as much, as pip knows them.
+    packages = ()
+    backends = ()
+    notes = ()
+    # How many locks it may be asked to hold.
+    most = sys.maxsize
+
+    def open(self, backend, urls):
+        """Connects."""
+        raise NotImplementedError
+
+    def lock_alone(self, name, ttl):
+        """Acquires a name that nobody else wants."""
+        return self.lock(name, ttl)
+
+    def lock(self, name, ttl):
+        """Acquires a name, waits for it as the library does, and answers what holds it."""
+        raise NotImplementedError
+
+    def unlock(self, hold):
+        """Releases it. Raises Lost if it is known to have expired before."""
+        raise NotImplementedError
+
+    def keep(self, name, ttl):
+        """Acquires a name that nobody else wants, which is to be kept alive until it is released."""
+        return self.lock(name, ttl)
+
+    def renew(self, hold):
+        """Renews what keep answered, if the library doesn't by itself."""
+
+
+class Contestant:
+    """A library, and what lasts from one command to the next."""
+
+    def __init__(self, library):
+        self.library = library
+        self.held = []
+        self.keeper = None
+
+    def answer(self, command):
+        what, *words = command.split()
+        if what not in ("open", "pairs", "turns", "hold", "wait", "drop"):
+            raise ValueError(f"no such command: {command!r}")
+        return getattr(self, what)(*words)
+
+    def open(self, backend, *urls):
+        self.library.open(backend, list(urls))
+        return "ready"
+
+    def pairs(self, name, ttl, limit):
+        ttl, times = int(ttl), []
+        begun = now()
+        end = begun + int(limit) * 1_000_000
+        while begun < end:
+            self.library.unlock(self.library.lock_alone(name, ttl))
+            over = now()
+            times.append(over - begun)
+            begun = over
+        return " ".join(["pairs", *map(str, times)])
+
+    def turns(self, name, ttl, tasks, start, end, section):
+        ttl, start, end, section = int(ttl), int(start), int(end), int(section) / 1e6
+        turns = []
+
+        def play(task):
+            time.sleep(max(0, start - now()) / 1e9)
+            while (asked := now()) < end:
+                hold = self.library.lock(name, ttl)
+                granted = now()
+                if section:
+                    time.sleep(section)
+                released = now()
+                lost = ""
+                try:
+                    self.library.unlock(hold)
+                except Lost:
+                    lost = ":lost"
+                turns.append(f"{task}:{asked}:{granted}:{released}{lost}")
+
+        at_once(int(tasks), range(int(tasks)), play)
+        return " ".join(["turns", *turns])
+
+    def hold(self, prefix, first, count, ttl, limit):
+        first, ttl = int(first), int(ttl)
+        end = now() + int(limit) * 1_000_000
+        self.held = held = []
+        self.keeper = Keeper(self.library, held, ttl)
+
+        def keep(number):
+            if now() < end:
+                held.append(self.library.keep(f"{prefix}/{number}", ttl))
+
+        at_once(AT_A_TIME, range(first, first + min(int(count), self.library.most)), keep)
+        return f"held {len(held)}"
+
+    def wait(self, name, ttl, tasks):
+        asking = threading.Semaphore(0)
+
+        def wait():
+            asking.release()
+            try:
+                self.library.lock(name, int(ttl))
+                print("a waiter was granted what somebody else holds", file=sys.stderr)
+            except Exception as error:
+                print(complaint(error), file=sys.stderr)
+
+        for _ in range(int(tasks)):
+            threading.Thread(target=wait, daemon=True).start()
+        for _ in range(int(tasks)):
+            asking.acquire()
+        return "waiting"
+
+    def drop(self):
+        if self.keeper:
+            self.keeper.stop()
+        held, self.held, self.keeper = self.held, [], None
+        at_once(AT_A_TIME, held, self.library.unlock)
+        return "dropped"
+
+
+class Keeper(threading.Thread):
+    """Renews what is held, one lock after the other, at a third of the TTL."""
+
+    def __init__(self, library, held, ttl):
+        super().__init__(daemon=True)
+        self.library, self.held, self.pause = library, held, ttl / 3000
+        self.stopped = threading.Event()
+        if type(library).renew is not Library.renew:
+            self.start()
+
+    def run(self):
+        try:
+            while not self.stopped.wait(self.pause):
+                for hold in self.held:
+                    if self.stopped.is_set():
+                        return
+                    self.library.renew(hold)
+        except Exception as error:
+            print(complaint(error), file=sys.stderr)
+
+    def stop(self):
+        self.stopped.set()
+        if self.is_alive():
+            self.join()
+
+
+def at_once(threads, items, do):
+    """Does it for each of the items, in so many threads, until one fails."""
+    items, lock, errors = iter(items), threading.Lock(), []
+
+    def work():
+        try:
+            while not errors:
+                with lock:
+                    item = next(items)
+                do(item)
+        except StopIteration:
+            pass
+        except Exception as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+
+
+def complaint(error):
+    if isinstance(error, Cannot):
+        return f"cannot {error}"
+    return " ".join(f"error {type(error).__name__}: {error}".split())
+
+
+def serve(library):
+    """Runs a contestant until its input ends."""
+    greeting = {
+        "name": library.name,
+        "library": ", ".join(f"{package} {version(package)}" for package in library.packages),
+        "runtime": f"Python {platform.python_version()}",
+        "backends": library.backends,
+        "notes": library.notes,
+    }
+    print(json.dumps(greeting), flush=True)
+    commands = queue.SimpleQueue()
+
+    def read():
+        for line in sys.stdin:
+            commands.put(line)
+        # At once, whatever is held or waited for.
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    contestant = Contestant(library)
+    while True:
+        try:
+            answer = contestant.answer(commands.get())
+        except Exception as error:
+            answer = complaint(error)
+        print(answer, flush=True)

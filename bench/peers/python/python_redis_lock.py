@@ -1,0 +1,52 @@
+"""python-redis-lock: SET NX, and BLPOP of a list to which the holder pushes at its release."""
+
+from redis import StrictRedis
+from redis.sentinel import Sentinel
+from redis_lock import Lock, NotAcquired
+
+from protocol import Library, Lost, sentinels, serve
+
+# What waits for longer than redis-py's default timeout fails, and each waiter and each renewing thread
+# has a connection of its own.
+SETTINGS = {"socket_timeout": None, "max_connections": 4096}
+
+
+class PythonRedisLock(Library):
+    name = "python-redis-lock"
+    packages = ("python-redis-lock", "redis")
+    backends = ("redis", "redis-sentinel")
+    notes = (
+        "the TTL is rounded up to seconds",
+        "redis-py without its timeout of 5 s, which fails what waits for longer, and with more than 100 connections",
+        "pairs without auto_renewal, which is its default; turns and holds with it: a thread for each lock",
+        "holds 2,000 locks at most, as that is 2,000 threads",
+    )
+    most = 2000
+
+    def open(self, backend, urls):
+        if backend == "redis-sentinel":
+            nodes, master = sentinels(urls)
+            self.client = Sentinel(nodes).master_for(master, **SETTINGS)
+        else:
+            self.client = StrictRedis.from_url(urls[0], **SETTINGS)
+        self.client.ping()
+
+    def lock_alone(self, name, ttl):
+        return self.acquire(name, ttl, auto_renewal=False)
+
+    def lock(self, name, ttl):
+        return self.acquire(name, ttl, auto_renewal=True)
+
+    def acquire(self, name, ttl, auto_renewal):
+        lock = Lock(self.client, name, expire=-(-ttl // 1000), auto_renewal=auto_renewal)
+        lock.acquire()
+        return lock
+
+    def unlock(self, hold):
+        try:
+            hold.release()
+        except NotAcquired as error:
+            raise Lost from error
+
+
+serve(PythonRedisLock())

@@ -1,0 +1,85 @@
+//! Who had the lock, and when.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::{JoinSet, LocalSet, spawn_blocking};
+use tokio::time::sleep;
+
+use crate::{Contestant, Result, now};
+
+/// One turn; written down only when all are over.
+struct Turn {
+    task: usize,
+    asked: u64,
+    granted: u64,
+    released: u64,
+}
+
+/// The words of `turns`.
+pub(crate) struct Contest {
+    pub(crate) name: String,
+    pub(crate) ttl: Duration,
+    pub(crate) tasks: usize,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) section: Duration,
+}
+
+impl Contest {
+    /// Takes part until it ends; the turns as they are told to the driver.
+    pub(crate) async fn join<C: Contestant>(self, contestant: Rc<C>) -> Result<String> {
+        let turns = Rc::new(RefCell::new(Vec::new()));
+        let contest = Rc::new(self);
+        let local = LocalSet::new();
+        let mut tasks = JoinSet::new();
+        for task in 0..contest.tasks {
+            let (contest, contestant) = (contest.clone(), contestant.clone());
+            let turns = turns.clone();
+            let player = async move { contest.play(task, &*contestant, &turns).await };
+            tasks.spawn_local_on(player, &local);
+        }
+        let all = async {
+            while let Some(played) = tasks.join_next().await {
+                played??;
+            }
+            Ok::<_, Box<dyn std::error::Error>>(())
+        };
+        local.run_until(all).await?;
+        let mut answer = String::from("turns");
+        for Turn { task, asked, granted, released } in turns.take() {
+            let _ = write!(answer, " {task}:{asked}:{granted}:{released}");
+        }
+        Ok(answer)
+    }
+
+    async fn play<C: Contestant>(
+        &self,
+        task: usize,
+        contestant: &C,
+        turns: &RefCell<Vec<Turn>>,
+    ) -> Result<()> {
+        sleep(Duration::from_nanos(self.start.saturating_sub(now()))).await;
+        loop {
+            let asked = now();
+            if asked >= self.end {
+                return Ok(());
+            }
+            let hold = contestant.lock(&self.name, self.ttl).await?;
+            let granted = now();
+            if !self.section.is_zero() {
+                keep(self.section).await?;
+            }
+            let released = now();
+            contestant.unlock(hold).await?;
+            turns.borrow_mut().push(Turn { task, asked, granted, released });
+        }
+    }
+}
+
+/// As long as the other languages' sleep: a timer of the runtime is a millisecond late.
+async fn keep(section: Duration) -> Result<()> {
+    Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
+}

@@ -1,0 +1,114 @@
+//! Which core who runs on, and what it used of it.
+
+use std::fs::{read_dir, read_to_string};
+use std::time::Duration;
+
+use rustix::param::clock_ticks_per_second;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::results::Regime;
+
+/// The core of the servers; in one regime of the contestants, too.
+const SERVERS: usize = 0;
+/// The other one.
+const OTHER: usize = 1;
+
+impl Regime {
+    /// Moves servers and contestants to their cores. Not this process, the driver: what it starts would
+    /// begin on its core, and take the machine for one that has no other.
+    pub(crate) fn settle(self, servers: &[u32], contestants: &[u32]) {
+        pin(servers, SERVERS);
+        pin(contestants, self.core_of_contestants());
+    }
+
+    /// Where the contestants are.
+    pub(super) fn core_of_contestants(self) -> usize {
+        match self {
+            Self::OneCore => SERVERS,
+            Self::TwoCores => OTHER,
+        }
+    }
+}
+
+/// Moves all threads of these processes; those that they start later follow them.
+fn pin(processes: &[u32], core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    for thread in processes.iter().flat_map(|process| threads(*process)) {
+        if let Some(thread) = Pid::from_raw(thread) {
+            // One that has just ended needs no core.
+            let _ = sched_setaffinity(Some(thread), &set);
+        }
+    }
+}
+
+fn threads(process: u32) -> impl Iterator<Item = i32> {
+    let entries = read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// How much processor time these processes have used.
+#[must_use]
+pub(super) fn used(processes: &[u32]) -> Duration {
+    // The first is exact, and lacks what threads used that have ended; the second has that, and is
+    // in ticks.
+    let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
+    Duration::from_nanos(processes.iter().map(used_by).sum())
+}
+
+fn used_by_threads(process: u32) -> u64 {
+    let spent = |thread| {
+        let stat = read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads(process).filter_map(spent).sum()
+}
+
+fn used_in_ticks(process: u32) -> u64 {
+    let ticks = || -> Option<u64> {
+        let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // Its name comes first, and may have spaces.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+    };
+    ticks().unwrap_or(0) * (1_000_000_000 / clock_ticks_per_second())
+}
+
+/// How much memory these processes have, in bytes: of what they share each has its part.
+#[must_use]
+pub(super) fn memory(processes: &[u32]) -> u64 {
+    let memory_of = |process: &u32| -> Option<u64> {
+        let rollup = read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    };
+    processes.iter().filter_map(memory_of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_used_that_has_ended_counts() {
+        let us = [std::process::id()];
+        let before = used(&us);
+        let busy = Duration::from_millis(200);
+        let work = move || {
+            let begun = used_by_threads(std::process::id());
+            while used_by_threads(std::process::id()) < begun + busy.as_nanos() as u64 {}
+        };
+        std::thread::spawn(work).join().unwrap();
+        assert!(used(&us) - before >= busy * 9 / 10, "{before:?}, {:?}", used(&us));
+    }
+
+    #[test]
+    fn memory_that_is_touched_is_seen() {
+        let us = [std::process::id()];
+        let before = memory(&us);
+        let touched = vec![1_u8; 32 << 20];
+        assert!(memory(&us) >= before + (24 << 20), "{before}, {}", memory(&us));
+        drop(touched);
+    }
+}

@@ -1,0 +1,188 @@
+//! What holds and waiters cost while nothing happens.
+
+use std::time::Duration;
+
+use super::cores;
+use super::field::{Field, of_pairs};
+use super::pace::Pace;
+use super::player::Failure;
+use super::table::{Key, Round};
+use super::team::{Team, Used};
+use crate::results::Regime;
+use crate::servers::Watched;
+
+/// Where the other side's work is on another core, so that each is seen by itself.
+const REGIME: Regime = Regime::TwoCores;
+
+/// How many processes the waiters are in.
+const WAITING_PROCESSES: usize = 4;
+
+impl Field<'_> {
+    /// What the servers have to do while all wait.
+    pub(super) fn measure_waiting(&mut self) {
+        if !self.wants("waiting") || self.is_in_one_process() {
+            return;
+        }
+        self.dismiss_all();
+        for team in &mut self.teams {
+            if !self.pace.is_for(team.program.kind, "waiting", 0, REGIME) {
+                continue;
+            }
+            let contestant = team.program.greeting.name.clone();
+            self.progress.say(&format!("{}, waiting: {contestant}", self.backend));
+            let lock = format!("bench/{}/{contestant}/waiting", self.backend);
+            let key = Key { workload: "waiting", at: 0, regime: REGIME, contestant };
+            match wait(team, self.servers, &lock, self.pace) {
+                Ok(()) => {
+                    let processes = WAITING_PROCESSES + 1;
+                    let round = watch(team, self.servers, processes, self.pace.waiting);
+                    self.table.add(key, round);
+                }
+                Err(failure) => self.table.add(key, Err(failure)),
+            }
+            team.dismiss();
+            self.progress.done(self.pace.seconds_of_one("waiting"));
+        }
+    }
+
+    /// What many holds cost, and what they cost others.
+    pub(super) fn measure_holds(&mut self) {
+        if !self.wants("renewal") && !self.wants("held") {
+            return;
+        }
+        self.dismiss_all();
+        let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
+        for (round, count) in holds.into_iter().enumerate() {
+            for at in 0..self.teams.len() {
+                // Another one first each time: memory that one has left the server another one gets.
+                let team = (at + round) % self.teams.len();
+                let kind = self.teams[team].program.kind;
+                if !self.pace.is_for(kind, "renewal", count, REGIME) {
+                    continue;
+                }
+                self.measure_hold(team, count);
+                self.teams[team].dismiss();
+                if count > 1 {
+                    self.progress.done(self.pace.seconds_of_one("renewal"));
+                }
+            }
+        }
+    }
+
+    fn measure_hold(&mut self, team: usize, count: u64) {
+        let contestant = self.teams[team].program.greeting.name.clone();
+        self.progress.say(&format!("{}, {count} holds: {contestant}", self.backend));
+        let key =
+            |workload, at| Key { workload, at, regime: REGIME, contestant: contestant.clone() };
+        let fewer = self.pace.holds.iter().filter(|fewer| **fewer < count);
+        if fewer.chain(&[1]).any(|fewer| self.table.is_over(&key("renewal", *fewer))) {
+            let why = "it couldn't have fewer".to_owned();
+            return self.table.add(key("renewal", count), Err(Failure::Cannot(why)));
+        }
+        let renewal = self.held(team, count);
+        if let Ok((held, _)) = &renewal
+            && *held < count
+        {
+            let time = self.pace.holding.as_secs();
+            let note = format!("it had {held} of them after {time} s, so they aren't compared");
+            self.table.give_up(key("renewal", count), note);
+        } else if count > 1 || renewal.is_err() {
+            self.table.add(key("renewal", count), renewal.map(|(_, round)| round));
+        }
+    }
+
+    /// Lets one have so many holds, looks at what they cost, and what they cost others, and sees that they
+    /// were still there at the end.
+    fn held(&mut self, team: usize, count: u64) -> Result<(u64, Round), Failure> {
+        let (pace, servers) = (self.pace, self.servers);
+        let contestant = self.teams[team].program.greeting.name.clone();
+        let prefix = format!("bench/{}/{contestant}/holds/{count}", self.backend);
+        let (held, mut round) = hold(&mut self.teams[team], servers, &prefix, count, pace)?;
+        if count > 1 && held == count && self.wants("renewal") {
+            std::thread::sleep(pace.before_renewal);
+            round.append(watch(&mut self.teams[team], servers, 1, pace.renewal)?);
+        }
+        if held == count && self.wants("held") {
+            for at in 0..pace.rounds {
+                let lock = format!("{prefix}/beside/{at}");
+                let pairs = self.teams[team].pairs(servers, REGIME, &lock, pace.pairs)?;
+                let contestant = contestant.clone();
+                let key = Key { workload: "held", at: count, regime: REGIME, contestant };
+                self.table.add(key, Ok(of_pairs(pairs)));
+            }
+        }
+        // A library that doesn't renew in time, or has given up, costs nothing: its release tells.
+        let players = self.teams[team].muster(1)?;
+        players[0].send("drop");
+        players[0].answer("dropped", pace.holding)?;
+        Ok((held, round))
+    }
+}
+
+/// Lets so many wait for a name that is held, in a process of its own.
+fn wait(team: &mut Team<'_>, servers: &Watched, lock: &str, pace: &Pace) -> Result<(), Failure> {
+    // One that has only now connected: the others may have threads left of what they did before.
+    team.dismiss();
+    let ttl = team.ttl().as_millis();
+    team.used(servers, REGIME, WAITING_PROCESSES + 1, |players| {
+        let (holder, waiting) = players.split_first_mut().expect("there are five");
+        holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
+        holder.answer("held", Duration::ZERO)?;
+        let each = pace.waiters_waiting / WAITING_PROCESSES;
+        waiting.iter_mut().for_each(|player| player.send(&format!("wait {lock}/0 {ttl} {each}")));
+        waiting
+            .iter_mut()
+            .try_for_each(|player| player.answer("waiting", Duration::ZERO).map(drop))?;
+        std::thread::sleep(pace.settling);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Lets one have so many holds; how many it has, and what they cost in memory.
+fn hold(
+    team: &mut Team<'_>,
+    servers: &Watched,
+    prefix: &str,
+    count: u64,
+    pace: &Pace,
+) -> Result<(u64, Round), Failure> {
+    team.dismiss();
+    let mut round = Round::default();
+    let used = team.used(servers, REGIME, 1, |players| {
+        let memory = |of: &[u32]| cores::memory(of) as f64;
+        let ours = [players[0].pid()];
+        let before = (memory(&servers.processes()), memory(&ours));
+        let (ttl, time) = (pace.ttl.as_millis(), pace.holding.as_millis());
+        players[0].send(&format!("hold {prefix} 0 {count} {ttl} {time}"));
+        let answer = players[0].answer("held", pace.holding)?;
+        let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
+        let held = answer.trim().parse().map_err(is_no_number)?;
+        // Some servers have a process for each.
+        let after = (memory(&servers.processes()), memory(&ours));
+        round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
+        round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);
+        Ok(held)
+    })?;
+    Ok((used.of, round))
+}
+
+/// What it costs for so long, with nothing asked of anybody.
+fn watch(
+    team: &mut Team<'_>,
+    servers: &Watched,
+    processes: usize,
+    time: Duration,
+) -> Result<Round, Failure> {
+    let Used { served, servers_us, contestant_us, .. } =
+        team.used(servers, REGIME, processes, |_| {
+            std::thread::sleep(time);
+            Ok(())
+        })?;
+    let mut round = Round::default();
+    let seconds = time.as_secs_f64();
+    round.add("server_commands_per_second", served.map(|served| served / seconds));
+    round.add("server_cpu_percent", servers_us / seconds / 1e4);
+    round.add("client_cpu_percent", contestant_us / seconds / 1e4);
+    Ok(round)
+}

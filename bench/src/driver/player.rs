@@ -1,0 +1,192 @@
+//! A contestant's program, and one running process of it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::results::Kind;
+
+/// How long a program may take to start, to connect, to let go.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a program says of itself.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Greeting {
+    /// What the tables call it.
+    pub(super) name: String,
+    /// The library and its version.
+    pub(super) library: String,
+    /// The language's version.
+    pub(super) runtime: String,
+    /// The backends that it can be measured on.
+    pub(super) backends: Vec<String>,
+    /// What a reader must know of it.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+}
+
+/// A contestant's program.
+#[derive(Debug)]
+pub(super) struct Program {
+    command: Vec<String>,
+    log: PathBuf,
+    /// What it said when it was started.
+    pub(super) greeting: Greeting,
+    /// What it is here.
+    pub(super) kind: Kind,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The library has no such thing.
+    Cannot(String),
+    /// It failed, or ended, or said nothing in time.
+    Failed(String),
+}
+
+impl Failure {
+    /// For the report.
+    #[must_use]
+    pub(super) fn text(&self) -> &str {
+        let (Self::Cannot(text) | Self::Failed(text)) = self;
+        text
+    }
+}
+
+impl Program {
+    /// Starts it, to hear who it is.
+    ///
+    /// # Errors
+    /// When it can't be started, or doesn't greet.
+    pub(super) fn meet(
+        command: Vec<String>,
+        kind: Kind,
+        logs: &std::path::Path,
+    ) -> Result<Self, Failure> {
+        let called = command.last().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+        let log = logs.join(format!("{called}.log"));
+        let nobody = Greeting {
+            name: called.to_owned(),
+            library: String::new(),
+            runtime: String::new(),
+            backends: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut program = Self { command, log, greeting: nobody, kind };
+        program.greeting = program.start()?.1;
+        Ok(program)
+    }
+
+    /// Starts a process of it.
+    ///
+    /// # Errors
+    /// When it can't be started, or doesn't greet.
+    pub(super) fn player(&self) -> Result<Player, Failure> {
+        Ok(self.start()?.0)
+    }
+
+    fn start(&self) -> Result<(Player, Greeting), Failure> {
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::Failed(format!("{:?}: {error}", self.command));
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .map_err(|error| failed(&error))?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().map_err(|error| failed(&error))?;
+        let (commands, output) = (process.stdin.take(), process.stdout.take());
+        let (sender, answers) = channel();
+        // Ends with the program: reading in the caller's thread could wait for ever.
+        std::thread::spawn(move || {
+            let lines = output
+                .into_iter()
+                .flat_map(|output| BufReader::with_capacity(1 << 20, output).lines());
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut player = Player { process, commands, answers, log: self.log.clone() };
+        let greeting = player.answer_within(LIMIT)?;
+        let greeting = serde_json::from_str(&greeting)
+            .map_err(|error| failed(&format!("{greeting:?}: {error}")))?;
+        Ok((player, greeting))
+    }
+}
+
+/// A running process of a contestant. Dropping it ends it, whatever it holds.
+#[derive(Debug)]
+pub(super) struct Player {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: Receiver<String>,
+    log: PathBuf,
+}
+
+impl Player {
+    /// Its process id.
+    #[must_use]
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a command.
+    pub(super) fn send(&mut self, command: &str) {
+        // One that has ended is heard of when its answer is waited for.
+        let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
+    }
+
+    /// The words that follow `word` in its answer to the last command, which takes `time` by itself.
+    ///
+    /// # Errors
+    /// When it answers something else, or not at all.
+    pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
+        let answer = self.answer_within(time + LIMIT)?;
+        let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
+        match first {
+            _ if first == word => Ok(rest.to_owned()),
+            "cannot" => Err(Failure::Cannot(rest.to_owned())),
+            "error" => Err(Failure::Failed(rest.to_owned())),
+            _ => Err(Failure::Failed(format!(
+                "it says {:?}",
+                answer.chars().take(200).collect::<String>()
+            ))),
+        }
+    }
+
+    fn answer_within(&mut self, limit: Duration) -> Result<String, Failure> {
+        self.answers.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                Failure::Failed(format!("it says nothing for {} s", limit.as_secs()))
+            }
+            RecvTimeoutError::Disconnected => {
+                Failure::Failed(format!("it has ended: {}", self.last_words()))
+            }
+        })
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = Vec::new();
+        let read = File::open(&self.log).and_then(|mut log| {
+            let length = log.seek(SeekFrom::End(0))?;
+            log.seek(SeekFrom::Start(length.saturating_sub(500)))?;
+            log.read_to_end(&mut text)
+        });
+        match read {
+            Ok(_) => String::from_utf8_lossy(&text).trim().replace('\n', " "),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

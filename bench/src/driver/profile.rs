@@ -1,0 +1,170 @@
+//! Where the processor's time goes, as the kernel's sampler sees it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::field::Field;
+use super::player::Failure;
+use super::team::Contest;
+use crate::results::{Kind, Profile, Regime};
+
+/// Where both sides' time is on one core, so that shares of it add up.
+const REGIME: Regime = Regime::OneCore;
+
+/// How many samples a second; not a divisor of what timers tick at.
+const FREQUENCY: &str = "2997";
+
+/// Until the sampler looks at all of them.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// What is less than this isn't told.
+const LEAST: f64 = 0.01;
+
+/// How many lines are told.
+const LINES: usize = 12;
+
+impl Field<'_> {
+    /// Profiles ours at what others are compared with, for the report to say where the time goes.
+    ///
+    /// # Errors
+    /// When the sampler isn't installed or isn't allowed to look.
+    pub(super) fn profile(&mut self, folder: &Path) -> Result<Vec<Profile>, Failure> {
+        let mut profiles = Vec::new();
+        for workload in ["pairs", "hand-over"] {
+            if !self.wants(workload) || (workload == "hand-over" && self.is_in_one_process()) {
+                continue;
+            }
+            let Some(team) = self.teams.iter_mut().find(|team| team.program.kind == Kind::Ours)
+            else {
+                continue;
+            };
+            self.progress.say(&format!("{}, {workload}: a profile", self.backend));
+            let processes = if workload == "pairs" { 1 } else { self.pace.processes };
+            team.muster(processes)?;
+            let sampler = Sampler::start(folder.join("perf.data"))?;
+            let (name, time) =
+                (format!("bench/{}/profile/{workload}", self.backend), self.pace.contest * 2);
+            if workload == "pairs" {
+                team.pairs(self.servers, REGIME, &name, time)?;
+            } else {
+                let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
+                team.contest(self.servers, REGIME, &name, &contest)?;
+            }
+            profiles.push(Profile {
+                backend: self.backend.to_owned(),
+                workload: workload.to_owned(),
+                regime: REGIME,
+                contestant: team.program.greeting.name.clone(),
+                by: format!("perf, {FREQUENCY} samples a second of their core"),
+                shares: sampler.end()?,
+            });
+        }
+        Ok(profiles)
+    }
+}
+
+/// `perf record`, as it looks at the core where all are: servers have processes that come and go.
+struct Sampler {
+    recording: Child,
+    data: PathBuf,
+}
+
+impl Sampler {
+    fn start(data: PathBuf) -> Result<Self, Failure> {
+        // What an earlier one left would be taken for this one's.
+        let _ = std::fs::remove_file(&data);
+        let mut command = Command::new("perf");
+        command
+            .args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "-a", "-C"])
+            .arg(REGIME.core_of_contestants().to_string())
+            .arg("-o")
+            .arg(&data);
+        let started =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let recording = started
+            .map_err(|error| Failure::Failed(format!("perf (linux-perf on Debian): {error}")))?;
+        std::thread::sleep(SETTLING);
+        Ok(Self { recording, data })
+    }
+
+    /// What took how much of all, the most first.
+    fn end(mut self) -> Result<Vec<(String, f64)>, Failure> {
+        let failed = |error: std::io::Error| Failure::Failed(format!("perf: {error}"));
+        if let Some(pid) = i32::try_from(self.recording.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+        self.recording.wait().map_err(failed)?;
+        let mut report = Command::new("perf");
+        report
+            .args(["report", "--stdio", "-q", "-F", "overhead,comm,sym", "-g", "none", "-i"])
+            .arg(&self.data);
+        let output = report.stdin(Stdio::null()).stderr(Stdio::null()).output().map_err(failed)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let shares: Vec<_> = text
+            .lines()
+            .filter_map(share)
+            .filter(|(_, share)| *share >= LEAST)
+            .take(LINES)
+            .collect();
+        if shares.is_empty() {
+            return Err(Failure::Failed(
+                "perf saw nothing: is it allowed to? (kernel.perf_event_paranoid)".to_owned(),
+            ));
+        }
+        Ok(shares)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        let _ = self.recording.kill();
+        let _ = self.recording.wait();
+    }
+}
+
+/// Reads a line such as `    12.34%  redis-server  [k] tcp_sendmsg`.
+fn share(line: &str) -> Option<(String, f64)> {
+    let (percent, rest) = line.trim().split_once('%')?;
+    let (who, symbol) = rest.trim().split_once("  ")?;
+    let (side, symbol) = symbol.trim().split_once(' ')?;
+    let kernel = if side == "[k]" { "kernel: " } else { "" };
+    // Behind it may be columns of nothing.
+    let symbol = symbol.trim().split("  ").next()?;
+    // `f::h0123456789abcdef` is for linkers.
+    let symbol = symbol.split("::h0").next().unwrap_or(symbol);
+    let what = match who.trim() {
+        "swapper" => "idle".to_owned(),
+        who => format!("{who}: {kernel}{symbol}"),
+    };
+    Some((what, percent.trim().parse::<f64>().ok()? / 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_line_says_who_and_what_and_how_much() {
+        let read = |line| share(line).map(|(what, share)| (what, (share * 1e4).round()));
+        assert_eq!(
+            read("    12.34%  redis-server     [.] lookupKey  "),
+            Some(("redis-server: lookupKey".to_owned(), 1234.0))
+        );
+        assert_eq!(
+            read("     0.50%  bench-ours  [k] tcp_sendmsg"),
+            Some(("bench-ours: kernel: tcp_sendmsg".to_owned(), 50.0))
+        );
+        assert_eq!(
+            read("  61.20%  swapper  [k] native_safe_halt    -      -"),
+            Some(("idle".to_owned(), 6120.0))
+        );
+        assert_eq!(
+            read("     1.96%  bench-ours  [.] a::B<c>::d    -      -"),
+            Some(("bench-ours: a::B<c>::d".to_owned(), 196.0))
+        );
+        assert_eq!(read("# Samples: 5"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The processes of one contestant on one backend.
+
+use std::time::Duration;
+
+use super::cores;
+use super::pace::Pace;
+use super::player::{Failure, Player, Program};
+use super::turns::Turns;
+use crate::results::Regime;
+use crate::servers::{Servers, Watched};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a contest begins with: by then all have heard of it.
+const HEAD_START: Duration = Duration::from_millis(100);
+
+/// The processes of a contestant that are connected to one backend.
+#[derive(Debug)]
+pub(super) struct Team<'a> {
+    /// Who.
+    pub(super) program: &'a Program,
+    words: String,
+    ttl: Duration,
+    stays_put: bool,
+    players: Vec<Player>,
+}
+
+/// What a measurement used.
+#[derive(Debug)]
+pub(super) struct Used<T> {
+    /// What was measured.
+    pub(super) of: T,
+    /// Commands that the servers served.
+    pub(super) served: Option<f64>,
+    /// The servers' processor time, in microseconds.
+    pub(super) servers_us: f64,
+    /// The contestant's.
+    pub(super) contestant_us: f64,
+}
+
+/// How a lock is wanted by many.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contest {
+    /// How many processes want it.
+    pub(super) processes: usize,
+    /// How many tasks of each.
+    pub(super) tasks: usize,
+    /// For how long.
+    pub(super) time: Duration,
+    /// How long each keeps it.
+    pub(super) section: Duration,
+}
+
+impl<'a> Team<'a> {
+    /// Nobody yet: they come when they're wanted.
+    pub(super) fn of(
+        program: &'a Program,
+        backend: &str,
+        servers: &dyn Servers,
+        pace: &Pace,
+    ) -> Self {
+        let words = match program.kind {
+            crate::results::Kind::Peer => servers.addresses().join(" "),
+            _ => servers.url(),
+        };
+        Self {
+            program,
+            words: format!("open {backend} {words}"),
+            ttl: pace.ttl,
+            stays_put: pace.stays_put,
+            players: Vec::new(),
+        }
+    }
+
+    /// The TTL of its locks.
+    #[must_use]
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Makes sure that so many are there, and connected.
+    ///
+    /// # Errors
+    /// When they can't be started or can't connect.
+    pub(super) fn muster(&mut self, count: usize) -> Result<&mut [Player], Failure> {
+        let before = self.players.len();
+        while self.players.len() < count {
+            self.players.push(self.program.player()?);
+        }
+        let mut new = self.players[before.min(count)..].iter_mut();
+        // The first one may make what the others find, such as a table.
+        if before == 0
+            && let Some(first) = new.next()
+        {
+            first.send(&self.words);
+            first.answer("ready", Duration::ZERO)?;
+        }
+        let mut new: Vec<_> = new.collect();
+        new.iter_mut().for_each(|player| player.send(&self.words));
+        new.iter_mut().try_for_each(|player| player.answer("ready", Duration::ZERO).map(drop))?;
+        Ok(&mut self.players[..count])
+    }
+
+    /// Ends them all, whatever they hold.
+    pub(super) fn dismiss(&mut self) {
+        self.players.clear();
+    }
+
+    /// The process ids of the first so many.
+    fn ids(&self, count: usize) -> Vec<u32> {
+        self.players.iter().take(count).map(Player::pid).collect()
+    }
+
+    /// Lets one of them acquire and release a name that nobody else wants; what each pair took, in nanoseconds.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(super) fn pairs(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        name: &str,
+        time: Duration,
+    ) -> Result<Used<Vec<u64>>, Failure> {
+        let command = format!("pairs {name} {} {}", self.ttl.as_millis(), time.as_millis());
+        self.used(servers, regime, 1, |players| {
+            players[0].send(&command);
+            let answer = players[0].answer("pairs", time)?;
+            let times: Result<Vec<u64>, _> = answer.split_whitespace().map(str::parse).collect();
+            times.map_err(|error| Failure::Failed(format!("not a time: {error}")))
+        })
+    }
+
+    /// Lets them contend for a name.
+    ///
+    /// # Errors
+    /// When one of them fails. The others may still be at it then: dismiss them.
+    pub(super) fn contest(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        name: &str,
+        contest: &Contest,
+    ) -> Result<Used<Turns>, Failure> {
+        let Contest { processes, tasks, time, section } = contest;
+        let ttl = self.ttl.as_millis();
+        self.used(servers, regime, *processes, |players| {
+            let start = now() + HEAD_START.as_nanos() as u64;
+            let end = start + time.as_nanos() as u64;
+            let section = section.as_micros();
+            for player in &mut *players {
+                player.send(&format!("turns {name} {ttl} {tasks} {start} {end} {section}"));
+            }
+            let answers: Result<Vec<String>, Failure> =
+                players.iter_mut().map(|player| player.answer("turns", *time)).collect();
+            Turns::parse(answers?.iter().map(String::as_str), start, end).map_err(Failure::Failed)
+        })
+    }
+
+    /// Does something with so many of them that are pinned, and says what it used.
+    ///
+    /// # Errors
+    /// When they can't be mustered, or it fails.
+    pub(super) fn used<T>(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        count: usize,
+        act: impl FnOnce(&mut [Player]) -> Result<T, Failure>,
+    ) -> Result<Used<T>, Failure> {
+        self.muster(count)?;
+        let contestants = self.ids(count);
+        let theirs = servers.processes();
+        if self.stays_put {
+            regime.settle(&theirs, &contestants);
+        }
+        let served = servers.servers().served().map_err(unanswered)?;
+        let before = (cores::used(&theirs), cores::used(&contestants));
+        let of = act(&mut self.players[..count])?;
+        // Some servers have a process for each connection.
+        let after = (cores::used(&servers.processes()), cores::used(&contestants));
+        let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
+        let us =
+            |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64() * 1e6;
+        Ok(Used {
+            of,
+            served,
+            servers_us: us(after.0, before.0),
+            contestant_us: us(after.1, before.1),
+        })
+    }
+}
+
+fn unanswered(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("the servers: {error}"))
+}
+
+/// The present, in nanoseconds of the clock that the protocol speaks of.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,115 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use lockwright_bench::{WORKLOADS, servers};
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = include_str!("../usage.txt");
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Bench(Bench),
+    Report(PathBuf),
+    Profile(PathBuf, Bench),
+    Compare { old: PathBuf, new: PathBuf, all: bool },
+}
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) backends: Vec<String>,
+    pub(crate) only: Vec<String>,
+    pub(crate) rounds: usize,
+    pub(crate) smoke: bool,
+    /// Where the results go.
+    pub(crate) out: PathBuf,
+    /// Where the peers' programs are.
+    pub(crate) peers: PathBuf,
+    /// The program of an earlier build of ours.
+    pub(crate) before: Option<String>,
+}
+
+/// Reads the command line.
+pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
+    match words.first().map(String::as_str) {
+        Some("compare") => compare(&words[1..]),
+        Some("report") => match &words[1..] {
+            [results] => Ok(Command::Report(results.into())),
+            _ => Err("`report` wants one file of results".to_owned()),
+        },
+        Some("profile") => match &words[1..] {
+            [results, rest @ ..] => profile(results.into(), bench(rest)?),
+            [] => Err("`profile` wants a file of results".to_owned()),
+        },
+        _ => bench(words),
+    }
+}
+
+fn profile(results: PathBuf, rest: Command) -> Result<Command, String> {
+    match rest {
+        Command::Bench(bench) if !bench.smoke => Ok(Command::Profile(results, bench)),
+        Command::Bench(_) => Err("a profile of a smoke run would mean nothing".to_owned()),
+        other => Ok(other),
+    }
+}
+
+fn compare(words: &[String]) -> Result<Command, String> {
+    let (flags, files): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
+    if let Some(unknown) = flags.iter().find(|flag| flag.as_str() != "--all") {
+        return Err(format!("`compare` knows no {unknown}"));
+    }
+    match files[..] {
+        [old, new] => {
+            Ok(Command::Compare { old: old.into(), new: new.into(), all: !flags.is_empty() })
+        }
+        _ => Err("`compare` wants two files of results, the old one first".to_owned()),
+    }
+}
+
+fn bench(words: &[String]) -> Result<Command, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let mut bench = Bench {
+        backends: Vec::new(),
+        only: Vec::new(),
+        rounds: 7,
+        smoke: false,
+        out: target.join("bench"),
+        peers: target.join("peers"),
+        before: None,
+    };
+    let workloads: Vec<&str> = WORKLOADS.iter().map(|workload| workload.id).collect();
+    let backends: Vec<&str> = servers::names().collect();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+        match word.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--backend" => bench.backends = listed(value()?, &backends, "backend")?,
+            "--only" => bench.only = listed(value()?, &workloads, "workload")?,
+            "--rounds" => {
+                let rounds = value()?;
+                let number = rounds.parse().ok().filter(|number| (1..=1_000).contains(number));
+                bench.rounds = number.ok_or_else(|| {
+                    format!("--rounds wants a number from 1 to 1000, not {rounds:?}")
+                })?;
+            }
+            "--smoke" => bench.smoke = true,
+            "--out" => bench.out = value()?.into(),
+            "--before" => bench.before = Some(value()?.clone()),
+            unknown => return Err(format!("unknown option {unknown:?}")),
+        }
+    }
+    Ok(Command::Bench(bench))
+}
+
+fn listed(words: &str, known: &[&str], what: &str) -> Result<Vec<String>, String> {
+    let check = |word: &str| match known.contains(&word) {
+        true => Ok(word.to_owned()),
+        false => Err(format!("no {what} is called {word:?}; there are {}", known.join(", "))),
+    };
+    words.split(',').map(check).collect()
+}

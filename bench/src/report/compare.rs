@@ -1,0 +1,193 @@
+//! What changed between two runs, beyond the noise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::names;
+use super::statistics::{differ, median, ratios};
+use super::view::{Place, View};
+use crate::results::{Cell, Kind, Results};
+use crate::workload::Workload;
+
+/// A cell that changed.
+#[derive(Debug)]
+struct Change {
+    /// What the new one is, in shares of the old one, so that more is better.
+    goodness: f64,
+    line: String,
+}
+
+/// Says what changed from `old` to `new`, the worst first: of ours, or of `all`. What is compared is each
+/// cell's ratio to the floor of the same run, so that a slower machine is no change; where there is no
+/// floor, the figure itself.
+#[must_use]
+pub fn text(old: &Results, new: &Results, all: bool) -> String {
+    let (before, after) = (View::of(old), View::of(new));
+    let mut text = circumstances(old, new);
+    let wanted = |cell: &&Cell| {
+        all || [&before, &after].iter().any(|view| view.kind(&cell.contestant) == Kind::Ours)
+    };
+    let mut compared = 0;
+    let mut changes = Vec::new();
+    let mut only_old: BTreeSet<String> = BTreeSet::new();
+    let mut only_new: BTreeSet<String> = BTreeSet::new();
+    for cell in old.cells.iter().filter(wanted) {
+        match after.cell(&Place::of(cell), &cell.contestant) {
+            None => {
+                only_old.insert(kind_of(cell));
+            }
+            Some(newer) => {
+                let (was_comparable, change) = change((&before, cell), (&after, newer));
+                compared += usize::from(was_comparable);
+                changes.extend(change);
+            }
+        }
+    }
+    for cell in new.cells.iter().filter(wanted) {
+        if before.cell(&Place::of(cell), &cell.contestant).is_none() {
+            only_new.insert(kind_of(cell));
+        }
+    }
+    changes.sort_by(|one: &Change, other| one.goodness.total_cmp(&other.goodness));
+    let (worse, better): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| change.goodness < 1.0);
+    let whose = if all { "" } else { " of ours" };
+    if worse.is_empty() && better.is_empty() {
+        let _ = writeln!(
+            text,
+            "Nothing{whose} changed beyond the noise, in {compared} cells of both runs."
+        );
+    } else {
+        let _ = writeln!(
+            text,
+            "Of {compared} cells{whose} in both runs, by more than the noise: {} worse, {} better.",
+            worse.len(),
+            better.len()
+        );
+    }
+    list(&mut text, "Worse, the worst first:", worse.iter().map(|change| change.line.as_str()));
+    // The other way round, what changed most comes first, too.
+    list(
+        &mut text,
+        "Better, the best first:",
+        better.iter().rev().map(|change| change.line.as_str()),
+    );
+    list(&mut text, "Only in the old run:", only_old.iter().map(String::as_str));
+    list(&mut text, "Only in the new run:", only_new.iter().map(String::as_str));
+    text
+}
+
+fn list<'a>(text: &mut String, head: &str, lines: impl Iterator<Item = &'a str>) {
+    let lines: Vec<&str> = lines.collect();
+    if !lines.is_empty() {
+        let _ = writeln!(text, "\n{head}");
+        lines.iter().for_each(|line| {
+            let _ = writeln!(text, "  {line}");
+        });
+    }
+}
+
+/// Which cell it is, without what grows in it.
+fn kind_of(cell: &Cell) -> String {
+    format!(
+        "{}, {}, {}: {}",
+        cell.backend,
+        cell.workload,
+        names::regime(cell.regime),
+        cell.contestant
+    )
+}
+
+/// Whether two cells can be compared, and what changed.
+fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
+    let (_, cell) = after;
+    let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
+    let figures = |cell: &Cell| {
+        let figures = cell.measures.get(workload.measure)?;
+        Some((figures.clone(), median(figures)?))
+    };
+    let (Some((old, was)), Some((new, is))) = (figures(before.1), figures(cell)) else {
+        return (false, None);
+    };
+    let to_floors = to_floor(before, workload).zip(to_floor(after, workload));
+    let has_floor = to_floors.is_some();
+    let (old, new) = to_floors.unwrap_or((old, new));
+    let (Some(from), Some(to)) = (median(&old), median(&new)) else { return (false, None) };
+    let is_nothing = (was - is).abs() < names::resolution(workload.measure);
+    if !differ(&old, &new) || is_nothing {
+        return (true, None);
+    }
+    let grown = if from > 0.0 { to / from } else { f64::INFINITY };
+    let goodness = if workload.more_is_better { grown } else { 1.0 / grown };
+    let by = if grown.is_finite() && grown < 10.0 {
+        format!("{:+.0} %", (grown - 1.0) * 100.0)
+    } else {
+        format!("{} times", names::times(grown))
+    };
+    let plain = format!(
+        "{} → {}",
+        names::figure(workload.measure, was),
+        names::figure(workload.measure, is)
+    );
+    let what = if has_floor {
+        format!("{} → {} of the floor, {by} ({plain})", names::times(from), names::times(to))
+    } else {
+        format!("{plain}, {by} (no floor to compare with)")
+    };
+    let place = Place::of(cell).words();
+    let line = format!("{}, {}, {place}: {}: {what}", cell.backend, cell.workload, cell.contestant);
+    (true, Some(Change { goodness, line }))
+}
+
+/// The ratios to the floor, if there is one that isn't nothing, and it isn't the floor itself.
+fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
+    if view.kind(&cell.contestant) == Kind::Floor {
+        return None;
+    }
+    let floor = view.floor(&Place::of(cell))?;
+    let ratios =
+        ratios(cell.measures.get(workload.measure)?, floor.measures.get(workload.measure)?);
+    median(&ratios).filter(|ratio| ratio.is_finite())?;
+    Some(ratios)
+}
+
+/// What makes two runs hard to compare.
+fn circumstances(old: &Results, new: &Results) -> String {
+    let mut text = format!("old: {}, new: {}\n", old.made, new.made);
+    let mut say = |what: &str, old: String, new: String| {
+        if old != new {
+            let _ = writeln!(text, "Another {what}: {old}, now {new}.");
+        }
+    };
+    let machine = |results: &Results| {
+        let machine = &results.machine;
+        let memory = names::figure("bytes", machine.memory_bytes as f64);
+        format!("{} with {} cores, {memory}, {}", machine.processor, machine.cores, machine.kernel)
+    };
+    say("machine", machine(old), machine(new));
+    let rounds = |results: &Results| results.settings.rounds.to_string();
+    say("number of rounds", rounds(old), rounds(new));
+    let versions = |results: &Results| results.versions.clone();
+    let (before, after): (BTreeMap<_, _>, BTreeMap<_, _>) = (versions(old), versions(new));
+    for (of, version) in &after {
+        if let Some(known) = before.get(of) {
+            say(&format!("version of {of}"), known.clone(), version.clone());
+        }
+    }
+    for contestant in &new.contestants {
+        let known = old.contestants.iter().find(|known| known.name == contestant.name);
+        if let Some(known) = known {
+            say(
+                &format!("version of {}", contestant.name),
+                known.library.clone(),
+                contestant.library.clone(),
+            );
+        }
+    }
+    for (results, which) in [(old, "old"), (new, "new")] {
+        if results.settings.smoke {
+            let _ = writeln!(text, "The {which} run was a smoke run: its figures mean nothing.");
+        }
+    }
+    text + "\n"
+}

@@ -1,0 +1,141 @@
+//! The report of a run: a page of the book with its pictures, and one that needs nothing beside it.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`compare`] | what changed between two runs |
+//! | [`statistics`] | medians, spreads, what is noise |
+//! | `view` | the results, found by place; one contestant's figure beside another's |
+//! | `findings` | what stands first: behind peers, far from floors, floors beaten |
+//! | `about` | the machine, the method, who took part |
+//! | `tables`, `pictures` | the figures |
+//! | `document` | all of it, before it is a page |
+//! | `markdown`, `html` | as a page |
+//! | `plots`, `svg` | drawing |
+//! | `names` | how measures and figures are written |
+
+mod about;
+pub mod compare;
+mod document;
+mod findings;
+mod html;
+mod markdown;
+mod names;
+mod pictures;
+mod plots;
+pub mod statistics;
+mod svg;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::results::{FORMAT, Results};
+use document::{Block, Picture};
+use view::View;
+
+/// What the page is headed.
+const TITLE: &str = "Benchmarks";
+
+/// Writes the report of `results`, which are in the file `json`: the page `markdown`, its pictures into
+/// the folder `pictures`, and the page `html`, which has its pictures in itself.
+///
+/// Pictures that an earlier report left in the folder and that this one doesn't have are removed.
+///
+/// # Errors
+/// When a file can't be written; it says which.
+pub fn write(
+    results: &Results,
+    json: &Path,
+    markdown: &Path,
+    pictures: &Path,
+    html: &Path,
+) -> io::Result<()> {
+    let view = View::of(results);
+    let drawn = pictures::all(&view);
+    let blocks = blocks(&view, json, &drawn);
+    let beside = markdown.parent().unwrap_or(Path::new(""));
+    let seen_from_page = pictures.strip_prefix(beside).unwrap_or(pictures);
+    fs::create_dir_all(pictures).map_err(|error| of(pictures, error))?;
+    remove_old(pictures, &drawn)?;
+    for picture in &drawn {
+        put(&pictures.join(&picture.file), &picture.svg)?;
+    }
+    put(markdown, &markdown::page(&blocks, seen_from_page))?;
+    put(html, &html::page(&blocks, TITLE))
+}
+
+/// Reads the results of a run.
+///
+/// # Errors
+/// When the file can't be read, or has another format; it says what to do then.
+pub fn read(path: &Path) -> io::Result<Results> {
+    let text = fs::read_to_string(path).map_err(|error| of(path, error))?;
+    let invalid = |problem: String| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
+    };
+    // The number first: results of another format needn't look like these.
+    let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+        invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
+    })?;
+    match found.get("format").and_then(serde_json::Value::as_u64) {
+        None => {
+            Err(invalid("JSON without a format: name a results.json of `cargo xtask bench`".into()))
+        }
+        Some(format) if format != u64::from(FORMAT) => Err(invalid(format!(
+            "results of format {format}, and this program reads format {FORMAT}: measure anew with \
+             `cargo xtask bench`, or use the revision that made the file"
+        ))),
+        Some(_) => serde_json::from_value(found).map_err(|error| {
+            invalid(format!(
+                "results that lack something: {error}; measure anew with `cargo xtask bench`"
+            ))
+        }),
+    }
+}
+
+/// The whole report.
+fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture]) -> Vec<Block> {
+    let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
+    blocks.extend(about::warning(view));
+    blocks.extend(findings::blocks(view));
+    blocks.extend(tables::glance(view));
+    blocks.extend(about::run(view, json));
+    blocks.extend(about::method());
+    blocks.extend(about::contestants(view));
+    blocks.extend(about::exclusion(view));
+    for workload in view.workloads() {
+        blocks.extend(tables::workload(view, workload, pictures));
+    }
+    blocks
+}
+
+/// Removes what an earlier report drew and this one doesn't have.
+fn remove_old(folder: &Path, drawn: &[Picture]) -> io::Result<()> {
+    for entry in fs::read_dir(folder).map_err(|error| of(folder, error))? {
+        let path = entry?.path();
+        let is_drawn = drawn.iter().any(|picture| path.file_name() == Some(picture.file.as_ref()));
+        let is_picture = path.extension().is_some_and(|extension| extension == "svg");
+        if is_picture
+            && !is_drawn
+            && fs::read_to_string(&path).is_ok_and(|text| text.contains(svg::MADE))
+        {
+            fs::remove_file(&path).map_err(|error| of(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| of(folder, error))?;
+    }
+    fs::write(path, text).map_err(|error| of(path, error))
+}
+
+fn of(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

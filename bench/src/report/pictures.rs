@@ -1,0 +1,242 @@
+//! Which pictures there are, and what they show.
+
+use super::document::Picture;
+use super::names;
+use super::plots::{Bar, BarValue, Bars, Panel, Panels, Series};
+use super::statistics::Spread;
+use super::view::{Place, View, spread};
+use crate::results::{Kind, Regime};
+use crate::workload::Workload;
+
+/// How the names of pictures end, after the workload's id.
+pub(super) const KINDS: [&str; 3] = ["bars", "latency", "growth"];
+
+const OURS: &str = "#0b6bcb";
+const BEFORE: &str = "#7fb2e5";
+const FLOOR: &str = "#6e7781";
+/// Peers' bars have their names beside them, and needn't be told apart by colours.
+const PEER: &str = "#a9b8c6";
+/// Peers' lines.
+const LINES: [&str; 8] =
+    ["#d9730d", "#2e8b57", "#b5418b", "#8a6d3b", "#c0392b", "#0f9d9d", "#7b61c9", "#9a9a00"];
+
+/// All pictures of a report.
+pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
+    let mut pictures = Vec::new();
+    for workload in view.workloads() {
+        if workload.grows.is_some() {
+            pictures.extend(growth(view, workload));
+        } else {
+            pictures.extend(bars(view, workload));
+            pictures.extend(latency(view, workload));
+        }
+    }
+    pictures
+}
+
+/// A bar for each contestant: its ratio to the floor, or the figure itself where less is better: the
+/// floor of that is often nothing, of which there is no ratio.
+fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
+    let are_ratios = workload.more_is_better;
+    let regimes = view.regimes(workload);
+    let value = |backend, contestant, regime| {
+        let place = Place { workload: workload.id, backend, at: 0, regime };
+        let cell = view.cell(&place, contestant)?;
+        let (spread, text) = if are_ratios {
+            let ratio = view.to_floor(cell)?.ratio;
+            (ratio, names::times(ratio.median))
+        } else {
+            let spread = spread(cell, workload.measure)?;
+            (spread, names::figure(workload.measure, spread.median))
+        };
+        let Spread { low, median, high, .. } = spread;
+        high.is_finite().then_some(BarValue { low, value: median, high, text })
+    };
+    let mut groups = Vec::new();
+    for backend in view.backends.iter().copied() {
+        let contestants = view.contestants(workload, backend).into_iter();
+        let shown = contestants.filter(|name| !are_ratios || view.kind(name) != Kind::Floor);
+        let bars = shown.map(|name| Bar {
+            name: name.to_owned(),
+            colour: match view.kind(name) {
+                Kind::Ours => OURS,
+                Kind::Before => BEFORE,
+                Kind::Floor => FLOOR,
+                Kind::Peer => PEER,
+            },
+            values: regimes.iter().map(|regime| value(backend, name, *regime)).collect(),
+        });
+        let bars: Vec<Bar> = bars.filter(|bar| bar.values.iter().any(Option::is_some)).collect();
+        if !bars.is_empty() {
+            groups.push((backend.to_owned(), bars));
+        }
+    }
+    if groups.is_empty() {
+        return None;
+    }
+    let measure = names::title(workload.measure);
+    let (caption, alt) = if are_ratios {
+        (
+            format!("{measure}: ratio to the floor, which is the line at 1; more is better"),
+            format!(
+                "{}: bars of each contestant's ratio to the floor, by backend.",
+                workload.title
+            ),
+        )
+    } else {
+        (
+            format!("{measure}; less is better"),
+            format!("{}: bars of {measure}, by backend and contestant.", workload.title),
+        )
+    };
+    let plot = Bars {
+        title: workload.title.to_owned(),
+        caption,
+        panels: regimes.iter().map(|regime| names::regime(*regime).to_owned()).collect(),
+        groups,
+        base: are_ratios.then_some(1.0),
+        tick: if are_ratios { names::tick } else { names::count },
+    };
+    Some(Picture { file: format!("{}-bars.svg", workload.id), alt, svg: plot.draw() })
+}
+
+/// How long single pairs or waits took: the percentiles, so spaced that the rare ones have room.
+fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
+    let mut panels = Vec::new();
+    let mut last = 0.5_f64;
+    for backend in view.backends.iter().copied() {
+        for regime in view.regimes(workload) {
+            let place = Place { workload: workload.id, backend, at: 0, regime };
+            let shares = view.at(&place).iter().flat_map(|cell| &cell.distribution);
+            last =
+                shares.map(|(share, _)| *share).filter(|share| *share < 1.0).fold(last, f64::max);
+            panels.push((place, format!("{backend} · {}", names::regime(regime))));
+        }
+    }
+    // The longest one stands beside the last share that is less than all.
+    let longest = spaced(last) + 0.6;
+    let at = |share: f64| if share < 1.0 { spaced(share) } else { longest };
+    let panels = panels.into_iter().map(|(place, title)| {
+        let series = series(view, workload, &place, |contestant| {
+            let cell = view.cell(&place, contestant)?;
+            let points = cell
+                .distribution
+                .iter()
+                .filter(|(share, time)| (0.0..=1.0).contains(share) && time.is_finite());
+            Some(points.map(|(share, time)| (at(*share), *time)).collect())
+        });
+        Panel { title, series }
+    });
+    let panels: Vec<Panel> = panels.filter(|panel| !panel.series.is_empty()).collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let ticks = [(0.0, ""), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
+    let ticks = ticks.into_iter().filter(|(share, _)| *share <= last);
+    let mut ticks: Vec<_> = ticks.map(|(share, label)| (spaced(share), label.to_owned())).collect();
+    ticks.push((longest, "longest".to_owned()));
+    let what = if workload.id == "pairs" { "pairs" } else { "waits" };
+    let plot = Panels {
+        title: format!("{}: how long the {what} take", workload.title),
+        caption: format!(
+            "to the right: the share of {what} that took no longer; upwards: how long"
+        ),
+        measure: "p50_us",
+        panels,
+        ticks,
+        dots: false,
+    };
+    Some(Picture {
+        file: format!("{}-latency.svg", workload.id),
+        alt: format!(
+            "{}: percentiles of how long the {what} take, by backend and contestant.",
+            workload.title
+        ),
+        svg: plot.draw(),
+    })
+}
+
+/// Each nine takes as much room as the one before.
+fn spaced(share: f64) -> f64 {
+    -(1.0 - share).log10()
+}
+
+/// The figure, by what grows.
+fn growth(view: &View<'_>, workload: &Workload) -> Option<Picture> {
+    let grows = workload.grows?;
+    let numbers = view.numbers(workload);
+    let regimes = view.regimes(workload);
+    let along = |at: u64| (at.max(1) as f64).log10();
+    let mut panels = Vec::new();
+    for backend in view.backends.iter().copied() {
+        for regime in regimes.iter().copied() {
+            let place = Place { workload: workload.id, backend, at: 0, regime };
+            let series = series(view, workload, &place, |contestant| {
+                let point = |at: &u64| {
+                    let cell = view.cell(&Place { at: *at, ..place }, contestant)?;
+                    let value = spread(cell, workload.measure)?.median;
+                    value.is_finite().then_some((along(*at), value))
+                };
+                Some(numbers.iter().filter_map(point).collect())
+            });
+            if !series.is_empty() {
+                panels.push(Panel { title: title(backend, regime, &regimes), series });
+            }
+        }
+    }
+    if panels.is_empty() {
+        return None;
+    }
+    let measure = names::title(workload.measure);
+    let better = if workload.more_is_better { "more" } else { "less" };
+    let plot = Panels {
+        title: workload.title.to_owned(),
+        caption: format!("to the right: {grows}; upwards: {measure}, {better} is better"),
+        measure: workload.measure,
+        panels,
+        ticks: numbers.iter().map(|at| (along(*at), names::count(*at as f64))).collect(),
+        dots: true,
+    };
+    Some(Picture {
+        file: format!("{}-growth.svg", workload.id),
+        alt: format!("{}: {measure} by {grows}, by backend and contestant.", workload.title),
+        svg: plot.draw(),
+    })
+}
+
+fn title(backend: &str, regime: Regime, regimes: &[Regime]) -> String {
+    if regimes.len() == 1 {
+        return backend.to_owned();
+    }
+    format!("{backend} · {}", names::regime(regime))
+}
+
+/// A line for each contestant that has points.
+fn series<'a>(
+    view: &View<'a>,
+    workload: &Workload,
+    place: &Place<'a>,
+    points: impl Fn(&str) -> Option<Vec<(f64, f64)>>,
+) -> Vec<Series> {
+    let contestants = view.contestants(workload, place.backend);
+    let lines = contestants.into_iter().filter_map(|name| {
+        let points = points(name).filter(|points| !points.is_empty())?;
+        let (colour, dash) = line(view, name);
+        Some(Series { name: name.to_owned(), colour, dash, points })
+    });
+    lines.collect()
+}
+
+/// How a contestant's line looks, the same in all pictures.
+fn line(view: &View<'_>, contestant: &str) -> (&'static str, &'static str) {
+    match view.kind(contestant) {
+        Kind::Ours => (OURS, ""),
+        Kind::Before => (BEFORE, "5 3"),
+        Kind::Floor => (FLOOR, "5 3"),
+        Kind::Peer => {
+            let peers = view.results.contestants.iter().filter(|known| known.kind == Kind::Peer);
+            let index = peers.into_iter().position(|known| known.name == contestant).unwrap_or(0);
+            (LINES[index % LINES.len()], ["", "2 2", "8 2 2 2"][index / LINES.len() % 3])
+        }
+    }
+}

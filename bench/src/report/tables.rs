@@ -1,0 +1,277 @@
+//! The figures: for each workload its tables, its pictures, and what is noted of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::document::{Block, Item, Line, Picture, Row, Table};
+use super::names;
+use super::view::{Place, View, spread};
+use crate::results::{Kind, Regime};
+use crate::workload::Workload;
+
+/// Ours beside the floor, everywhere where nothing grows: the whole at a glance.
+pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
+    let workloads: Vec<_> = view.workloads().filter(|workload| workload.grows.is_none()).collect();
+    let workloads: Vec<_> =
+        workloads.into_iter().filter(|workload| workload.more_is_better).collect();
+    let ours = view.results.contestants.iter().filter(|known| known.kind == Kind::Ours);
+    let mut rows = Vec::new();
+    for ours in ours {
+        for backend in &view.backends {
+            let cell = |workload: &&&Workload| {
+                per_regime(view, workload, |regime| {
+                    let place = Place { workload: workload.id, backend, at: 0, regime };
+                    let against = view.to_floor(view.cell(&place, &ours.name)?)?;
+                    Some(names::times(against.ratio.median))
+                })
+            };
+            let mut cells = vec![(*backend).to_owned()];
+            cells.extend(workloads.iter().map(|workload| cell(&workload)));
+            if cells[1..].iter().any(|cell| cell != names::NONE) {
+                rows.push(Row { cells, stands_out: false });
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut head = vec!["backend".to_owned()];
+    head.extend(workloads.iter().map(|workload| workload.title.to_owned()));
+    vec![
+        Block::heading("Ours beside the floor, at a glance"),
+        Block::text(
+            "The share of the floor's speed that ours has: on two cores / on one core. 1 is as fast.",
+        ),
+        Block::Table(Table { head, words: 1, rows }),
+    ]
+}
+
+/// All about one workload.
+pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture]) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(workload.title), Block::text(workload.what)];
+    let better = if workload.more_is_better { "more" } else { "less" };
+    let figure = names::title(workload.measure);
+    let rounds = match rounds(view, workload) {
+        1 => "a single round".to_owned(),
+        rounds => format!("{rounds} rounds"),
+    };
+    match workload.grows {
+        None => {
+            blocks.push(Block::text(format!(
+                "The figure: {figure}, the median of {rounds}; {better} is better. Beside it its \
+                 ratio to the floor's, and the spread of that."
+            )));
+            blocks.push(Block::Table(figures(view, workload)));
+            blocks.extend(beside(view, workload));
+        }
+        Some(grows) => {
+            blocks.push(Block::text(format!(
+                "The figure: {figure}, by {grows}, the median of {rounds}; {better} is better. In \
+                 brackets its ratio to the floor's."
+            )));
+            blocks.push(Block::Table(growth(view, workload)));
+            blocks.extend(beside_growth(view, workload, grows));
+        }
+    }
+    blocks.extend(notes(view, workload));
+    let id = format!("{}-", workload.id);
+    let known =
+        |rest: &str| super::pictures::KINDS.iter().any(|kind| rest == format!("{kind}.svg"));
+    let its = pictures.iter().filter(|picture| picture.file.strip_prefix(&id).is_some_and(known));
+    blocks.extend(its.cloned().map(Block::Picture));
+    blocks
+}
+
+/// How many rounds there were of it at most; who failed on the way has fewer.
+fn rounds(view: &View<'_>, workload: &Workload) -> usize {
+    let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
+    let rounds =
+        cells.filter_map(|cell| spread(cell, workload.measure)).map(|spread| spread.rounds);
+    rounds.max().unwrap_or(0)
+}
+
+/// A cell for both regimes, in their order.
+fn per_regime(
+    view: &View<'_>,
+    workload: &Workload,
+    figure: impl Fn(Regime) -> Option<String>,
+) -> String {
+    let cells: Vec<_> = view.regimes(workload).into_iter().map(figure).collect();
+    if cells.iter().all(Option::is_none) {
+        return names::NONE.to_owned();
+    }
+    let written = cells.into_iter().map(|cell| cell.unwrap_or_else(|| names::NONE.to_owned()));
+    written.collect::<Vec<_>>().join(" / ")
+}
+
+/// A row for each contestant on each backend; its name stands beside the first one.
+fn rows(
+    view: &View<'_>,
+    workload: &Workload,
+    cells: impl Fn(&str, &str) -> Option<Vec<String>>,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for backend in &view.backends {
+        let mut name = *backend;
+        for contestant in view.contestants(workload, backend) {
+            let Some(cells) = cells(backend, contestant) else { continue };
+            let words = [std::mem::take(&mut name).to_owned(), contestant.to_owned()];
+            let stands_out = view.kind(contestant) == Kind::Ours;
+            rows.push(Row { cells: words.into_iter().chain(cells).collect(), stands_out });
+        }
+    }
+    rows
+}
+
+fn head(more: impl IntoIterator<Item = String>) -> Vec<String> {
+    ["backend", "contestant"].map(str::to_owned).into_iter().chain(more).collect()
+}
+
+fn figures(view: &View<'_>, workload: &Workload) -> Table {
+    let regimes = view.regimes(workload);
+    let rows = rows(view, workload, |backend, contestant| {
+        let cells = regimes.iter().flat_map(|regime| {
+            let place = Place { workload: workload.id, backend, at: 0, regime: *regime };
+            let found = view.cell(&place, contestant);
+            let figure = found.and_then(|cell| spread(cell, workload.measure));
+            let is_floor = view.kind(contestant) == Kind::Floor;
+            let ratio = found.filter(|_| !is_floor).and_then(|cell| view.to_floor(cell));
+            [
+                figure.map(|figure| names::figure(workload.measure, figure.median)),
+                ratio.map(|ratio| names::ratio(&ratio.ratio)),
+            ]
+        });
+        Some(cells.map(|cell| cell.unwrap_or_else(|| names::NONE.to_owned())).collect())
+    });
+    let columns = regimes
+        .iter()
+        .flat_map(|regime| [names::regime(*regime).to_owned(), "to the floor".to_owned()]);
+    Table { head: head(columns), words: 2, rows }
+}
+
+fn beside(view: &View<'_>, workload: &Workload) -> Vec<Block> {
+    let is_there = |measure: &&&str| {
+        view.places(workload)
+            .any(|place| view.at(&place).iter().any(|cell| cell.measures.contains_key(**measure)))
+    };
+    let measures: Vec<_> = workload.beside.iter().filter(is_there).collect();
+    if measures.is_empty() {
+        return Vec::new();
+    }
+    let rows = rows(view, workload, |backend, contestant| {
+        let cells = measures.iter().map(|measure| {
+            per_regime(view, workload, |regime| {
+                let place = Place { workload: workload.id, backend, at: 0, regime };
+                let figure = spread(view.cell(&place, contestant)?, measure)?;
+                Some(names::figure(measure, figure.median))
+            })
+        });
+        let cells: Vec<String> = cells.collect();
+        cells.iter().any(|cell| cell != names::NONE).then_some(cells)
+    });
+    let regimes: Vec<_> = view
+        .regimes(workload)
+        .into_iter()
+        .map(|regime| format!("on {}", names::regime(regime)))
+        .collect();
+    let columns = measures.iter().map(|measure| names::title(measure));
+    vec![
+        Block::text(format!("What else was seen, {}:", regimes.join(" / "))),
+        Block::Table(Table { head: head(columns), words: 2, rows }),
+    ]
+}
+
+fn growth(view: &View<'_>, workload: &Workload) -> Table {
+    let (numbers, regimes) = (view.numbers(workload), view.regimes(workload));
+    let rows = rows(view, workload, |backend, contestant| {
+        let cells = numbers.iter().map(|at| {
+            per_regime(view, workload, |regime| {
+                let place = Place { workload: workload.id, backend, at: *at, regime };
+                let cell = view.cell(&place, contestant)?;
+                let figure = spread(cell, workload.measure)?.median;
+                let figure = names::figure(workload.measure, figure);
+                let is_floor = view.kind(contestant) == Kind::Floor;
+                let ratio = view.to_floor(cell).filter(|_| !is_floor);
+                Some(match ratio.map(|ratio| names::times(ratio.ratio.median)) {
+                    Some(ratio) if ratio != names::NONE => format!("{figure} ({ratio})"),
+                    _ => figure,
+                })
+            })
+        });
+        Some(cells.collect())
+    });
+    let mut first =
+        regimes.iter().map(|regime| names::regime(*regime)).collect::<Vec<_>>().join(" / ");
+    let columns = numbers.iter().map(|at| match std::mem::take(&mut first) {
+        regimes if regimes.is_empty() => names::count(*at as f64),
+        regimes => format!("{regimes}: {}", names::count(*at as f64)),
+    });
+    Table { head: head(columns), words: 2, rows }
+}
+
+/// The other measures of the greatest number that each has.
+fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block> {
+    let numbers = view.numbers(workload);
+    let rows = rows(view, workload, |backend, contestant| {
+        let has_any = |at: &&u64| {
+            view.regimes(workload).into_iter().any(|regime| {
+                let place = Place { workload: workload.id, backend, at: **at, regime };
+                let cell = view.cell(&place, contestant);
+                cell.is_some_and(|cell| {
+                    workload.beside.iter().any(|measure| cell.measures.contains_key(*measure))
+                })
+            })
+        };
+        let at = *numbers.iter().rev().find(has_any)?;
+        let mut cells = vec![names::count(at as f64)];
+        cells.extend(workload.beside.iter().map(|measure| {
+            per_regime(view, workload, |regime| {
+                let place = Place { workload: workload.id, backend, at, regime };
+                let figure = spread(view.cell(&place, contestant)?, measure)?;
+                Some(names::figure(measure, figure.median))
+            })
+        }));
+        Some(cells)
+    });
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let columns = workload.beside.iter().map(|measure| names::title(measure));
+    let head = head([grows.to_owned()].into_iter().chain(columns));
+    vec![
+        Block::text(format!("What else was seen, with as many {grows} as each had at most:")),
+        Block::Table(Table { head, words: 2, rows }),
+    ]
+}
+
+/// What the cells' notes say, each once, with whom it is about.
+fn notes(view: &View<'_>, workload: &Workload) -> Vec<Block> {
+    type Numbers = BTreeSet<u64>;
+    let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();
+    for place in view.places(workload) {
+        for cell in view.at(&place) {
+            let Some(note) = &cell.note else { continue };
+            let whom = notes.entry(note).or_default().entry(&cell.contestant).or_default();
+            whom.entry(&cell.backend).or_default().insert(cell.at);
+        }
+    }
+    if notes.is_empty() {
+        return Vec::new();
+    }
+    let all = view.numbers(workload);
+    let place = |(backend, numbers): (&str, Numbers)| {
+        if numbers.len() == all.len() {
+            return backend.to_owned();
+        }
+        let numbers: Vec<_> = numbers.iter().map(|at| names::count(*at as f64)).collect();
+        format!("{backend} with {}", numbers.join(" and "))
+    };
+    let items = notes.into_iter().map(|(note, whom)| {
+        let whom = whom.into_iter().map(|(who, places)| {
+            let places: Vec<String> = places.into_iter().map(place).collect();
+            format!("{who} ({})", places.join(", "))
+        });
+        let whom = whom.collect::<Vec<_>>().join("; ");
+        Item { line: Line::from(note), below: vec![Line::from(whom)] }
+    });
+    vec![Block::text("Noted on the way:"), Block::List(items.collect())]
+}

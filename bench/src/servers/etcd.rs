@@ -1,0 +1,53 @@
+//! Three etcd members.
+
+use std::time::Duration;
+
+use lockwright_testbed::etcd::Member;
+use lockwright_testbed::{Etcd, http};
+
+use super::{Result, Servers};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) fn three() -> Result<Box<dyn Servers>> {
+    Ok(Box::new(Three(Etcd::options().durable().start()?)))
+}
+
+#[derive(Debug)]
+struct Three(Etcd);
+
+impl Servers for Three {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.0.endpoints()
+    }
+
+    /// Messages of clients: a keep-alive or a new watch is one, though it's no request of its own.
+    fn served(&self) -> Result<Option<u64>> {
+        let mut sum = 0.0;
+        for member in &self.0.members {
+            let metrics = ask(member, "/metrics")?;
+            let counts =
+                metrics.lines().filter(|line| line.starts_with("grpc_server_msg_received_total{"));
+            sum +=
+                counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
+        }
+        Ok(Some(sum as u64))
+    }
+
+    fn version(&self) -> Result<(String, String)> {
+        let answer = ask(&self.0.members[0], "/version")?;
+        let version: serde_json::Value =
+            serde_json::from_str(&answer).map_err(|error| format!("{answer}: {error}"))?;
+        let version = version["etcdserver"].as_str().unwrap_or("unknown");
+        Ok(("etcd".to_owned(), format!("{version}, three members")))
+    }
+}
+
+fn ask(member: &Member, path: &str) -> Result<String> {
+    let answer = http::get(member.address(), path, LIMIT);
+    answer.ok_or_else(|| format!("{} doesn't answer {path}", member.endpoint()).into())
+}

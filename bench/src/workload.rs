@@ -1,0 +1,130 @@
+//! What is measured: the one table of it.
+
+/// One thing that is measured.
+#[derive(Debug)]
+pub struct Workload {
+    /// What the results and `--only` call it.
+    pub id: &'static str,
+    /// What a table or plot of it is headed.
+    pub title: &'static str,
+    /// What it says, in a sentence for a reader.
+    pub what: &'static str,
+    /// The measure that ratios are taken of.
+    pub measure: &'static str,
+    /// Whether more of it is better.
+    pub more_is_better: bool,
+    /// What grows in it, if something does.
+    pub grows: Option<&'static str>,
+    /// What else is worth a column, in this order.
+    pub beside: &'static [&'static str],
+}
+
+/// How many processes contend, where nothing else is said.
+pub const PROCESSES: usize = 8;
+
+/// All of them, in the report's order.
+pub const WORKLOADS: &[Workload] = &[
+    Workload {
+        id: "pairs",
+        title: "Uncontended: acquire and release",
+        what: "One process acquires a name that nobody else wants, and releases it, one after the other.",
+        measure: "pairs_per_second",
+        more_is_better: true,
+        grows: None,
+        beside: &[
+            "p50_us",
+            "p99_us",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
+            "server_commands_per_pair",
+        ],
+    },
+    Workload {
+        id: "hand-over",
+        title: "Hand-over: 8 processes, an empty section",
+        what: "Eight processes want one name, and release it as soon as they have it. A hand-over is a grant to another process than the last.",
+        measure: "hand_overs_per_second",
+        more_is_better: true,
+        grows: None,
+        beside: HAND_OVER,
+    },
+    Workload {
+        id: "hand-over-5ms",
+        title: "Hand-over: 8 processes, a section of 5 ms",
+        what: "The same, but each keeps it for 5 ms: 200 hand-overs a second would be perfect.",
+        measure: "hand_overs_per_second",
+        more_is_better: true,
+        grows: None,
+        beside: HAND_OVER,
+    },
+    Workload {
+        id: "tasks",
+        title: "8 tasks of one process on one name",
+        what: "Eight tasks (or threads) of one process want one name, and release it as soon as they have it.",
+        measure: "turns_per_second",
+        more_is_better: true,
+        grows: None,
+        beside: &["wait_p50_us", "wait_p99_us", "jain", "server_commands_per_turn"],
+    },
+    Workload {
+        id: "waiting",
+        title: "100 waiters that wait",
+        what: "What the server has to do while 100 waiters in 4 processes wait for a name that stays held.",
+        measure: "server_commands_per_second",
+        more_is_better: false,
+        grows: None,
+        beside: &["server_cpu_percent", "client_cpu_percent"],
+    },
+    Workload {
+        id: "renewal",
+        title: "Renewal of many holds",
+        what: "One process keeps so many holds alive, at a TTL of 15 s.",
+        measure: "server_cpu_percent",
+        more_is_better: false,
+        grows: Some("holds"),
+        beside: &[
+            "client_cpu_percent",
+            "client_bytes_per_hold",
+            "server_bytes_per_hold",
+            "server_commands_per_second",
+        ],
+    },
+    Workload {
+        id: "waiters",
+        title: "Growth with waiters",
+        what: "Hand-overs with an empty section, with so many waiters in 8 processes.",
+        measure: "hand_overs_per_second",
+        more_is_better: true,
+        grows: Some("waiters"),
+        beside: HAND_OVER,
+    },
+    Workload {
+        id: "held",
+        title: "Growth with held names",
+        what: "Uncontended acquire and release in a process that holds so many other names.",
+        measure: "pairs_per_second",
+        more_is_better: true,
+        grows: Some("held names"),
+        beside: &["p50_us", "p99_us"],
+    },
+    Workload {
+        id: "processes",
+        title: "Growth with processes",
+        what: "Hand-overs with an empty section between so many processes.",
+        measure: "hand_overs_per_second",
+        more_is_better: true,
+        grows: Some("processes"),
+        beside: HAND_OVER,
+    },
+];
+
+const HAND_OVER: &[&str] =
+    &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
+
+impl Workload {
+    /// The one of this id.
+    #[must_use]
+    pub fn of(id: &str) -> Option<&'static Self> {
+        WORKLOADS.iter().find(|workload| workload.id == id)
+    }
+}

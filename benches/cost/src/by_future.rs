@@ -1,0 +1,51 @@
+//! A backend without a server that answers through a future, as every backend with one does: what is left
+//! is the client's part.
+
+use lockwright_core::{
+    Attempt, Claim, Cursor, DistributedLock, Ended, Events, Finding, Inspection, LockName, Page,
+    Profile, Renew, Renewal, Result, Settle, Wait, async_trait,
+};
+use lockwright_memory::Memory;
+
+/// The memory backend without its answers at once.
+#[derive(Debug, Default)]
+pub(crate) struct ByFuture(Memory);
+
+#[async_trait]
+impl DistributedLock for ByFuture {
+    fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        self.0.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        // What memory's own future would do, without a second box.
+        match wait {
+            Wait::No => self.0.acquire_at_once(claim).expect("memory answers at once"),
+            Wait::Until(_) => self.0.acquire(claim, wait).await,
+        }
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        self.0.renew(holds).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        self.0.release_at_once(claim, settle).expect("memory answers at once")
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.0.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.0.list(prefix, from).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.doctor().await
+    }
+}

@@ -1,0 +1,127 @@
+// Drives the mutex of etcd's own Go client (go.etcd.io/etcd/client/v3/concurrency), for tests of how
+// it and Lockwright exclude each other.
+//
+//	concurrency TTL ENDPOINT,...
+//
+// It has one session, with a lease of TTL whole seconds that the client renews. Reads one command per
+// line and answers one line to each:
+//
+//	try NAME                     one attempt: "yes" or "no"
+//	wait NAME                    waits for as long as it takes: "yes", or "no" when its session ends
+//	release NAME                 "released", or "not ours" when its session has ended
+//
+// NAME is the whole prefix of the lock's keys, without the slash at its end. Each has one
+// concurrency.Mutex, which goes on believing in its key until it is released, as a program that was
+// paused does. What else goes wrong is answered as "failed: " and why. Ends with its input, whatever
+// it does then.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// Nobody waits this long unless something is wrong.
+const limit = 20 * time.Second
+
+func main() {
+	ttl, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(os.Args[2], ","), DialTimeout: limit})
+	if err != nil {
+		panic(err)
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
+	if err != nil {
+		panic(err)
+	}
+	locks := locks{session, map[string]*concurrency.Mutex{}}
+	commands := make(chan string)
+	go func() {
+		for command := range commands {
+			fmt.Println(locks.answer(strings.Fields(command)))
+		}
+	}()
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		commands <- lines.Text()
+	}
+}
+
+type locks struct {
+	session *concurrency.Session
+	taken   map[string]*concurrency.Mutex
+}
+
+func (l *locks) answer(command []string) string {
+	if len(command) != 2 {
+		return fmt.Sprintf("no such command: %q", command)
+	}
+	name := command[1]
+	switch command[0] {
+	case "try":
+		mutex := concurrency.NewMutex(l.session, name)
+		return l.took(name, mutex, mutex.TryLock(context.Background()))
+	case "wait":
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-l.session.Done():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		mutex := concurrency.NewMutex(l.session, name)
+		return l.took(name, mutex, mutex.Lock(ctx))
+	case "release":
+		err := l.taken[name].Unlock(context.Background())
+		switch {
+		case err != nil:
+			return failed(err)
+		case l.ended():
+			return "not ours"
+		default:
+			return "released"
+		}
+	default:
+		return fmt.Sprintf("no such command: %q", command)
+	}
+}
+
+func (l *locks) took(name string, mutex *concurrency.Mutex, err error) string {
+	switch {
+	case err == nil:
+		l.taken[name] = mutex
+		return "yes"
+	case errors.Is(err, concurrency.ErrLocked), errors.Is(err, concurrency.ErrSessionExpired), l.ended():
+		return "no"
+	default:
+		return failed(err)
+	}
+}
+
+// Whether the session is known to have ended.
+func (l *locks) ended() bool {
+	select {
+	case <-l.session.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func failed(err error) string {
+	return "failed: " + strings.Join(strings.Fields(err.Error()), " ")
+}

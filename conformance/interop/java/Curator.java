@@ -1,0 +1,100 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.RetryForever;
+
+/**
+ * Drives Curator's own lock, for tests of how it and Lockwright exclude each other.
+ *
+ * <pre>Curator TTL HOST:PORT,...</pre>
+ *
+ * <p>It has one session, of a timeout of TTL whole seconds. Reads one command per line and answers
+ * one line to each:
+ *
+ * <pre>
+ * try NAME                     one attempt: "yes" or "no"
+ * wait NAME                    waits for as long as it takes: "yes"
+ * release NAME                 "released", or "not ours" when a session has ended since it was had
+ * </pre>
+ *
+ * <p>NAME is the path of the node above the lock's own nodes. Each has one InterProcessMutex, which
+ * goes on believing in its node until it is released, as a program that was paused does. What else
+ * goes wrong is answered as "failed: " and why. Ends with its input, whatever it does then.
+ */
+public final class Curator {
+    private final CuratorFramework client;
+    private final Map<String, InterProcessMutex> taken = new HashMap<>();
+    private final AtomicBoolean ended = new AtomicBoolean();
+
+    private Curator(CuratorFramework client) {
+        this.client = client;
+        client.getConnectionStateListenable().addListener((same, state) -> {
+            if (state == ConnectionState.LOST) {
+                ended.set(true);
+            }
+        });
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        var client = CuratorFrameworkFactory.builder()
+            .sessionTimeoutMs(Integer.parseInt(arguments[0]) * 1000)
+            .connectString(arguments[1])
+            .retryPolicy(new RetryForever(100))
+            .build();
+        var locks = new Curator(client);
+        client.start();
+        // One thread for all of them, because a lock belongs to the thread that acquired it.
+        var worker = Executors.newSingleThreadExecutor();
+        var commands = new BufferedReader(new InputStreamReader(System.in));
+        for (var line = commands.readLine(); line != null; line = commands.readLine()) {
+            var command = line.strip().split(" ");
+            worker.execute(() -> System.out.println(locks.answer(command)));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private String answer(String[] command) {
+        try {
+            return outcome(command);
+        } catch (Exception error) {
+            return "failed: " + error;
+        }
+    }
+
+    private String outcome(String[] command) throws Exception {
+        if (command.length != 2) {
+            return "no such command: " + String.join(" ", command);
+        }
+        var name = command[1];
+        var fresh = new InterProcessMutex(client, name);
+        switch (command[0]) {
+            case "try":
+                // No time to wait, but for the answers.
+                return took(name, fresh, fresh.acquire(0, TimeUnit.SECONDS));
+            case "wait":
+                fresh.acquire();
+                return took(name, fresh, true);
+            case "release":
+                taken.get(name).release();
+                return ended.get() ? "not ours" : "released";
+            default:
+                return "no such command: " + String.join(" ", command);
+        }
+    }
+
+    private String took(String name, InterProcessMutex mutex, boolean yes) {
+        if (yes) {
+            ended.set(false);
+            taken.put(name, mutex);
+        }
+        return yes ? "yes" : "no";
+    }
+}

@@ -1,0 +1,111 @@
+//! Another program as somebody to talk to.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::LIMIT;
+
+/// A program that reads commands, a line each, and answers with lines. It ends with its input.
+#[derive(Debug)]
+pub struct Peer {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Peer {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it can't be started.
+    pub fn start(mut command: Command) -> Self {
+        // With a group of its own, so that a signal meets what it starts too.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let started = command.spawn();
+        let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (sender, answers) = channel();
+        let output: Option<ChildStdout> = process.stdout.take();
+        std::thread::spawn(move || {
+            let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { commands: process.stdin.take(), answers, process }
+    }
+
+    /// Sends a command.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn send(&mut self, command: &str) {
+        let commands = self.commands.as_mut().expect("it is open until it is dropped");
+        writeln!(commands, "{command}").expect("it reads its commands");
+    }
+
+    /// The next line that it answers.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn answer(&mut self) -> String {
+        let answer = self.answers.recv_timeout(LIMIT);
+        answer.expect("it answers").trim().to_owned()
+    }
+
+    /// Whether it has nothing to say for this long.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn is_silent_for(&mut self, time: Duration) -> bool {
+        match self.answers.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => panic!("it has ended"),
+            Ok(answer) => panic!("it says {answer:?}"),
+        }
+    }
+
+    /// Sends a command, and reads one line.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn ask(&mut self, command: &str) -> String {
+        self.send(command);
+        self.answer()
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        // Once it was waited for, its id may be another's.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal(Signal::KILL);
+            let _ = self.process.wait();
+        }
+    }
+
+    /// Stops it in its tracks: its connections stay open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        // A statement that waits for a lock would keep it.
+        self.kill();
+    }
+}

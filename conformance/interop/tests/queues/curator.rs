@@ -1,0 +1,53 @@
+//! Curator's `InterProcessMutex`: our program around it is compiled once, and kept beside our own build.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use lockwright_interop::Peer;
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
+
+/// Where Debian's packages put them. They name what they need.
+const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
+
+/// A small process, which starts soon.
+const JAVA: [&str; 4] =
+    ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"];
+
+pub(crate) fn start(ttl: &str, servers: &str) -> Peer {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    let classes = CLASSES.get_or_init(compiled);
+    let mut command = Command::new("java");
+    command.args(JAVA).args(["-cp", &format!("{}:{JARS}", classes.display())]);
+    command.args(["Curator", ttl, servers]);
+    Peer::start(command)
+}
+
+fn compiled() -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(SOURCE).unwrap().hash(&mut hasher);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = folder.join(format!("curator-{:016x}", hasher.finish()));
+    if !place.is_dir() {
+        let fresh = tempfile::tempdir_in(folder).unwrap();
+        let classes = fresh.path().join("classes");
+        let output = Command::new("javac")
+            .args(["-cp", JARS, "-d"])
+            .args([&classes, Path::new(SOURCE)])
+            .output()
+            .expect("javac runs; on Debian it is in the package default-jdk-headless");
+        assert!(
+            output.status.success(),
+            "javac can't compile {SOURCE} (on Debian the package libcurator-recipes-java is needed \
+             too): {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // In one step, so that nobody finds half of it. Somebody else's is as good as this one.
+        let renamed = std::fs::rename(&classes, &place);
+        assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
+    }
+    place
+}

@@ -1,0 +1,55 @@
+//! An etcd of one member, which tests share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_testbed as testbed;
+
+use crate::scene::{Server, Shared, TTL};
+
+/// The one that other tests use too, if there is one now.
+pub(crate) fn server() -> Arc<dyn Server> {
+    static SHARED: Shared<Etcd> = Shared::new();
+    SHARED.get(|| Etcd(testbed::Etcd::options().members(1).start().unwrap()))
+}
+
+#[derive(Debug)]
+struct Etcd(testbed::Etcd);
+
+impl Server for Etcd {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn servers(&self) -> String {
+        self.0.endpoints().join(",")
+    }
+
+    fn in_their_words(&self, name: &str) -> String {
+        format!("lockwright/{name}")
+    }
+
+    fn below(&self, name: &str, child: &str) -> (String, String) {
+        (self.url() + "?names=raw", format!("{name}/{child}"))
+    }
+
+    fn queue(&self, name: &str) -> Vec<String> {
+        let prefix = format!("{name}/");
+        let keys =
+            ["get", &prefix, "--prefix", "--keys-only", "--sort-by=CREATE", "--order=ASCEND"];
+        let keys = self.0.ctl(&keys).unwrap();
+        // Between two keys is an empty line.
+        let own = |key: &&str| key.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('/'));
+        keys.lines().filter(own).map(str::to_owned).collect()
+    }
+
+    fn runs_out_in(&self, place: &str) -> Duration {
+        // "lease 694d77aa… granted with TTL(4s), remaining(2s)", rounded down.
+        let (_, lease) = place.rsplit_once('/').unwrap();
+        let answer = self.0.ctl(&["lease", "timetolive", lease]).unwrap();
+        let left = answer.split("remaining(").nth(1).and_then(|rest| rest.split("s)").next());
+        let left = Duration::from_secs(left.and_then(|left| left.parse().ok()).expect(&answer));
+        assert!(left <= TTL, "{answer}");
+        left
+    }
+}

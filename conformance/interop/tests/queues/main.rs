@@ -1,0 +1,94 @@
+//! Beside other programs that lock by a queue on the server, each place of which goes with the lease
+//! or session of who took it: each in a process of its own.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `cases.rs` | what must hold beside each of them, whoever comes first |
+//! | `sides.rs` | what must hold of one side beside the other |
+//! | `scene.rs` | ours and theirs on a server |
+//! | `etcd.rs`, `zookeeper.rs` | the servers |
+//! | `etcdctl.rs`, `concurrency.rs`, `curator.rs`, `kazoo.rs` | how each of them is started |
+#![forbid(unsafe_code)]
+
+mod cases;
+mod concurrency;
+mod curator;
+mod etcd;
+mod etcdctl;
+mod kazoo;
+mod scene;
+mod sides;
+mod zookeeper;
+
+/// A test for each case, in modules of the name of the other program.
+macro_rules! beside {
+    (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
+        let scene = crate::scene::Scene::of($server, crate::$other::start);
+        $case(&scene $(, lockwright_interop::Side::$side)*);
+    }};
+    (whoever_is_first: $other:ident on $server:expr, $($case:ident)*) => {
+        mod ours_first {
+            $(
+                #[test]
+                fn $case() {
+                    beside!(case crate::cases::$case, of $other on $server, Ours, Theirs);
+                }
+            )*
+        }
+        mod theirs_first {
+            $(
+                #[test]
+                fn $case() {
+                    beside!(case crate::cases::$case, of $other on $server, Theirs, Ours);
+                }
+            )*
+        }
+    };
+    (of_one_side: $other:ident on $server:expr, $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                beside!(case crate::sides::$case, of $other on $server);
+            }
+        )*
+    };
+    ($($module:ident: $other:ident on $server:expr, $($attempts:ident)*;)*) => {
+        $(
+            mod $module {
+                beside! {
+                    whoever_is_first: $other on $server,
+                    a_hold_keeps_the_other_out_until_it_is_released
+                    the_queue_is_kept_in_the_order_of_arrival
+                    a_hold_that_runs_out_is_not_taken_back
+                    a_crash_frees_the_lock_when_it_has_run_out_and_not_before
+                    a_waiter_that_crashes_lets_nobody_in
+                    a_waiter_that_crashes_blocks_nobody_for_ever
+                    names_below_a_name_are_others
+                    a_name_below_a_name_can_be_shared
+                }
+                beside! {
+                    of_one_side: $other on $server,
+                    their_release_wakes_us
+                    their_hold_is_one_without_a_token
+                    both_take_turns_and_are_never_inside_at_once
+                    $($attempts)*
+                }
+            }
+        )*
+    };
+}
+
+// `etcdctl lock` always waits.
+beside! {
+    beside_etcdctl: etcdctl on crate::etcd::server(),
+        an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;
+    beside_gos_mutex: concurrency on crate::etcd::server(),
+        an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing
+        an_attempt_of_theirs_beside_our_hold_fails_and_leaves_nothing;
+    beside_curator: curator on crate::zookeeper::server(),
+        an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing
+        an_attempt_of_theirs_beside_our_hold_fails_and_leaves_nothing;
+    beside_kazoo: kazoo on crate::zookeeper::server(),
+        an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing
+        an_attempt_of_theirs_beside_our_hold_fails_and_leaves_nothing;
+}

@@ -1,0 +1,198 @@
+//! Who leads.
+
+use std::sync::Arc;
+
+use lockwright_core::{
+    BreakHow, Election, ErrorKind, Identity, Leader, Leadership, Locks, Observer, Reason, Seen,
+};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::Context;
+
+pub(super) const CASES: &[Case] = &[
+    case!(Election, one_of_many_candidates_leads, [], "and when it resigns, one of the others"),
+    case!(
+        Election,
+        the_leaders_value_is_seen,
+        [],
+        "by everybody, for as long as it leads; the next one's then"
+    ),
+    case!(
+        Election,
+        a_candidate_that_left_gives_its_value_to_nobody,
+        [],
+        "the next candidate of the same client may go on with its place, not with what it said"
+    ),
+    case!(Election, leaders_are_observed, [], "who comes, who goes, and nobody twice in a row"),
+    case!(Election, later_leaders_have_larger_fences, [Fences], "so that a deposed one is refused"),
+    case!(
+        Election,
+        a_deposed_leader_is_told,
+        [Breakable],
+        "what it did as the leader is stopped, and another one leads"
+    ),
+    case!(Election, bad_values_are_refused, [], "over-long ones and what would spoil a terminal"),
+];
+
+fn value(leader: Option<&Leader>) -> Option<&str> {
+    leader?.value.as_deref()
+}
+
+/// Whether the leader is seen to say this, where the server shows who holds at all.
+fn says(leader: Option<&Leader>, wanted: &str) -> bool {
+    leader
+        .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))
+}
+
+async fn lead(election: &Election, value: &str) -> Verdict<Leadership> {
+    match election.campaign(value).try_acquire().await? {
+        Some(leadership) => Ok(leadership),
+        None => Err(Failure::new(format!("{value} doesn't lead, and nobody else does"))),
+    }
+}
+
+async fn one_of_many_candidates_leads(context: Arc<Context>) -> Verdict {
+    let clients = [context.client().await?, context.client().await?, context.client().await?];
+    let first = lead(&clients[0].election("x"), "0").await?;
+    let mut waiting = tokio::task::JoinSet::new();
+    for (number, locks) in clients.iter().enumerate() {
+        let tried = locks.election("x").campaign("another").try_acquire().await?;
+        ensure!(tried.is_none(), "two lead");
+        let election = locks.election("x");
+        waiting.spawn(async move { election.campaign(number.to_string()).acquire().await });
+    }
+    first.resign().await?;
+    for _ in &clients {
+        let next = tokio::time::timeout(context.patience() * 3, waiting.join_next()).await;
+        let Ok(Some(next)) = next else {
+            return Err(Failure::new("nobody leads though the leader resigned"));
+        };
+        let next = next??;
+        let leader = clients[0].election("x").leader().await?;
+        let (seen, is) = (value(leader.as_ref()), next.value());
+        ensure!(says(leader.as_ref(), is), "{is} leads, and {seen:?} is seen");
+        next.resign().await?;
+    }
+    context.nothing_left().await
+}
+
+async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let seen = two.election("x");
+    ensure!(seen.leader().await?.is_none(), "somebody leads where nobody has campaigned");
+    for name in ["http://[::1]:8080/?a=b@c", "", "größer: \"1\" \\ 2"] {
+        let leadership = lead(&one.election("x"), name).await?;
+        let leader = seen.leader().await?;
+        let shown = value(leader.as_ref());
+        ensure!(says(leader.as_ref(), name), "{name:?} leads, and {shown:?} is seen");
+        let token = leader.and_then(|leader| leader.token);
+        ensure!(token == Some(leadership.token()), "another's hold is seen: {token:?}");
+        leadership.resign().await?;
+        let left = seen.leader().await?;
+        ensure!(left.is_none(), "it has resigned, and {left:?} is seen");
+    }
+    let mutex = one.mutex("x").acquire().await?;
+    let leader = seen.leader().await?;
+    let shown = value(leader.as_ref());
+    ensure!(leader.is_some() && shown.is_none(), "one that didn't campaign says {shown:?}");
+    Ok(mutex.release().await?)
+}
+
+async fn a_candidate_that_left_gives_its_value_to_nobody(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let leader = lead(&one.election("x"), "first").await?;
+    let election = two.election("x");
+    let waiting = election.campaign("left").acquire();
+    let waited = tokio::time::timeout(context.ttl / 4, waiting).await;
+    ensure!(waited.is_err(), "two lead");
+    leader.resign().await?;
+    let request = election.campaign("came").wait_for(context.patience() * 2);
+    let next = request.acquire().await?;
+    let leader = one.election("x").leader().await?;
+    let shown = value(leader.as_ref());
+    ensure!(next.value() == "came", "it campaigned as \"came\" and leads as {:?}", next.value());
+    ensure!(says(leader.as_ref(), "came"), "it campaigned as \"came\", and {shown:?} is seen");
+    next.resign().await?;
+    context.nothing_left().await
+}
+
+async fn told(context: &Context, observer: &mut Observer) -> Verdict<Option<Leader>> {
+    match tokio::time::timeout(context.patience(), observer.next()).await {
+        Ok(leader) => Ok(leader?),
+        Err(_) => Err(Failure::new("who observes wasn't told of a change")),
+    }
+}
+
+async fn leaders_are_observed(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let mut observer = two.election("x").observe().each(context.ttl / 20);
+    let at_first = told(&context, &mut observer).await?;
+    ensure!(at_first.is_none(), "{at_first:?} leads where nobody has campaigned");
+    for name in ["one", "two"] {
+        let leadership = lead(&one.election("x"), name).await?;
+        let leader = told(&context, &mut observer).await?;
+        let shown = value(leader.as_ref());
+        ensure!(says(leader.as_ref(), name), "{name} leads, and {shown:?} was told");
+        let again = tokio::time::timeout(context.ttl / 4, observer.next()).await;
+        ensure!(again.is_err(), "nothing has changed, and it told {again:?}");
+        leadership.resign().await?;
+        let leader = told(&context, &mut observer).await?;
+        ensure!(leader.is_none(), "nobody leads, and {leader:?} was told");
+    }
+    Ok(())
+}
+
+async fn later_leaders_have_larger_fences(context: Arc<Context>) -> Verdict {
+    let clients: [Locks; 2] = [context.client().await?, context.client().await?];
+    let mut last = None;
+    for number in 0..4 {
+        let leadership = lead(&clients[number % 2].election("x"), "me").await?;
+        let fence = leadership.fence();
+        ensure!(Some(fence) > last, "{fence} came after {last:?}");
+        last = Some(fence);
+        leadership.resign().await?;
+    }
+    Ok(())
+}
+
+async fn a_deposed_leader_is_told(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let leadership = lead(&one.election("x"), "one").await?;
+    let seen = Seen::Token(leadership.token());
+    let led = leadership.run(async {
+        two.break_lock("x", seen, BreakHow::Now, "to see").await?;
+        std::future::pending::<Verdict>().await
+    });
+    match tokio::time::timeout(context.patience(), led).await {
+        Ok(Err(error)) => {
+            let reason = error.lost_reason();
+            let is_told = matches!(reason, Some(Reason::Broken | Reason::Gone));
+            ensure!(is_told, "a deposed leader was told {reason:?}");
+        }
+        Ok(Ok(end)) => return end.and(Err(Failure::new("it ended by itself"))),
+        Err(_) => return Err(Failure::new("what it did as the leader went on")),
+    }
+    let next = lead(&two.election("x"), "two").await?;
+    let leader = one.election("x").leader().await?;
+    let shown = value(leader.as_ref());
+    ensure!(says(leader.as_ref(), "two"), "two leads, and {shown:?} is seen");
+    drop(leadership);
+    next.check()?;
+    Ok(next.resign().await?)
+}
+
+async fn bad_values_are_refused(context: Arc<Context>) -> Verdict {
+    let election = context.client().await?.election("x");
+    let long = "x".repeat(Identity::LONGEST_VALUE);
+    for bad in [&format!("{long}x"), "two\nlines", "\u{1b}[2J"] {
+        let kind = election.campaign(bad).acquire().await.err().map(|error| error.kind());
+        let is_refused = kind == Some(ErrorKind::InvalidInput);
+        ensure!(is_refused, "a value of {} bytes was answered {kind:?}", bad.len());
+    }
+    let leadership = lead(&election, &long).await?;
+    let leader = election.leader().await?;
+    let shown = value(leader.as_ref()).map(str::len);
+    ensure!(says(leader.as_ref(), &long), "of {} bytes {shown:?} are seen", long.len());
+    leadership.resign().await?;
+    context.nothing_left().await
+}

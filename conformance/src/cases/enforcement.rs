@@ -1,0 +1,256 @@
+//! Late writes, refused where the protected thing lives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Clock, Error, ErrorKind, Locks, Reason};
+use tokio::task::JoinSet;
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::Context;
+use crate::faults::{Fate, Op};
+use crate::protected::Protected;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Enforcement,
+        a_paused_holders_late_write_is_refused,
+        [Fences, Enforcement],
+        "it lost its hold without looking, and the next holder has written"
+    ),
+    case!(
+        Enforcement,
+        a_holder_writes_again_and_again,
+        [Fences, Enforcement],
+        "all with the one fence of its hold, on any connection"
+    ),
+    case!(
+        Enforcement,
+        what_is_refused_stays_refused,
+        [Fences, Enforcement],
+        "every earlier hold, however often it tries, though the later one wrote once and is gone"
+    ),
+    case!(
+        Enforcement,
+        a_refused_write_changes_nothing,
+        [Fences, Enforcement],
+        "and its error says that a later holder was there, and with which fence"
+    ),
+    case!(
+        Enforcement,
+        of_those_who_write_at_once_the_latest_stays,
+        [Fences, Enforcement],
+        "the look at the fence and the write are one step: nothing older ever comes after it"
+    ),
+    case!(
+        Enforcement,
+        each_name_has_a_fence_of_its_own,
+        [Fences, Enforcement],
+        "a later holder of another lock refuses nobody"
+    ),
+];
+
+/// What this lock protects, as one more writer reaches it.
+async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
+    let protect = context.factory.protected();
+    let protect = protect.ok_or_else(|| Failure::new("there is nothing that is protected"))?;
+    Ok(protect.open(context.name(local)).await?)
+}
+
+/// That the write is refused, because one with this fence was there.
+async fn late(to: &dyn Protected, by: &Fenced, value: u64, after: &Fenced) -> Verdict {
+    let Err(error) = to.write(by, value).await else {
+        let message =
+            format!("a write with {} was accepted after one with {}", by.fence, after.fence);
+        return Err(Failure::new(message));
+    };
+    let kind = error.kind();
+    ensure!(kind == ErrorKind::Lost(Reason::Superseded), "a late write was answered {error:?}");
+    let (said, highest) = (error.to_string(), after.fence.to_string());
+    let is_said = said.split(|c: char| !c.is_ascii_digit()).any(|number| number == highest);
+    ensure!(is_said, "it doesn't say that {highest} was there: {said}");
+    Ok(())
+}
+
+async fn stands(to: &dyn Protected, value: u64) -> Verdict {
+    let found = to.read().await?;
+    ensure!(found == Some(value), "{value} was written last, and there is {found:?}");
+    Ok(())
+}
+
+/// The fences of so many holds, one after the other.
+async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> {
+    let mut fences = Vec::new();
+    for _ in 0..count {
+        let guard = locks.mutex(name).acquire().await?;
+        fences.push(guard.fenced());
+        guard.release().await?;
+    }
+    Ok(fences)
+}
+
+async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
+    let (paused, faulty) = context.faulty_client().await?;
+    // It calls the lock by its full name, and is told to have the same one.
+    let (backend, name) = (context.backend().await?, context.name("x"));
+    let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
+    let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
+    let first = paused.mutex("x").acquire().await?;
+    let fenced = first.fenced();
+    one.write(&fenced, 1).await?;
+    // Its machine stands still: nothing is renewed, and it doesn't look at the clock.
+    faulty.always(Op::Renew, Fate::Hang);
+    let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
+    two.write(&second.fenced(), 2).await?;
+    late(&*one, &fenced, 3, &second.fenced()).await?;
+    stands(&*two, 2).await?;
+    second.check()?;
+    second.release().await?;
+    faulty.mend();
+    drop(first);
+    paused.close().await;
+    other.close().await;
+    Ok(())
+}
+
+async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
+    let found = one.read().await?;
+    ensure!(found.is_none(), "nothing was written, and there is {found:?}");
+    let mut value = 0;
+    for _ in 0..2 {
+        let guard = locks.mutex("x").acquire().await?;
+        for to in [&one, &two, &two, &one] {
+            value += 1;
+            to.write(&guard.fenced(), value).await?;
+            for reader in [&one, &two] {
+                stands(&**reader, value).await?;
+            }
+        }
+        guard.release().await?;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+async fn what_is_refused_stays_refused(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let fences = holds(&locks, "x", 3).await?;
+    let (latest, earlier) = (&fences[2], &fences[..2]);
+    open(&context, "x").await?.write(latest, 1).await?;
+    // Who remembers it is where the value is, and not who wrote it.
+    let to = open(&context, "x").await?;
+    for _ in 0..3 {
+        for one in earlier {
+            late(&*to, one, 2, latest).await?;
+        }
+    }
+    stands(&*to, 1).await?;
+    to.write(latest, 3).await?;
+    late(&*to, &earlier[1], 4, latest).await?;
+    stands(&*to, 3).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let fences = holds(&locks, "x", 3).await?;
+    let to = open(&context, "x").await?;
+    to.write(&fences[1], 1).await?;
+    late(&*to, &fences[0], 2, &fences[1]).await?;
+    stands(&*to, 1).await?;
+    // Nor does it keep out who may write.
+    to.write(&fences[1], 3).await?;
+    stands(&*to, 3).await?;
+    to.write(&fences[2], 4).await?;
+    late(&*to, &fences[0], 5, &fences[2]).await?;
+    stands(&*to, 4).await?;
+    locks.close().await;
+    Ok(())
+}
+
+async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> Verdict {
+    const WRITERS: usize = 6;
+    let locks = context.client().await?;
+    let reading = open(&context, "x").await?;
+    let mut all = Vec::new();
+    for _ in 0..WRITERS {
+        all.push(open(&context, "x").await?);
+    }
+    // In their order, the other way round, and mixed: whoever comes last may be the slowest.
+    for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 5, 0, 4, 1, 2], [5, 0, 4, 1, 3, 2]] {
+        let fences = holds(&locks, "x", WRITERS).await?;
+        let mut writing = JoinSet::new();
+        for at in order {
+            let (to, fenced) = (Arc::clone(&all[at]), fences[at].clone());
+            let clock = context.clock.clone();
+            writing.spawn(async move { (at, written(&*to, &fenced, &clock).await) });
+        }
+        let done = AtomicBool::new(false);
+        let watching = watched(&context, &*reading, &done);
+        let writing = async {
+            let written = writing.join_all().await;
+            done.store(true, Ordering::SeqCst);
+            written
+        };
+        let (watched, mut written) = tokio::join!(watching, writing);
+        watched?;
+        written.sort_unstable_by_key(|(at, _)| *at);
+        let (_, latest) = written.pop().expect("there are some");
+        latest?;
+        for (_, earlier) in written {
+            if let Err(error) = earlier {
+                let kind = error.kind();
+                ensure!(kind == ErrorKind::Lost(Reason::Superseded), "one was answered {error:?}");
+            }
+        }
+        stands(&*reading, fences[WRITERS - 1].fence.get()).await?;
+    }
+    locks.close().await;
+    Ok(())
+}
+
+/// Writes the fence itself. Who was in another one's way, so that nothing was done, writes again.
+async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match to.write(fenced, fenced.fence.get()).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && tries < 20 => {
+                clock.sleep(Duration::from_millis(5)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// That what stands there only ever grows, until it is done.
+async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) -> Verdict {
+    let mut last = None;
+    while !done.load(Ordering::SeqCst) {
+        let found = reading.read().await?;
+        ensure!(found >= last, "{found:?} was written after {last:?}");
+        last = found;
+        context.clock.sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let early = holds(&locks, "x", 1).await?;
+    // As many as it takes where each name counts by itself.
+    let later = holds(&locks, "y", 3).await?;
+    let (x, y) = (open(&context, "x").await?, open(&context, "y").await?);
+    y.write(&later[2], 2).await?;
+    x.write(&early[0], 1).await?;
+    stands(&*x, 1).await?;
+    stands(&*y, 2).await?;
+    late(&*y, &later[0], 3, &later[2]).await?;
+    locks.close().await;
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Many names at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lockwright_core::{BreakHow, ErrorKind, Locks, Reason, Seen, Step};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, soon, take};
+
+pub(super) const CASES: &[Case] = &[
+    case!(Multi, all_names_are_held_at_once, [], "and all are free when they are given back"),
+    case!(
+        Multi,
+        a_try_that_fails_gives_all_back,
+        [],
+        "one of the names is held by somebody else: none is held by the one who tried"
+    ),
+    case!(
+        Multi,
+        a_limit_is_for_all_of_them,
+        [],
+        "what waits for two holders waits no longer than it said, and leaves nothing"
+    ),
+    case!(
+        Multi,
+        opposite_orders_dont_deadlock,
+        [],
+        "two who name the same locks in another order both get them, again and again"
+    ),
+    case!(Multi, a_name_given_twice_is_one, [], "and is not waited for by its own holder"),
+    case!(
+        Multi,
+        one_lock_of_two_clients_is_noticed,
+        [],
+        "a name that is the same lock on the server as another is an error, not a deadlock"
+    ),
+    case!(
+        Multi,
+        the_loss_of_one_is_told,
+        [Breakable],
+        "by the check of all, and what runs under them is stopped"
+    ),
+    case!(
+        Multi,
+        a_dropped_request_leaves_nothing,
+        [],
+        "neither what it had, nor what it waited for"
+    ),
+    case!(
+        Multi,
+        several_clients_are_held_at_once,
+        [],
+        "each name by a client of its own; none, if one of them can't be had"
+    ),
+];
+
+async fn all_names_are_held_at_once(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let names = ["c", "a", "b"];
+    let all = one.multi(names).acquire().await?;
+    let held: Vec<&str> = all.guards().iter().map(|guard| guard.name()).collect();
+    ensure!(held == ["a", "b", "c"], "it holds {held:?}");
+    all.check()?;
+    for name in names {
+        let other = two.mutex(name).try_acquire().await?;
+        ensure!(other.is_none(), "{name} was granted to a second one");
+        let fence = all.fence(name);
+        ensure!(fence.is_some(), "{name} has no fence");
+    }
+    all.release().await?;
+    for name in names {
+        let Some(other) = two.mutex(name).try_acquire().await? else {
+            return Err(Failure::new(format!("{name} was not granted though it was free")));
+        };
+        other.release().await?;
+    }
+    Ok(())
+}
+
+async fn a_try_that_fails_gives_all_back(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    for taken in ["a", "b", "c"] {
+        let holder = one.mutex(taken).acquire().await?;
+        let tried = two.multi(["a", "b", "c"]).try_acquire().await?;
+        ensure!(tried.is_none(), "{taken} was granted to a second one");
+        let all = one.multi(["a", "b", "c"].into_iter().filter(|name| *name != taken));
+        let Some(rest) = all.try_acquire().await? else {
+            return Err(Failure::new(format!("what could not have {taken} kept the others")));
+        };
+        rest.release().await?;
+        holder.release().await?;
+    }
+    context.nothing_left().await
+}
+
+async fn a_limit_is_for_all_of_them(context: Arc<Context>) -> Verdict {
+    soon(|name| limited_together(Arc::clone(&context), name)).await?;
+    context.nothing_left().await
+}
+
+async fn limited_together(context: Arc<Context>, name: String) -> Verdict {
+    let (a, b) = (format!("{name}/a"), format!("{name}/b"));
+    let (one, two) = (context.client().await?, context.client().await?);
+    let limit = context.ttl / 2;
+    let (first, second) = (one.mutex(&a).acquire().await?, one.mutex(&b).acquire().await?);
+    let clock = context.clock.clone();
+    let goes = tokio::spawn(async move {
+        clock.sleep(limit / 2).await;
+        first.release().await
+    });
+    let begun = context.clock.now();
+    match two.multi([&a, &b]).wait_for(limit).acquire().await {
+        Err(error) if error.kind() == ErrorKind::TimedOut(Step::Holder) => {
+            let name = error.name().map(|name| name.as_str());
+            ensure!(name == Some(&*b), "it timed out for {name:?}, and {b:?} was held");
+        }
+        other => return Err(Failure::new(format!("it answered {other:?}"))),
+    }
+    let took = context.clock.now().saturating_since(begun);
+    let most = limit + context.moment();
+    ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
+    goes.await??;
+    second.check()?;
+    Ok(second.release().await?)
+}
+
+async fn opposite_orders_dont_deadlock(context: Arc<Context>) -> Verdict {
+    const TIMES: u32 = 5;
+    let inside = Arc::new(AtomicU32::new(0));
+    let mut tasks = Vec::new();
+    for names in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        let (locks, inside) = (context.client().await?, Arc::clone(&inside));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..TIMES {
+                let all = locks.multi(names).acquire().await?;
+                let others = inside.fetch_add(1, Ordering::SeqCst);
+                ensure!(others == 0, "{others} others held at the same time");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                all.release().await?;
+            }
+            Verdict::Ok(())
+        }));
+    }
+    let all = async {
+        for task in tasks {
+            task.await??;
+        }
+        Verdict::Ok(())
+    };
+    let within = context.patience() * 3 * TIMES;
+    match tokio::time::timeout(within, all).await {
+        Ok(done) => done,
+        Err(_) => Err(Failure::new(format!("they still waited after {within:?}"))),
+    }
+}
+
+async fn a_name_given_twice_is_one(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let request = locks.multi(["x", "y", "x"]).wait_for(context.patience());
+    let all = request.acquire().await?;
+    let count = all.guards().len();
+    ensure!(count == 2, "two names, one of them twice, are {count} holds");
+    all.release().await?;
+    let nothing = locks.multi([] as [&str; 0]).acquire().await;
+    let kind = nothing.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::InvalidInput), "no name at all was answered {kind:?}");
+    context.nothing_left().await
+}
+
+async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let tried = one.multi(["x"]).and(&two, ["x"]).try_acquire().await;
+    let kind = tried.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
+    let limit = context.ttl * 30;
+    let begun = context.clock.now();
+    let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(limit).acquire().await;
+    let kind = waited.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
+    let took = context.clock.now().saturating_since(begun);
+    ensure!(took < limit / 2, "it was noticed after {took:?} of {limit:?}");
+    context.nothing_left().await
+}
+
+async fn the_loss_of_one_is_told(context: Arc<Context>) -> Verdict {
+    let (locks, operator) = (context.client().await?, context.client().await?);
+    let all = locks.multi(["a", "b"]).acquire().await?;
+    let Some(second) = all.guards().get(1) else {
+        return Err(Failure::new("two names are fewer holds"));
+    };
+    let seen = Seen::Token(second.token());
+    let stopped = all.run(async {
+        operator.break_lock("b", seen, BreakHow::Now, "to see").await?;
+        std::future::pending::<Verdict>().await
+    });
+    match tokio::time::timeout(context.patience(), stopped).await {
+        Ok(Err(error)) => {
+            let reason = error.lost_reason();
+            let is_told = matches!(reason, Some(Reason::Broken | Reason::Gone));
+            ensure!(is_told, "a broken hold was lost by {reason:?}");
+        }
+        Ok(Ok(end)) => return end.and(Err(Failure::new("it ended by itself"))),
+        Err(_) => return Err(Failure::new("what ran went on when one of its locks was lost")),
+    }
+    ensure!(all.check().is_err(), "the check says that all are held");
+    all.guards()[0].check()?;
+    ensure!(all.release().await.is_err(), "it was released as if nothing had been lost");
+    context.nothing_left().await
+}
+
+async fn a_dropped_request_leaves_nothing(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let holder = one.mutex("b").acquire().await?;
+    let waiting = two.multi(["a", "b", "c"]).acquire();
+    let short = tokio::time::timeout(context.ttl / 4, waiting).await;
+    ensure!(short.is_err(), "b was granted to a second one");
+    holder.release().await?;
+    context.nothing_left().await?;
+    let backend = context.backend().await?;
+    for name in ["a", "b", "c"] {
+        let claim = context.claim(name);
+        let within = context.patience();
+        context.granted_within(&*backend, &claim, within, context.ttl / 20).await?;
+        crate::context::release(&*backend, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn several_clients_are_held_at_once(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let both = |one: &Locks, two: &Locks| one.multi(["x"]).and(two, ["y"]);
+    let all = both(&one, &two).acquire().await?;
+    let names: Vec<&str> = all.guards().iter().map(|guard| guard.name()).collect();
+    ensure!(names == ["x", "y"], "it holds {names:?}");
+    all.release().await?;
+    let (backend, taken) = (context.backend().await?, context.long_claim("y"));
+    take(&context, &*backend, &taken).await?;
+    ensure!(both(&one, &two).try_acquire().await?.is_none(), "y was granted to a second one");
+    crate::context::release(&*backend, &taken).await?;
+    context.nothing_left().await
+}

@@ -1,0 +1,257 @@
+//! First come, first served, among clients; and what those who have gone do to the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Attempt, BootInstant, Claim, DistributedLock, Wait};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::child::{Child, Said, What, job};
+use crate::context::{Context, refused, release, take};
+use crate::register::Register;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Order,
+        a_newcomer_overtakes_nobody,
+        [Fifo],
+        "not even when the name is free and the next one hasn't taken it yet"
+    ),
+    case!(
+        Order,
+        a_withdrawn_waiter_is_passed_over,
+        [Fifo],
+        "one whose future is dropped in the queue, and the others keep their order"
+    ),
+    case!(
+        Order,
+        silent_waiters_are_passed_over,
+        [Fifo],
+        "several that aren't heard of any more don't hold the next one up for a TTL each"
+    ),
+    case!(
+        Order,
+        processes_are_served_in_order,
+        [Fifo, Processes],
+        "twenty waiters of four processes are granted in the order in which they came"
+    ),
+    case!(
+        Order,
+        dead_processes_are_passed_over,
+        [Fifo, Processes],
+        "waiters that were killed or stopped hold the rest up for a bounded time"
+    ),
+];
+
+/// The longest that a waiter that doesn't answer may have what it was offered.
+const OFFER: Duration = Duration::from_secs(2);
+/// How long a process may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
+    match backend.acquire(claim, FOREVER).await? {
+        Attempt::Busy(_) => Ok(()),
+        Attempt::Granted(_) => Err(Failure::new("a waiter was granted beside the holder")),
+    }
+}
+
+/// Until so many wait, in the backend's own words.
+async fn waiting(context: &Context, backend: &dyn DistributedLock, count: u64) -> Verdict {
+    waiting_within(context, backend, count, SILENCE).await
+}
+
+async fn waiting_within(
+    context: &Context,
+    backend: &dyn DistributedLock,
+    count: u64,
+    within: Duration,
+) -> Verdict {
+    let give_up = context.clock.now() + within;
+    loop {
+        let waiters = backend.inspect(&context.name("x")).await?.waiters;
+        if waiters == Some(count) {
+            return Ok(());
+        }
+        if context.clock.now() >= give_up {
+            return Err(Failure::new(format!("{count} should wait, and it shows {waiters:?}")));
+        }
+        context.clock.sleep(context.ttl / 100).await;
+    }
+}
+
+async fn a_newcomer_overtakes_nobody(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (holder, waiter) = (context.long_claim("x"), context.long_claim("x"));
+    take(&context, &*backend, &holder).await?;
+    queue(&*other, &waiter).await?;
+    release(&*backend, &holder).await?;
+    for _ in 0..5 {
+        refused(&*backend, &context.long_claim("x")).await?;
+    }
+    take(&context, &*other, &waiter).await?;
+    release(&*other, &waiter).await?;
+    let newcomer = context.claim("x");
+    take(&context, &*backend, &newcomer).await?;
+    release(&*backend, &newcomer).await
+}
+
+async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let holder = context.long_claim("x");
+    take(&context, &*backend, &holder).await?;
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = Vec::new();
+    for number in 0..4_u64 {
+        let (locks, sender) = (context.client().await?, sender.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = locks.mutex("x").no_limit().acquire().await?;
+            let _ = sender.send(number);
+            guard.release().await?;
+            locks.close().await;
+            Ok::<(), Failure>(())
+        }));
+        waiting(&context, &*backend, number + 1).await?;
+    }
+    drop(sender);
+    // The first of them, and one in between.
+    for gone in [0, 2] {
+        tasks[gone].abort();
+    }
+    // As soon as they have been released, and not only when nobody has patience with them any more.
+    waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
+    release(&*backend, &holder).await?;
+    let mut served = Vec::new();
+    while let Some(number) = order.recv().await {
+        served.push(number);
+    }
+    ensure!(served == [1, 3], "they were served in the order {served:?}");
+    for (number, task) in tasks.into_iter().enumerate() {
+        if number % 2 == 1 {
+            task.await??;
+        }
+    }
+    context.nothing_left().await
+}
+
+async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
+    const SILENT: u32 = 3;
+    let (backend, silent) = (context.backend().await?, context.backend().await?);
+    // Some have as much patience with the silent as these asked for, but for all of them at once.
+    let patience = context.profile.slow_poll * 10;
+    let ttl = patience.max(OFFER * 10).min(*context.profile.ttl.end());
+    let long = || Claim { ttl, ..context.claim("x") };
+    let (holder, next) = (long(), long());
+    take(&context, &*backend, &holder).await?;
+    for _ in 0..SILENT {
+        queue(&*silent, &long()).await?;
+    }
+    release(&*backend, &holder).await?;
+    let bound = ttl + patience + OFFER * SILENT + context.moment();
+    context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
+    release(&*backend, &next).await
+}
+
+fn waiter(context: &Context, ttl: Duration, register: &Register) -> Verdict<Child> {
+    let command = context.factory.child().ok_or_else(|| Failure::new("there is no child"))?;
+    let job = job(What::Wait, context.name("x").as_str(), ttl, register.serve()?);
+    Ok(Child::start(command, &job)?)
+}
+
+async fn processes_are_served_in_order(context: Arc<Context>) -> Verdict {
+    const PROCESSES: usize = 4;
+    const EACH: usize = 5;
+    let (backend, register) = (context.backend().await?, Register::default());
+    let holder = Claim { ttl: SILENCE, ..context.claim("x") };
+    let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };
+    take(&context, &*backend, &holder).await?;
+    let mut children = Vec::new();
+    for _ in 0..PROCESSES {
+        children.push(waiter(&context, context.ttl, &register)?);
+    }
+    let mut queued = 0;
+    for _ in 0..EACH {
+        for child in &mut children {
+            child.cue()?;
+            queued += 1;
+            waiting(&context, &*backend, queued).await?;
+        }
+    }
+    release(&*backend, &holder).await?;
+    let mut grants = Vec::new();
+    for child in &mut children {
+        let mut done = 0;
+        while done < EACH {
+            match child.next(SILENCE).await? {
+                Said::Granted { invoked, granted, .. } => grants.push((granted, invoked)),
+                Said::Released(_) => done += 1,
+                _ => {}
+            }
+        }
+    }
+    grants.sort_unstable();
+    let in_order = grants.is_sorted_by_key(|(_, invoked)| *invoked);
+    ensure!(in_order, "granted at, and asked for at: {grants:?}");
+    ensure!(grants.len() == PROCESSES * EACH, "{} of them were granted", grants.len());
+    Ok(())
+}
+
+#[cfg(not(unix))]
+async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
+    Ok(())
+}
+
+#[cfg(unix)]
+async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
+    const STOPPED: u32 = 3;
+    let (backend, register) = (context.backend().await?, Register::default());
+    // So long that a TTL for each of those that are stopped is told from an offer for each.
+    let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
+    let holder = Claim { ttl: SILENCE, ..context.claim("x") };
+    let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };
+    take(&context, &*backend, &holder).await?;
+    let mut children = Vec::new();
+    for number in 0..=STOPPED + 1 {
+        let mut child = waiter(&context, ttl, &register)?;
+        child.cue()?;
+        waiting(&context, &*backend, u64::from(number) + 1).await?;
+        children.push(child);
+    }
+    let mut last = children.pop().expect("there are some");
+    children[0].kill()?;
+    for stopped in &children[1..] {
+        stopped.freeze()?;
+    }
+    let released = context.clock.now();
+    release(&*backend, &holder).await?;
+    let granted = loop {
+        if let Said::Granted { granted, .. } = last.next(SILENCE).await? {
+            break granted;
+        }
+    };
+    let took = granted.saturating_since(released);
+    let bound = ttl + OFFER * STOPPED + context.moment();
+    ensure!(took <= bound, "the next one had it after {took:?}, and the bound is {bound:?}");
+    // They go on, and none of them believes in what it was offered meanwhile: each gets its turn.
+    for child in &mut children[1..] {
+        child.thaw()?;
+    }
+    let mut beliefs = Vec::new();
+    for child in &mut children[1..] {
+        let mut said = Vec::new();
+        loop {
+            let next = child.next(SILENCE).await?;
+            let is_last = matches!(next, Said::Released(_) | Said::Lost(_));
+            said.push(next);
+            if is_last {
+                break;
+            }
+        }
+        beliefs.extend(crate::child::beliefs("a stopped one", "x", &said));
+    }
+    ensure!(beliefs.len() == STOPPED as usize, "{} of those stopped held", beliefs.len());
+    beliefs.sort_unstable_by_key(|belief| belief.granted);
+    let overlap = beliefs.windows(2).find(|two| two[1].granted < two[0].ended);
+    ensure!(overlap.is_none(), "two believed at once: {overlap:?}");
+    Ok(())
+}

@@ -1,0 +1,468 @@
+//! As many permits as there are, and no more.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use lockwright_core::{
+    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Mode, Owner, RenewalOutcome, Seen,
+    Settle, Wait,
+};
+use tokio::task::JoinSet;
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, renew, soon, take};
+
+/// How many permits there are.
+const OF: u32 = 3;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Permits,
+        as_many_are_granted_as_there_are,
+        [Permits],
+        "to one client and to another, and no more"
+    ),
+    case!(
+        Permits,
+        many_at_once_get_no_more_than_there_are,
+        [Permits],
+        "clients that ask at the same moment, one more of them than there are permits"
+    ),
+    case!(Permits, weights_are_counted, [Permits], "a claim of two takes two"),
+    case!(
+        Permits,
+        each_permit_expires_alone,
+        [Permits],
+        "what isn't renewed is free again, and the others' aren't"
+    ),
+    case!(
+        Permits,
+        a_permits_release_ends_its_own_hold_only,
+        [Permits],
+        "a second release of one, or a release by a foreign token, frees nothing"
+    ),
+    case!(
+        Permits,
+        a_repeat_takes_no_second_permit,
+        [Permits],
+        "the same token again is the same hold, which one release ends"
+    ),
+    case!(
+        Permits,
+        sizes_do_not_mix,
+        [Permits],
+        "a semaphore has one size, as long as it is in use"
+    ),
+    case!(
+        Permits,
+        a_semaphore_is_no_lock,
+        [Permits],
+        "and a lock no semaphore: which of them a name is, is said"
+    ),
+    case!(Permits, ids_are_unique, [Permits], "no two holds of a name ever have the same"),
+    case!(
+        Permits,
+        each_permit_is_shown,
+        [Permits],
+        "who holds how many, and that these have no fences"
+    ),
+    case!(
+        Permits,
+        a_broken_permit_leaves_the_others,
+        [Permits, Breakable],
+        "the one that was seen is free, and no other"
+    ),
+    case!(
+        Permits,
+        a_large_claim_is_not_overtaken,
+        [Permits, Fifo],
+        "by small ones, for which there would be room"
+    ),
+    case!(
+        Permits,
+        a_freed_permit_wakes_the_waiter,
+        [Permits, Push],
+        "long before it would have asked again"
+    ),
+    case!(
+        Permits,
+        all_who_fit_are_woken,
+        [Permits, Push],
+        "when several permits are freed at once"
+    ),
+    case!(
+        Permits,
+        permits_of_one_client_dont_take_turns,
+        [Permits],
+        "tasks hold theirs at the same time, as many as there are"
+    ),
+    case!(
+        Permits,
+        impossible_counts_are_refused,
+        [Permits],
+        "none, and more than there are: with what would be possible"
+    ),
+    case!(
+        Permits,
+        an_owner_has_its_permit_again,
+        [Permits],
+        "the same permit and not another one; another count is an error"
+    ),
+];
+
+fn some(context: &Context, count: u32) -> Claim {
+    context.claim_as("x", Mode::Permits { count, of: OF })
+}
+
+async fn as_many_are_granted_as_there_are(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let claims = [some(&context, 1), some(&context, 1), some(&context, 1)];
+    take(&context, &*backend, &claims[0]).await?;
+    take(&context, &*other, &claims[1]).await?;
+    take(&context, &*backend, &claims[2]).await?;
+    for backend in [&backend, &other] {
+        refused(&**backend, &some(&context, 1)).await?;
+    }
+    release(&*backend, &claims[1]).await?;
+    let next = some(&context, 1);
+    take(&context, &*other, &next).await?;
+    refused(&*backend, &some(&context, 1)).await?;
+    for claim in [&claims[0], &claims[2], &next] {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn many_at_once_get_no_more_than_there_are(context: Arc<Context>) -> Verdict {
+    const ROUNDS: u32 = 8;
+    let mut backends = Vec::new();
+    for _ in 0..=OF {
+        backends.push(context.backend().await?);
+    }
+    let mut most = 0;
+    for _ in 0..ROUNDS {
+        let mut asking = JoinSet::new();
+        for backend in &backends {
+            let (backend, claim) = (Arc::clone(backend), some(&context, 1));
+            asking.spawn(async move {
+                let answer = backend.try_acquire(&claim).await;
+                (backend, claim, answer)
+            });
+        }
+        let mut granted = Vec::new();
+        for (backend, claim, answer) in asking.join_all().await {
+            if matches!(answer?, Attempt::Granted(_)) {
+                granted.push((backend, claim));
+            }
+        }
+        ensure!(granted.len() <= OF as usize, "{} of {OF} were granted at once", granted.len());
+        most = most.max(granted.len());
+        for (backend, claim) in &granted {
+            release(&**backend, claim).await?;
+        }
+    }
+    ensure!(most > 0, "it showed nothing: nobody was ever granted");
+    Ok(())
+}
+
+async fn weights_are_counted(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (two, one, all) = (some(&context, 2), some(&context, 1), some(&context, 3));
+    take(&context, &*backend, &two).await?;
+    refused(&*backend, &some(&context, 2)).await?;
+    take(&context, &*backend, &one).await?;
+    refused(&*backend, &some(&context, 1)).await?;
+    release(&*backend, &two).await?;
+    refused(&*backend, &all).await?;
+    release(&*backend, &one).await?;
+    take(&context, &*backend, &all).await?;
+    refused(&*backend, &some(&context, 1)).await?;
+    release(&*backend, &all).await
+}
+
+async fn each_permit_expires_alone(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let short = || Claim { ttl: context.ttl, ..some(&context, 1) };
+    let (goes, stays, goes_too) = (short(), some(&context, 1), short());
+    for claim in [&goes, &stays, &goes_too] {
+        take(&context, &*backend, claim).await?;
+    }
+    context.clock.sleep(context.ttl + context.moment() / 20).await;
+    for gone in [&goes, &goes_too] {
+        let outcome = renew(&*backend, gone).await?;
+        let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
+        ensure!(is_over, "a permit whose time was up was renewed: {outcome:?}");
+    }
+    let outcome = renew(&*backend, &stays).await?;
+    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
+    ensure!(is_held, "the other's time wasn't up, and its renewal said {outcome:?}");
+    refused(&*backend, &some(&context, 3)).await?;
+    let two = some(&context, 2);
+    take(&context, &*backend, &two).await?;
+    release(&*backend, &two).await?;
+    release(&*backend, &stays).await
+}
+
+async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two, three) = (some(&context, 1), some(&context, 1), some(&context, 1));
+    for claim in [&one, &two, &three] {
+        take(&context, &*backend, claim).await?;
+    }
+    release(&*backend, &one).await?;
+    let next = some(&context, 1);
+    take(&context, &*backend, &next).await?;
+    for (claim, whose) in [(&one, "one that has released"), (&some(&context, 1), "a foreign token")]
+    {
+        let ended = backend.release(claim, Settle::Answered).await?;
+        ensure!(ended == Ended::NotHeld, "a release by {whose} was answered {ended:?}");
+        refused(&*backend, &some(&context, 1)).await?;
+    }
+    for claim in [&two, &three, &next] {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_repeat_takes_no_second_permit(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, rest) = (some(&context, 1), some(&context, 2));
+    let first = take(&context, &*backend, &one).await?.granted;
+    for _ in 0..3 {
+        let again = take(&context, &*backend, &one).await?.granted;
+        let (first, again) = (first.fence, again.fence);
+        ensure!(first == again, "a repeat had the id {first}, and then {again}");
+    }
+    take(&context, &*backend, &rest).await?;
+    release(&*backend, &one).await?;
+    let next = some(&context, 1);
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await?;
+    release(&*backend, &rest).await
+}
+
+/// Who asks for a name as another kind of lock is told what it is.
+async fn conflicts(backend: &dyn DistributedLock, claim: &Claim, says: &str) -> Verdict {
+    match backend.acquire(claim, Wait::No).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            let text = error.to_string();
+            ensure!(text.contains(says), "it says {text:?} and not {says:?}");
+            Ok(())
+        }
+        answer => Err(Failure::new(format!("{}, and it was answered {answer:?}", claim.mode))),
+    }
+}
+
+async fn sizes_do_not_mix(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let one = some(&context, 1);
+    take(&context, &*backend, &one).await?;
+    for of in [OF - 1, OF + 1, 100] {
+        let claim = context.claim_as("x", Mode::Permits { count: 1, of });
+        conflicts(&*backend, &claim, "a semaphore of 3").await?;
+    }
+    release(&*backend, &one).await?;
+    let larger = context.claim_as("x", Mode::Permits { count: 4, of: 5 });
+    take(&context, &*backend, &larger).await?;
+    conflicts(&*backend, &one, "a semaphore of 5").await?;
+    release(&*backend, &larger).await
+}
+
+async fn a_semaphore_is_no_lock(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (permit, lock) = (some(&context, 1), context.claim_as("x", Mode::Exclusive));
+    take(&context, &*backend, &permit).await?;
+    conflicts(&*backend, &lock, "a semaphore of 3").await?;
+    if context.profile.modes.shared {
+        conflicts(&*backend, &context.claim_as("x", Mode::Shared), "a semaphore of 3").await?;
+    }
+    release(&*backend, &permit).await?;
+    take(&context, &*backend, &lock).await?;
+    conflicts(&*backend, &permit, "a lock").await?;
+    release(&*backend, &lock).await
+}
+
+async fn ids_are_unique(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let mut ids = HashSet::new();
+    for _ in 0..4 {
+        let one = locks.semaphore("x", OF).acquire().await?;
+        let two = locks.semaphore("x", OF).permits(2).acquire().await?;
+        for id in [one.id(), two.id()] {
+            ensure!(ids.insert(id), "the id {id} was given twice");
+        }
+        one.release().await?;
+        two.release().await?;
+    }
+    Ok(())
+}
+
+async fn each_permit_is_shown(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two) = (some(&context, 1), some(&context, 2));
+    take(&context, &*backend, &one).await?;
+    take(&context, &*backend, &two).await?;
+    let shown = backend.inspect(&one.name).await?;
+    for claim in [&one, &two] {
+        let holder = shown.holders.iter().find(|holder| holder.token == Some(claim.token));
+        let Some(holder) = holder else {
+            return Err(Failure::new(format!("{} isn't shown: {shown:?}", claim.mode)));
+        };
+        let (is, should) = (holder.mode, claim.mode);
+        ensure!(is == should, "{should} are shown as {is}");
+        ensure!(holder.fence.is_none(), "a permit is shown with a fence: {:?}", holder.fence);
+    }
+    let holders = shown.holders.len();
+    ensure!(holders == 2, "two hold, and it shows {holders}");
+    release(&*backend, &one).await?;
+    release(&*backend, &two).await
+}
+
+async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two, three) = (some(&context, 1), some(&context, 1), some(&context, 1));
+    for claim in [&one, &two, &three] {
+        take(&context, &*backend, claim).await?;
+    }
+    let seen = Seen::Token(two.token);
+    backend.break_lock(&one.name, seen, BreakHow::Now, "me", "to see").await?;
+    for claim in [&one, &three] {
+        let outcome = renew(&*backend, claim).await?;
+        let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
+        ensure!(is_held, "another one's renewal said {outcome:?}");
+    }
+    let next = some(&context, 1);
+    take(&context, &*backend, &next).await?;
+    refused(&*backend, &some(&context, 1)).await?;
+    for claim in [&one, &three, &next] {
+        release(&*backend, claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (first, large) = (some(&context, 2), some(&context, 3));
+    take(&context, &*backend, &first).await?;
+    let limit = context.clock.now() + context.ttl;
+    let answer = other.acquire(&large, Wait::Until(limit)).await?;
+    ensure!(matches!(answer, Attempt::Busy(_)), "five of three permits were granted");
+    // There is one left.
+    refused(&*backend, &some(&context, 1)).await?;
+    release(&*backend, &first).await?;
+    refused(&*backend, &some(&context, 1)).await?;
+    take(&context, &*other, &large).await?;
+    release(&*other, &large).await?;
+    let next = some(&context, 1);
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_freed_permit_wakes_the_waiter(context: Arc<Context>) -> Verdict {
+    soon(|name| freed_permit_wakes(Arc::clone(&context), name)).await
+}
+
+async fn freed_permit_wakes(context: Arc<Context>, name: String) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let all = one.semaphore(&*name, OF).permits(OF - 1).acquire().await?;
+    let last = one.semaphore(&*name, OF).acquire().await?;
+    let waiting = tokio::spawn({
+        let name = name.clone();
+        async move { two.semaphore(&*name, OF).acquire().await }
+    });
+    context.clock.sleep(context.profile.slow_poll / 10).await;
+    last.release().await?;
+    let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
+        let poll = context.profile.slow_poll;
+        return Err(Failure::new(format!("nobody told the waiter: it polls each {poll:?}")));
+    };
+    permit??.release().await?;
+    Ok(all.release().await?)
+}
+
+async fn all_who_fit_are_woken(context: Arc<Context>) -> Verdict {
+    soon(|name| all_who_fit_wakes(Arc::clone(&context), name)).await
+}
+
+async fn all_who_fit_wakes(context: Arc<Context>, name: String) -> Verdict {
+    let (one, two, three) =
+        (context.client().await?, context.client().await?, context.client().await?);
+    let all = one.semaphore(&*name, OF).permits(OF).acquire().await?;
+    let mut waiting = Vec::new();
+    for locks in [&two, &three, &two] {
+        let locks = locks.clone();
+        waiting.push(tokio::spawn({
+            let name = name.clone();
+            async move { locks.semaphore(&*name, OF).acquire().await }
+        }));
+    }
+    context.clock.sleep(context.profile.slow_poll / 10).await;
+    all.release().await?;
+    let mut permits = Vec::new();
+    for waiting in waiting {
+        let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
+            let poll = context.profile.slow_poll;
+            let woken = permits.len();
+            return Err(Failure::new(format!(
+                "of three who fit {woken} got in, and another polls each {poll:?}"
+            )));
+        };
+        permits.push(permit??);
+    }
+    for permit in permits {
+        permit.release().await?;
+    }
+    Ok(())
+}
+
+async fn permits_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let mut permits = Vec::new();
+    for _ in 0..OF {
+        match locks.semaphore("x", OF).try_acquire().await? {
+            Some(permit) => permits.push(permit),
+            None => {
+                let had = permits.len();
+                return Err(Failure::new(format!("{had} of {OF} were granted and no more")));
+            }
+        }
+    }
+    let more = locks.semaphore("x", OF).try_acquire().await?;
+    ensure!(more.is_none(), "{} of {OF} were granted", OF + 1);
+    for permit in permits {
+        permit.check()?;
+        permit.release().await?;
+    }
+    context.nothing_left().await
+}
+
+async fn impossible_counts_are_refused(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    for count in [0, OF + 1] {
+        let kind = locks.semaphore("x", OF).permits(count).acquire().await.err().map(|e| e.kind());
+        let is_told = kind == Some(ErrorKind::InvalidInput);
+        ensure!(is_told, "{count} of {OF} permits were answered {kind:?}");
+    }
+    context.nothing_left().await
+}
+
+async fn an_owner_has_its_permit_again(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let owner = Owner::new();
+    let mut permits = Vec::new();
+    for _ in 0..=OF {
+        permits.push(locks.semaphore("x", OF).reentrant(&owner).acquire().await?);
+    }
+    let ids: HashSet<u64> = permits.iter().map(lockwright_core::Permit::id).collect();
+    ensure!(ids.len() == 1, "one owner has the permits {ids:?}");
+    let request = locks.semaphore("x", OF).permits(2).reentrant(&owner);
+    let kind = request.wait_for(context.ttl).acquire().await.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Conflict), "another count was answered {kind:?}");
+    let rest = locks.semaphore("x", OF).permits(OF - 1).acquire().await?;
+    rest.release().await?;
+    for permit in permits {
+        permit.check()?;
+        permit.release().await?;
+    }
+    context.nothing_left().await
+}

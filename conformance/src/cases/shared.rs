@@ -1,0 +1,436 @@
+//! Readers beside each other, writers alone.
+
+use std::sync::Arc;
+
+use lockwright_core::{
+    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Mode, Owner, Reason,
+    RenewalOutcome, Seen, Settle, Wait,
+};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, renew, soon, take};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Shared,
+        readers_hold_beside_each_other,
+        [Shared],
+        "of one client and of another, and no writer beside them"
+    ),
+    case!(
+        Shared,
+        a_writer_waits_for_the_last_reader,
+        [Shared],
+        "whichever of them that is, and gets in then"
+    ),
+    case!(Shared, a_reader_waits_for_the_writer, [Shared], "and gets in when that has gone"),
+    case!(
+        Shared,
+        each_reader_expires_alone,
+        [Shared],
+        "what isn't renewed ends, and the others' holds don't"
+    ),
+    case!(
+        Shared,
+        a_reader_ends_its_own_hold_only,
+        [Shared],
+        "a second release of one, or a release by a foreign token, lets no writer in"
+    ),
+    case!(
+        Shared,
+        a_repeated_reader_is_one_hold,
+        [Shared],
+        "the same token again is the same hold, which one release ends"
+    ),
+    case!(
+        Shared,
+        a_waiting_writer_stops_new_readers,
+        [Shared],
+        "so that it gets in however many readers come"
+    ),
+    case!(
+        Shared,
+        a_vanished_writer_stops_readers_for_a_bounded_time,
+        [Shared],
+        "one that waited and isn't heard of any more"
+    ),
+    case!(
+        Shared,
+        readers_share_a_fence,
+        [Shared, Fences],
+        "those beside each other; and each writer's is above all before it"
+    ),
+    case!(Shared, each_reader_is_shown, [Shared], "who holds a name, and how, while several do"),
+    case!(
+        Shared,
+        a_broken_reader_leaves_the_others,
+        [Shared, Breakable],
+        "the one that was seen is broken, and no other"
+    ),
+    case!(
+        Shared,
+        the_last_readers_release_wakes_the_writer,
+        [Shared, Push],
+        "long before it would have asked again"
+    ),
+    case!(
+        Shared,
+        a_writers_release_wakes_all_readers,
+        [Shared, Push],
+        "and not only the first of them"
+    ),
+    case!(
+        Shared,
+        readers_of_one_client_dont_take_turns,
+        [Shared],
+        "tasks that read hold at the same time"
+    ),
+    case!(
+        Shared,
+        an_owner_reads_again_at_once,
+        [Shared],
+        "without a second hold, and also while a writer waits"
+    ),
+    case!(
+        Shared,
+        an_upgrade_is_an_error,
+        [Shared],
+        "an owner that reads and wants to write would wait for itself"
+    ),
+];
+
+fn reader(context: &Context) -> Claim {
+    context.claim_as("x", Mode::Shared)
+}
+
+fn writer(context: &Context) -> Claim {
+    context.claim_as("x", Mode::Exclusive)
+}
+
+async fn readers_hold_beside_each_other(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let readers = [reader(&context), reader(&context), reader(&context)];
+    take(&context, &*backend, &readers[0]).await?;
+    take(&context, &*backend, &readers[1]).await?;
+    take(&context, &*other, &readers[2]).await?;
+    for backend in [&backend, &other] {
+        refused(&**backend, &writer(&context)).await?;
+    }
+    for reader in &readers {
+        release(&*backend, reader).await?;
+    }
+    let writer = writer(&context);
+    take(&context, &*backend, &writer).await?;
+    release(&*backend, &writer).await
+}
+
+async fn a_writer_waits_for_the_last_reader(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    for last in [0, 1] {
+        let (readers, writer) = ([reader(&context), reader(&context)], writer(&context));
+        for reader in &readers {
+            take(&context, &*backend, reader).await?;
+        }
+        refused(&*backend, &writer).await?;
+        release(&*backend, &readers[1 - last]).await?;
+        refused(&*backend, &writer).await?;
+        release(&*backend, &readers[last]).await?;
+        take(&context, &*backend, &writer).await?;
+        release(&*backend, &writer).await?;
+    }
+    Ok(())
+}
+
+async fn a_reader_waits_for_the_writer(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (reader, writer) = (reader(&context), writer(&context));
+    take(&context, &*backend, &writer).await?;
+    for backend in [&backend, &other] {
+        refused(&**backend, &reader).await?;
+    }
+    release(&*backend, &writer).await?;
+    take(&context, &*other, &reader).await?;
+    release(&*other, &reader).await
+}
+
+async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (stays, writer) = (reader(&context), writer(&context));
+    let goes = Claim { ttl: context.ttl, ..reader(&context) };
+    // In both orders, as the first of them may be kept in another place.
+    take(&context, &*backend, &goes).await?;
+    take(&context, &*backend, &stays).await?;
+    let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
+    take(&context, &*backend, &goes_too).await?;
+    context.clock.sleep(context.ttl + context.moment() / 20).await;
+    for gone in [&goes, &goes_too] {
+        let outcome = renew(&*backend, gone).await?;
+        let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
+        ensure!(is_over, "a reader whose time was up was renewed: {outcome:?}");
+    }
+    let outcome = renew(&*backend, &stays).await?;
+    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
+    ensure!(is_held, "the other reader's time wasn't up, and its renewal said {outcome:?}");
+    refused(&*backend, &writer).await?;
+    release(&*backend, &stays).await?;
+    take(&context, &*backend, &writer).await?;
+    release(&*backend, &writer).await
+}
+
+async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two) = (reader(&context), reader(&context));
+    take(&context, &*backend, &one).await?;
+    take(&context, &*backend, &two).await?;
+    release(&*backend, &one).await?;
+    for (claim, whose) in [(&one, "one that has released"), (&reader(&context), "a foreign token")]
+    {
+        let ended = backend.release(claim, Settle::Answered).await?;
+        ensure!(ended == Ended::NotHeld, "a release by {whose} was answered {ended:?}");
+        refused(&*backend, &writer(&context)).await?;
+    }
+    release(&*backend, &two).await
+}
+
+async fn a_repeated_reader_is_one_hold(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (other, one, writer) = (reader(&context), reader(&context), writer(&context));
+    take(&context, &*backend, &other).await?;
+    let first = take(&context, &*backend, &one).await?.granted;
+    let second = take(&context, &*backend, &one).await?.granted;
+    let fences = (first.fence, second.fence);
+    ensure!(fences.0 == fences.1, "a repeat had the fence {}, and then {}", fences.0, fences.1);
+    release(&*backend, &one).await?;
+    release(&*backend, &other).await?;
+    take(&context, &*backend, &writer).await?;
+    release(&*backend, &writer).await
+}
+
+async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
+    let (backend, locks) = (context.backend().await?, context.client().await?);
+    let first = reader(&context);
+    take(&context, &*backend, &first).await?;
+    let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
+    // From when on it waits nobody tells: soon readers are refused.
+    let give_up = context.clock.now() + context.patience();
+    loop {
+        let next = reader(&context);
+        let Attempt::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
+        release(&*backend, &next).await?;
+        if context.clock.now() >= give_up {
+            return Err(Failure::new("readers were let in beside a writer that waits"));
+        }
+        context.clock.sleep(context.ttl / 20).await;
+    }
+    release(&*backend, &first).await?;
+    let limit = tokio::time::timeout(context.patience(), waiting);
+    let Ok(guard) = limit.await else {
+        return Err(Failure::new("the writer didn't get in when the readers had gone"));
+    };
+    guard??.release().await?;
+    let next = reader(&context);
+    take(&context, &*backend, &next).await?;
+    release(&*backend, &next).await
+}
+
+async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Arc<Context>) -> Verdict {
+    let (backend, other) = (context.backend().await?, context.backend().await?);
+    let (first, next) = (reader(&context), reader(&context));
+    take(&context, &*backend, &first).await?;
+    let limit = context.clock.now() + context.ttl / 10;
+    let writer = Claim { ttl: context.ttl, ..writer(&context) };
+    let answer = other.acquire(&writer, Wait::Until(limit)).await?;
+    ensure!(matches!(answer, Attempt::Busy(_)), "a writer was granted beside a reader");
+    drop(other);
+    let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
+    context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
+    release(&*backend, &first).await?;
+    release(&*backend, &next).await
+}
+
+async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let mut highest = None;
+    for _ in 0..3 {
+        let (one, two, writer) = (reader(&context), reader(&context), writer(&context));
+        let first = take(&context, &*backend, &one).await?.granted.fence;
+        let second = take(&context, &*backend, &two).await?.granted.fence;
+        ensure!(first == second, "readers beside each other have the fences {first} and {second}");
+        ensure!(Some(first) > highest, "{first} came after {highest:?}");
+        release(&*backend, &one).await?;
+        let third = reader(&context);
+        let fence = take(&context, &*backend, &third).await?.granted.fence;
+        ensure!(fence == first, "a reader beside one with the fence {first} has {fence}");
+        release(&*backend, &two).await?;
+        release(&*backend, &third).await?;
+        let writers = take(&context, &*backend, &writer).await?.granted.fence;
+        ensure!(writers > first, "the writer's {writers} came after the readers' {first}");
+        highest = Some(writers);
+        release(&*backend, &writer).await?;
+    }
+    Ok(())
+}
+
+async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two) = (reader(&context), reader(&context));
+    take(&context, &*backend, &one).await?;
+    take(&context, &*backend, &two).await?;
+    let shown = backend.inspect(&one.name).await?;
+    let mut tokens: Vec<_> = shown.holders.iter().filter_map(|holder| holder.token).collect();
+    let mut wanted = vec![one.token, two.token];
+    tokens.sort_unstable_by_key(ToString::to_string);
+    wanted.sort_unstable_by_key(ToString::to_string);
+    ensure!(tokens == wanted, "{wanted:?} read, and it shows {tokens:?}");
+    let modes: Vec<_> = shown.holders.iter().map(|holder| holder.mode).collect();
+    ensure!(modes == [Mode::Shared; 2], "two readers are shown as {modes:?}");
+    let listed = context.held(&*backend).await?;
+    ensure!(listed == [one.name.clone()], "a name with two readers is listed as {listed:?}");
+    release(&*backend, &one).await?;
+    release(&*backend, &two).await
+}
+
+async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (one, two) = (reader(&context), reader(&context));
+    for how in [BreakHow::RunOut, BreakHow::Now] {
+        let broken = reader(&context);
+        take(&context, &*backend, &one).await?;
+        take(&context, &*backend, &broken).await?;
+        take(&context, &*backend, &two).await?;
+        backend.break_lock(&one.name, Seen::Token(broken.token), how, "me", "to see").await?;
+        let outcome = renew(&*backend, &broken).await?;
+        let expected = [Reason::Broken, Reason::Gone].map(RenewalOutcome::NotHeld);
+        ensure!(expected.contains(&outcome), "the broken reader's renewal said {outcome:?}");
+        for reader in [&one, &two] {
+            let outcome = renew(&*backend, reader).await?;
+            let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
+            ensure!(is_held, "another reader's renewal said {outcome:?}");
+        }
+        refused(&*backend, &writer(&context)).await?;
+        release(&*backend, &one).await?;
+        release(&*backend, &two).await?;
+        backend.release(&broken, Settle::Answered).await?;
+    }
+    Ok(())
+}
+
+/// How soon somebody is in who was told.
+fn at_once(context: &Context) -> std::time::Duration {
+    context.profile.slow_poll / 2
+}
+
+async fn the_last_readers_release_wakes_the_writer(context: Arc<Context>) -> Verdict {
+    soon(|name| last_reader_wakes(Arc::clone(&context), name)).await
+}
+
+async fn last_reader_wakes(context: Arc<Context>, name: String) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let readers = [one.read(&*name).acquire().await?, one.read(&*name).acquire().await?];
+    let waiting = tokio::spawn({
+        let name = name.clone();
+        async move { two.write(&*name).acquire().await }
+    });
+    context.clock.sleep(context.profile.slow_poll / 10).await;
+    for reader in readers {
+        reader.release().await?;
+    }
+    let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
+        let poll = context.profile.slow_poll;
+        return Err(Failure::new(format!("nobody told the writer: it polls each {poll:?}")));
+    };
+    Ok(guard??.release().await?)
+}
+
+async fn a_writers_release_wakes_all_readers(context: Arc<Context>) -> Verdict {
+    soon(|name| writers_release_wakes(Arc::clone(&context), name)).await
+}
+
+async fn writers_release_wakes(context: Arc<Context>, name: String) -> Verdict {
+    let (one, two, three) =
+        (context.client().await?, context.client().await?, context.client().await?);
+    let writer = one.write(&*name).acquire().await?;
+    let mut waiting = Vec::new();
+    for locks in [&two, &two, &three] {
+        let locks = locks.clone();
+        waiting.push(tokio::spawn({
+            let name = name.clone();
+            async move { locks.read(&*name).acquire().await }
+        }));
+    }
+    context.clock.sleep(context.profile.slow_poll / 10).await;
+    writer.release().await?;
+    let mut guards = Vec::new();
+    for waiting in waiting {
+        let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
+            let poll = context.profile.slow_poll;
+            return Err(Failure::new(format!("nobody told a reader: it polls each {poll:?}")));
+        };
+        guards.push(guard??);
+    }
+    for guard in guards {
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+async fn readers_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let mut guards = Vec::new();
+    for _ in 0..8 {
+        match locks.read("x").try_acquire().await? {
+            Some(guard) => guards.push(guard),
+            None => {
+                return Err(Failure::new(format!("{} readers were in its way", guards.len())));
+            }
+        }
+    }
+    ensure!(locks.write("x").try_acquire().await?.is_none(), "a writer was let in beside readers");
+    for guard in guards {
+        guard.check()?;
+        guard.release().await?;
+    }
+    let writer = locks.write("x").try_acquire().await?;
+    let Some(writer) = writer else {
+        return Err(Failure::new("no writer was let in when all readers had gone"));
+    };
+    Ok(writer.release().await?)
+}
+
+async fn an_owner_reads_again_at_once(context: Arc<Context>) -> Verdict {
+    let (locks, other) = (context.client().await?, context.client().await?);
+    let owner = Owner::new();
+    let first = locks.read("x").reentrant(&owner).acquire().await?;
+    let waiting = tokio::spawn(async move { other.write("x").acquire().await });
+    context.clock.sleep(context.ttl / 5).await;
+    let Some(second) = locks.read("x").reentrant(&owner).try_acquire().await? else {
+        return Err(Failure::new("an owner that reads was not let in again"));
+    };
+    let (one, two) = (first.token(), second.token());
+    ensure!(one == two, "an owner has two holds: {one} and {two}");
+    first.release().await?;
+    second.check()?;
+    ensure!(!waiting.is_finished(), "the writer got in though a guard of the reader's was left");
+    second.release().await?;
+    let Ok(guard) = tokio::time::timeout(context.patience(), waiting).await else {
+        return Err(Failure::new("the writer didn't get in when the last guard had gone"));
+    };
+    Ok(guard??.release().await?)
+}
+
+async fn an_upgrade_is_an_error(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let owner = Owner::new();
+    let reading = locks.read("x").reentrant(&owner).acquire().await?;
+    let upgraded = locks.write("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
+    let kind = upgraded.as_ref().err().map(lockwright_core::Error::kind);
+    ensure!(kind == Some(ErrorKind::Conflict), "reading and then writing was answered {kind:?}");
+    reading.check()?;
+    reading.release().await?;
+    let writing = locks.write("x").reentrant(&owner).acquire().await?;
+    let lowered = locks.read("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
+    let kind = lowered.as_ref().err().map(lockwright_core::Error::kind);
+    ensure!(kind == Some(ErrorKind::Conflict), "writing and then reading was answered {kind:?}");
+    writing.release().await?;
+    context.nothing_left().await
+}

@@ -1,0 +1,243 @@
+//! Holds that move to another process.
+
+use std::sync::Arc;
+
+use lockwright_core::{
+    Attempt, BreakHow, Claim, Ended, ErrorKind, HoldState, Locks, Mode, Owner, RenewalOutcome,
+    Seen, Settle, Token,
+};
+
+use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::context::{Context, refused, release, renew, take};
+use crate::faults::{Fate, Op};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        Tickets,
+        a_hold_moves_to_another_client,
+        [Tickets],
+        "which is never free on the way, and has a larger fence then"
+    ),
+    case!(Tickets, a_ticket_is_good_once, [Tickets], "a second resumption is refused"),
+    case!(
+        Tickets,
+        the_belief_ends_with_the_ticket,
+        [Tickets],
+        "who has made one doesn't hold any more"
+    ),
+    case!(
+        Tickets,
+        an_old_token_is_worth_nothing,
+        [Tickets],
+        "it neither renews nor releases what has moved, and is never granted again"
+    ),
+    case!(
+        Tickets,
+        a_repeated_swap_is_the_same_hold,
+        [Tickets],
+        "with the same fence, and one release ends it"
+    ),
+    case!(
+        Tickets,
+        a_ticket_that_nobody_resumes_runs_out,
+        [Tickets],
+        "and then spares who holds by then"
+    ),
+    case!(
+        Tickets,
+        a_broken_hold_does_not_move,
+        [Tickets, Breakable],
+        "whether it was broken before it was resumed or freed at once"
+    ),
+    case!(
+        Tickets,
+        a_shared_guard_makes_no_ticket,
+        [Tickets],
+        "as long as its owner has another one on the same hold"
+    ),
+    case!(
+        Tickets,
+        without_tickets_it_is_said,
+        [NoTickets],
+        "and the hold is given back as if the guard had been dropped"
+    ),
+];
+
+async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let guard = one.mutex("x").acquire().await?;
+    let (fence, token) = (guard.fence(), guard.token());
+    let ticket = guard.into_ticket()?;
+    ensure!(ticket.fence() == fence, "a hold of {fence} has a ticket of {}", ticket.fence());
+    let other = two.mutex("x").try_acquire().await?;
+    ensure!(other.is_none(), "it was free while it moved");
+    let resumed = two.resume(&ticket).await?;
+    let now = resumed.fence();
+    ensure!(now > fence, "it had the fence {fence}, and has {now} after it moved");
+    ensure!(resumed.token() != token, "it has the same token after it moved");
+    ensure!(resumed.name() == "x", "it is called {} after it moved", resumed.name());
+    // It is renewed like any other.
+    context.clock.sleep(context.ttl * 2).await;
+    resumed.check()?;
+    let other = one.mutex("x").try_acquire().await?;
+    ensure!(other.is_none(), "it was free after it had moved");
+    resumed.release().await?;
+    let Some(next) = one.mutex("x").try_acquire().await? else {
+        return Err(Failure::new("it was released after it had moved, and isn't free"));
+    };
+    ensure!(next.fence() > now, "{} came after {now}", next.fence());
+    next.release().await?;
+    an_unanswered_one_moves_too(&context, &two).await
+}
+
+/// Where the acquire was answered only when it was repeated, the hold is looked at before it is taken over.
+async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict {
+    let (one, faulty) = context.faulty_client().await?;
+    let mut requests = vec![one.mutex("y")];
+    if context.profile.modes.contains(Mode::Shared) {
+        requests.push(one.read("z"));
+    }
+    for request in requests {
+        faulty.next(Op::Acquire, [Fate::LoseAnswer]);
+        let ticket = request.acquire().await?.into_ticket()?;
+        let resumed = two.resume(&ticket).await?;
+        resumed.check()?;
+        resumed.release().await?;
+    }
+    Ok(())
+}
+
+async fn a_ticket_is_good_once(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let ticket = one.mutex("x").acquire().await?.into_ticket()?;
+    let resumed = two.resume(&ticket).await?;
+    for locks in [&one, &two] {
+        let kind = locks.resume(&ticket).await.err().map(|error| error.kind());
+        let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
+        ensure!(is_refused, "a second resumption was answered {kind:?}");
+    }
+    resumed.check()?;
+    ensure!(resumed.verify().await?, "the hold isn't the first one's any more");
+    resumed.release().await?;
+    let kind = one.resume(&ticket).await.err().map(|error| error.kind());
+    let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
+    ensure!(is_refused, "a resumption of what was released was answered {kind:?}");
+    context.nothing_left().await
+}
+
+async fn the_belief_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    let signal = guard.signal();
+    let ticket = guard.into_ticket()?;
+    let state = signal.state();
+    ensure!(state == HoldState::Released, "it made a ticket and is {state:?}");
+    let resumed = locks.resume(&ticket).await?;
+    let state = signal.state();
+    ensure!(state == HoldState::Released, "its ticket was resumed and it is {state:?}");
+    Ok(resumed.release().await?)
+}
+
+fn next(context: &Context) -> Claim {
+    context.long_claim("x")
+}
+
+async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (first, second) = (next(&context), next(&context));
+    take(&context, &*backend, &first).await?;
+    let Attempt::Granted(_) = backend.swap(first.token, &second).await? else {
+        return Err(Failure::new("the hold wasn't there for its own token"));
+    };
+    let outcome = renew(&*backend, &first).await?;
+    let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
+    ensure!(is_over, "a renewal by the old token said {outcome:?}");
+    let ended = backend.release(&first, Settle::Answered).await?;
+    ensure!(ended == Ended::NotHeld, "a release by the old token said {ended:?}");
+    refused(&*backend, &next(&context)).await?;
+    let outcome = renew(&*backend, &second).await?;
+    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
+    ensure!(is_held, "a renewal by the new token said {outcome:?}");
+    // A foreign token takes nothing over.
+    let answer = backend.swap(Token::random(), &next(&context)).await;
+    ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "a foreign token took the hold over");
+    release(&*backend, &second).await?;
+    if context.profile.tombstones {
+        let answer = backend.try_acquire(&first).await;
+        let is_granted = matches!(answer, Ok(Attempt::Granted(_)));
+        ensure!(!is_granted, "a late duplicate of the first acquire was granted");
+    }
+    Ok(())
+}
+
+async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (first, second) = (next(&context), next(&context));
+    let before = take(&context, &*backend, &first).await?.granted.fence;
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        match backend.swap(first.token, &second).await? {
+            Attempt::Granted(granted) => fences.push(granted.fence),
+            Attempt::Busy(_) => return Err(Failure::new("a repeat was refused")),
+        }
+    }
+    let are_one = fences.iter().all(|fence| *fence == fences[0]) && fences[0] > before;
+    ensure!(are_one, "it had {before}, and repeats of one swap {fences:?}");
+    release(&*backend, &second).await?;
+    let third = next(&context);
+    take(&context, &*backend, &third).await?;
+    // The name is somebody else's by now.
+    let answer = backend.swap(first.token, &next(&context)).await;
+    ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "the next one's hold was taken over");
+    release(&*backend, &third).await
+}
+
+async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let ticket = one.mutex("x").acquire().await?.into_ticket()?;
+    let within = context.ttl + context.patience();
+    let next = two.mutex("x").wait_for(within).acquire().await?;
+    let kind = one.resume(&ticket).await.err().map(|error| error.kind());
+    let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
+    ensure!(is_refused, "a resumption of what has run out was answered {kind:?}");
+    next.check()?;
+    ensure!(next.verify().await?, "the next one's hold isn't there any more");
+    next.release().await?;
+    context.nothing_left().await
+}
+
+async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    for (name, how) in [("x", BreakHow::RunOut), ("y", BreakHow::Now)] {
+        let guard = one.mutex(name).acquire().await?;
+        let seen = Seen::Token(guard.token());
+        let ticket = guard.into_ticket()?;
+        two.break_lock(name, seen, how, "to see").await?;
+        let kind = two.resume(&ticket).await.err().map(|error| error.kind());
+        let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
+        ensure!(is_refused, "a resumption of a broken hold ({how:?}) was answered {kind:?}");
+    }
+    context.nothing_left().await
+}
+
+async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let owner = Owner::new();
+    let first = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let second = locks.mutex("x").reentrant(&owner).acquire().await?;
+    let kind = second.into_ticket().err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Conflict), "a second guard was answered {kind:?}");
+    first.check()?;
+    let ticket = first.into_ticket()?;
+    let resumed = locks.resume(&ticket).await?;
+    ensure!(resumed.mode() == Mode::Exclusive, "it is {} after it moved", resumed.mode());
+    Ok(resumed.release().await?)
+}
+
+async fn without_tickets_it_is_said(context: Arc<Context>) -> Verdict {
+    let locks = context.client().await?;
+    let guard = locks.mutex("x").acquire().await?;
+    let kind = guard.into_ticket().err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Unsupported), "it was answered {kind:?}");
+    context.nothing_left().await
+}

@@ -1,0 +1,242 @@
+//! What backends have in common whose readers, writers and permits stand in one line on the server: for
+//! their own tests, beside the suite.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, Claim, DistributedLock, Ended, ErrorKind, Fence, Locks, Mode, Settle,
+    Wait,
+};
+
+use crate::kit::{busy, claim, grant};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// A claim of `x` in this mode.
+pub fn claim_as(mode: Mode) -> Claim {
+    Claim { mode, ..claim("x") }
+}
+
+async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
+    for _ in 0..1_000 {
+        match backend.acquire(claim, FOR_EVER).await {
+            Ok(Attempt::Granted(granted)) => return granted.fence,
+            Ok(Attempt::Busy(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    panic!("it is still not granted");
+}
+
+/// Readers that waited share a fence, whichever of them looks first and whoever goes meanwhile.
+///
+/// # Panics
+/// If they don't.
+pub async fn readers_that_waited_share_a_fence(
+    one: &dyn DistributedLock,
+    other: &dyn DistributedLock,
+) {
+    let mut highest = Fence::new(0);
+    for last_first in [false, true] {
+        let writer = claim_as(Mode::Exclusive);
+        let fence = grant(one, &writer).await.fence;
+        assert!(fence > highest);
+        let readers: Vec<Claim> = (0..4).map(|_| claim_as(Mode::Shared)).collect();
+        for reader in &readers {
+            assert!(busy(other, reader, FOR_EVER).await.queued);
+        }
+        one.release(&writer, Settle::Answered).await.unwrap();
+        let (gone, rest) = readers.split_first().unwrap();
+        let first = if last_first { &rest[2] } else { &rest[0] };
+        let shared = granted(other, first).await;
+        assert!(shared > fence, "{shared} after {fence}");
+        // The first of the line, by whose number they go, goes without ever having looked.
+        assert_eq!(other.release(gone, Settle::Answered).await.unwrap(), Ended::Released);
+        for reader in rest {
+            assert_eq!(granted(other, reader).await, shared);
+        }
+        // As the next first, who had it from another.
+        other.release(&rest[0], Settle::Answered).await.unwrap();
+        let late = claim_as(Mode::Shared);
+        assert_eq!(grant(one, &late).await.fence, shared);
+        if last_first {
+            assert_eq!(granted(one, &late).await, shared, "a repeat");
+        }
+        for reader in &rest[1..] {
+            other.release(reader, Settle::Answered).await.unwrap();
+        }
+        let shown = one.inspect(&late.name).await.unwrap();
+        assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
+        // One whose fence comes from those who have all gone.
+        let later = claim_as(Mode::Shared);
+        assert_eq!(grant(other, &later).await.fence, shared);
+        one.release(&late, Settle::Answered).await.unwrap();
+        let next = claim_as(Mode::Exclusive);
+        busy(one, &next, FOR_EVER).await;
+        other.release(&later, Settle::Answered).await.unwrap();
+        highest = granted(one, &next).await;
+        assert!(highest > shared, "{highest} after {shared}");
+        one.release(&next, Settle::Answered).await.unwrap();
+    }
+}
+
+/// Readers get in beside each other again when a writer that waited behind some of them gives up: with the
+/// fence that those have.
+///
+/// # Panics
+/// If they don't.
+pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn DistributedLock) {
+    let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
+    let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));
+    let shared = grant(backend, &first).await.fence;
+    busy(backend, &writer, FOR_EVER).await;
+    for reader in [&second, &third] {
+        busy(backend, reader, FOR_EVER).await;
+    }
+    backend.release(&writer, Settle::Answered).await.unwrap();
+    assert_eq!(granted(backend, &third).await, shared);
+    backend.release(&first, Settle::Answered).await.unwrap();
+    assert_eq!(granted(backend, &second).await, shared, "it had looked when the first had gone");
+    for reader in [&second, &third] {
+        backend.release(reader, Settle::Answered).await.unwrap();
+    }
+}
+
+/// A claim of another kind, or one that doesn't wait, is refused and leaves nothing in the line of `x`: how
+/// many stand there says `count`.
+///
+/// # Panics
+/// If it does.
+pub async fn what_is_refused_leaves_nothing(
+    backend: &dyn DistributedLock,
+    count: impl AsyncFn() -> usize,
+) {
+    let permits = |count, of| Mode::Permits { count, of };
+    let conflicts = async |mode, wait| {
+        let answer = backend.acquire(&claim_as(mode), wait).await;
+        assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict), "{mode}");
+    };
+    for held in [permits(2, 3), Mode::Shared, Mode::Exclusive] {
+        let holds = claim_as(held);
+        grant(backend, &holds).await;
+        for wait in [Wait::No, FOR_EVER] {
+            for other in [Mode::Exclusive, Mode::Shared, permits(1, 3), permits(1, 4)] {
+                if !other.is_of_the_kind_of(held) {
+                    conflicts(other, wait).await;
+                }
+                assert_eq!(count().await, 1, "{other} beside {held}");
+            }
+        }
+        for other in [Mode::Exclusive, Mode::Shared, permits(2, 3)] {
+            let is_beside = held == Mode::Shared && other == Mode::Shared;
+            if other.is_of_the_kind_of(held) && !is_beside {
+                busy(backend, &claim_as(other), Wait::No).await;
+                assert_eq!(count().await, 1, "{other} beside {held}");
+            }
+        }
+        backend.release(&holds, Settle::Answered).await.unwrap();
+        assert_eq!(count().await, 0);
+    }
+}
+
+/// Of many that ask at the same moment, and don't wait, no more get permits than there are.
+///
+/// # Panics
+/// If more do, or if none ever does.
+pub async fn those_who_ask_at_once_get_no_more_than_there_are(
+    backends: [Arc<dyn DistributedLock>; 2],
+) {
+    let mut most = 0;
+    for _ in 0..10 {
+        let mut asking = tokio::task::JoinSet::new();
+        for at in 0..8 {
+            let backend = Arc::clone(&backends[at % 2]);
+            asking.spawn(async move {
+                let claim = claim_as(Mode::Permits { count: 1, of: 3 });
+                let answer = backend.try_acquire(&claim).await.unwrap();
+                (backend, claim, matches!(answer, Attempt::Granted(_)))
+            });
+        }
+        let asked = asking.join_all().await;
+        let granted = asked.iter().filter(|(.., is_granted)| *is_granted).count();
+        assert!(granted <= 3, "{granted} of 3 permits were granted");
+        most = most.max(granted);
+        for (backend, claim, _) in asked.iter().filter(|(.., is_granted)| *is_granted) {
+            backend.release(claim, Settle::Answered).await.unwrap();
+        }
+    }
+    assert!(most > 0, "none was ever granted: it showed nothing");
+}
+
+#[derive(Default)]
+struct Inside {
+    readers: AtomicU32,
+    writers: AtomicU32,
+    permits: AtomicU32,
+    /// The fences of those who read now, and how often several did.
+    fences: Mutex<(Vec<Fence>, usize)>,
+    ids: Mutex<HashSet<u64>>,
+}
+
+/// Many tasks of several clients read, write and take permits: writers are alone, readers beside each other
+/// have one fence, and there are never more permits than there are.
+///
+/// # Panics
+/// If that isn't so, or if nobody ever was beside somebody.
+pub async fn a_crowd_is_kept_in_order(clients: &[Locks]) {
+    const OF: u32 = 5;
+    let inside = Arc::new(Inside::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    for at in 0..12_usize {
+        let (locks, inside) = (clients[at % clients.len()].clone(), Arc::clone(&inside));
+        tasks.spawn(async move {
+            for turn in 0..8 {
+                match (at + turn) % 4 {
+                    0 => {
+                        let guard = locks.write("rw").acquire().await.unwrap();
+                        assert_eq!(inside.writers.fetch_add(1, Ordering::SeqCst), 0);
+                        assert_eq!(inside.readers.load(Ordering::SeqCst), 0);
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        inside.writers.fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await.unwrap();
+                    }
+                    1 => {
+                        let count = u32::try_from(turn).unwrap() % 3 + 1;
+                        let request = locks.semaphore("permits", OF).permits(count);
+                        let permit = request.acquire().await.unwrap();
+                        let before = inside.permits.fetch_add(count, Ordering::SeqCst);
+                        assert!(before + count <= OF, "{before} and {count} of {OF}");
+                        assert!(inside.ids.lock().unwrap().insert(permit.id()));
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        inside.permits.fetch_sub(count, Ordering::SeqCst);
+                        permit.release().await.unwrap();
+                    }
+                    _ => {
+                        let guard = locks.read("rw").acquire().await.unwrap();
+                        inside.readers.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(inside.writers.load(Ordering::SeqCst), 0);
+                        let fence = guard.fence();
+                        {
+                            let (fences, beside) = &mut *inside.fences.lock().unwrap();
+                            assert!(fences.iter().all(|one| *one == fence), "{fences:?}: {fence}");
+                            *beside += fences.len();
+                            fences.push(fence);
+                        }
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        inside.fences.lock().unwrap().0.pop();
+                        inside.readers.fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await.unwrap();
+                    }
+                }
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    let beside = inside.fences.lock().unwrap().1;
+    assert!(beside > 0, "nobody read beside another one: it showed nothing");
+}

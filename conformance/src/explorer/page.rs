@@ -1,0 +1,73 @@
+//! The page that shows what came out of a model.
+
+use std::fmt::{Debug, Write};
+use std::fs;
+use std::path::PathBuf;
+
+use super::Explored;
+
+/// A page of the documentation. What a model prints stands there word for word, or its test fails.
+#[derive(Debug)]
+pub struct Page {
+    file: PathBuf,
+}
+
+impl Page {
+    /// By its file.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into() }
+    }
+
+    fn text(&self) -> String {
+        let file = self.file.display();
+        fs::read_to_string(&self.file).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    /// # Panics
+    /// If the page doesn't have this, word for word.
+    pub fn has(&self, expected: &str) {
+        assert!(
+            self.text().contains(expected),
+            "{} does not have this, which is what came out:\n{expected}",
+            self.file.display()
+        );
+    }
+
+    /// The trace below a heading.
+    ///
+    /// # Panics
+    /// If the page has no such heading, or nothing in a box below it.
+    pub fn trace_of(&self, title: &str) -> String {
+        let text = self.text();
+        let section = text.split(&format!("### {title}\n")).nth(1).expect("the heading is there");
+        let block = section.split("```text\n").nth(1).expect("a trace follows");
+        block.split("```").next().expect("a split has a first part").to_owned()
+    }
+
+    /// A row of the table of what was explored: states, steps, the longest of all shortest ways.
+    pub fn row<Promise: Debug>(title: &str, explored: &Explored<Promise>) -> String {
+        let Explored { states, steps, depth, .. } = *explored;
+        format!("| {title} | {} | {} | {depth} |", thousands(states), thousands(steps))
+    }
+
+    /// A heading, what is broken, and how.
+    pub fn refutation(title: &str, broken: &str, trace: &str) -> String {
+        let mut text = format!("### {title}\n\n{broken}\n\n```text\n");
+        for line in trace.lines() {
+            writeln!(text, "{line}").expect("a string takes all");
+        }
+        text + "```\n"
+    }
+}
+
+fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

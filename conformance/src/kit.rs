@@ -1,0 +1,108 @@
+//! What a backend's own tests begin with, beside the suite: claims, and asking for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, LockName, Mode, Token,
+    Upkeep, Wait,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Nobody waits this long unless something is wrong.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// A name.
+///
+/// # Panics
+/// If it can't be one.
+pub fn name(name: &str) -> LockName {
+    LockName::new(name).expect("the test's names are good")
+}
+
+/// An exclusive claim with a fresh token, for longer than a test takes.
+pub fn claim(locked: &str) -> Claim {
+    claim_for(locked, Duration::from_secs(30))
+}
+
+/// An exclusive claim with a fresh token.
+pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
+    Claim {
+        name: name(locked),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(Some("test"))),
+        ttl,
+        fences: 1,
+        upkeep: Upkeep::Renewed,
+    }
+}
+
+/// Has a claim granted that nothing stands in the way of.
+///
+/// # Panics
+/// If it isn't granted.
+#[track_caller]
+pub fn grant<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Granted> + Send + 'a {
+    let asked_for = std::panic::Location::caller();
+    async move {
+        match backend.try_acquire(claim).await {
+            Ok(Attempt::Granted(granted)) => granted,
+            other => panic!("asked for at {asked_for}: {other:?}"),
+        }
+    }
+}
+
+/// Has a claim refused that something stands in the way of.
+///
+/// # Panics
+/// If it isn't.
+#[track_caller]
+pub fn busy<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+    wait: Wait,
+) -> impl Future<Output = Busy> + Send + 'a {
+    let asked_for = std::panic::Location::caller();
+    async move {
+        match backend.acquire(claim, wait).await {
+            Ok(Attempt::Busy(busy)) => busy,
+            other => panic!("asked for at {asked_for}: {other:?}"),
+        }
+    }
+}
+
+/// The events that `backend` sends from here on.
+pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
+    let (sender, receiver) = unbounded_channel();
+    backend.attach(Events::to(move |event| sender.send(event).is_ok()));
+    receiver
+}
+
+/// The next of them.
+///
+/// # Panics
+/// If none comes.
+pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
+    let event = tokio::time::timeout(LIMIT, events.recv()).await;
+    event.expect("an event comes").expect("the backend lives")
+}
+
+/// Asks until the answer is there.
+///
+/// # Panics
+/// If it doesn't come.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, asking).await.expect("it happens")
+}

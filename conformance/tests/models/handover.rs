@@ -1,0 +1,594 @@
+//! A lock that is handed to who waits, as it is on Redis: whoever frees it *offers* it to the first in its
+//! queue, for a short life, and tells that client, who believes before it has asked again. Anna holds; Ben
+//! and Cleo wait, and may stop for ever.
+
+use std::fmt::Write;
+
+use lockwright_conformance::explorer::{Protocol, Step, mix};
+
+use crate::wire::Wire;
+use crate::{happens, holds, refuted};
+
+const TTL: u8 = 2;
+
+/// For how long an offer holds that nobody has confirmed.
+const OFFER: u8 = 1;
+
+/// When it ends.
+const END: u8 = 4;
+
+const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
+const ALL: std::ops::Range<u8> = 0..3;
+
+/// Nobody's place.
+const NOBODY: u8 = 9;
+
+/// Without one of them it goes wrong.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// A hold that was handed over began at the earlier of when that was heard and when the claim was sent,
+    /// and as much later as the server's clock says that it was handed over after it was queued. Otherwise it
+    /// begins when it is heard.
+    begins_by_the_servers_clock: bool,
+    /// What the server's clock said when the claim was queued belongs to the request that is reckoned from.
+    one_request_for_both: bool,
+    /// Until it is confirmed, it is believed for as long as an offer holds. Otherwise for a TTL.
+    believes_an_offer_briefly: bool,
+    /// An offer that may be over is asked for again, which tells the fence. Otherwise it is renewed.
+    asks_again: bool,
+    /// An offer holds for less than a TTL.
+    offers_briefly: bool,
+    /// Nobody is granted while others wait.
+    nobody_overtakes: bool,
+    /// Who is offered the lock leaves the queue.
+    leaves_the_queue: bool,
+    /// An offer has a fence of its own.
+    a_fence_of_its_own: bool,
+}
+
+const RULES: Rules = Rules {
+    begins_by_the_servers_clock: true,
+    one_request_for_both: true,
+    believes_an_offer_briefly: true,
+    asks_again: true,
+    offers_briefly: true,
+    nobody_overtakes: true,
+    leaves_the_queue: true,
+    a_fence_of_its_own: true,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    OneBelieves,
+    ALaterBeliefHasALargerFence,
+    FirstComeFirstServed,
+    WhoStoppedHoldsTheRestUpBriefly,
+    NobodyWaitsAndHolds,
+    // What happens all the same: not promises.
+    WasHandedOver,
+    WasTooOldToBelieve,
+    CameAfterOneThatStopped,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Also a poll: again, by who waits.
+    Ask,
+    Renew,
+    Release,
+    /// Queued; what the server's clock says.
+    Queued {
+        time: u8,
+    },
+    Granted {
+        fence: u8,
+    },
+    Renewed,
+    Gone,
+    /// What the server tells by itself, and when it did.
+    Offer {
+        fence: u8,
+        time: u8,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    who: u8,
+    kind: Kind,
+    /// When the request was sent.
+    sent: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// `asked` is the last request's, and `queued` what it and the server's clock say of when it was queued.
+    Waiting {
+        asked: u8,
+        queued: Option<(u8, u8)>,
+    },
+    /// It renews an offer with this fence, which is too old to be believed.
+    Confirming {
+        fence: u8,
+    },
+    Believing {
+        until: u8,
+    },
+    Done,
+    Stopped,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    now: u8,
+    holder: u8,
+    expires: u8,
+    is_offer: bool,
+    fence: u8,
+    queue: [u8; 2],
+    /// When each was queued first.
+    since: [u8; 3],
+    highest: u8,
+    phases: [Phase; 3],
+    wire: Wire<Message>,
+}
+
+impl State {
+    fn is_held(&self) -> bool {
+        self.holder != NOBODY && self.now < self.expires
+    }
+
+    fn phase(&self, who: u8) -> Phase {
+        self.phases[who as usize]
+    }
+
+    fn waits(&self, who: u8) -> bool {
+        self.queue.contains(&who)
+    }
+
+    fn leave(&mut self, who: u8) {
+        let [first, second] = self.queue;
+        if first == who {
+            self.queue = [second, NOBODY];
+        } else if second == who {
+            self.queue[1] = NOBODY;
+        }
+    }
+
+    fn join(&mut self, who: u8) {
+        if !self.waits(who) {
+            let free = usize::from(self.queue[0] != NOBODY);
+            self.queue[free] = who;
+            self.since[who as usize] = self.now;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Tick,
+    Stop(u8),
+    Send(u8, Kind),
+    Handle(Message),
+    Hear(Message),
+}
+
+struct HandOver {
+    rules: Rules,
+    events: bool,
+}
+
+impl HandOver {
+    fn with(rules: Rules) -> Self {
+        Self { rules, events: false }
+    }
+
+    /// Offers a free lock to the first in the queue.
+    fn advance(&self, state: &mut State) {
+        let first = state.queue[0];
+        if state.is_held() || first == NOBODY {
+            return;
+        }
+        if self.rules.leaves_the_queue {
+            state.leave(first);
+        }
+        state.holder = first;
+        state.is_offer = true;
+        state.expires = state.now + if self.rules.offers_briefly { OFFER } else { TTL };
+        state.fence += u8::from(self.rules.a_fence_of_its_own);
+        let kind = Kind::Offer { fence: state.fence, time: state.now };
+        // What is told reaches whoever listens, or gets lost; nobody waits for room.
+        if state.wire.has_room() {
+            state.wire.send(Message { who: first, kind, sent: state.now });
+        }
+    }
+
+    fn grant(&self, state: &mut State, who: u8) -> (Kind, Option<Promise>) {
+        let overtakes = state.queue[0] != NOBODY && state.queue[0] != who;
+        state.leave(who);
+        state.holder = who;
+        state.is_offer = false;
+        state.expires = state.now + TTL;
+        state.fence += 1;
+        let broken = overtakes.then_some(Promise::FirstComeFirstServed);
+        (Kind::Granted { fence: state.fence }, broken)
+    }
+
+    fn handle(&self, state: &mut State, message: Message) -> Option<Promise> {
+        let Message { who, kind, sent } = message;
+        state.wire.take(message);
+        let has_it = state.is_held() && state.holder == who;
+        let (answer, broken) = match kind {
+            Kind::Release => {
+                state.leave(who);
+                if has_it {
+                    state.holder = NOBODY;
+                }
+                self.advance(state);
+                return None;
+            }
+            Kind::Renew => {
+                if has_it {
+                    state.holder = who;
+                    state.is_offer = false;
+                    state.expires = state.now + TTL;
+                    (Kind::Renewed, None)
+                } else {
+                    (Kind::Gone, None)
+                }
+            }
+            _ if has_it => {
+                state.is_offer = false;
+                state.expires = state.now + TTL;
+                (Kind::Granted { fence: state.fence }, None)
+            }
+            _ if !state.is_held() && !self.rules.nobody_overtakes => self.grant(state, who),
+            _ => {
+                // A queue in which it is the first is its turn.
+                if !state.is_held() && [NOBODY, who].contains(&state.queue[0]) {
+                    self.grant(state, who)
+                } else {
+                    self.advance(state);
+                    state.join(who);
+                    let time = if self.rules.one_request_for_both {
+                        state.now
+                    } else {
+                        state.since[who as usize]
+                    };
+                    (Kind::Queued { time }, None)
+                }
+            }
+        };
+        if state.wire.has_room() {
+            state.wire.send(Message { who, kind: answer, sent });
+        }
+        broken
+    }
+
+    /// Somebody believes from now on.
+    fn believe(&self, state: &mut State, who: u8, until: u8, fence: u8) -> Option<Promise> {
+        state.phases[who as usize] = Phase::Believing { until };
+        let is_larger = fence > state.highest;
+        state.highest = state.highest.max(fence);
+        (!is_larger).then_some(Promise::ALaterBeliefHasALargerFence)
+    }
+
+    fn hear(&self, state: &mut State, message: Message) -> Option<Promise> {
+        state.wire.take(message);
+        let Message { who, kind, sent } = message;
+        match (state.phase(who), kind) {
+            (Phase::Waiting { asked, .. }, Kind::Queued { time }) => {
+                let queued = Some((sent, time));
+                state.phases[who as usize] = Phase::Waiting { asked, queued };
+                None
+            }
+            (Phase::Waiting { .. }, Kind::Granted { fence }) if state.now < sent + TTL => {
+                self.believe(state, who, sent + TTL, fence)
+            }
+            (Phase::Waiting { queued, .. }, Kind::Offer { fence, time }) => {
+                let by_the_server = match queued {
+                    _ if !self.rules.begins_by_the_servers_clock => Some(state.now),
+                    // An old offer that comes late lies before the request.
+                    Some((sent, queued)) => Some((sent + time).saturating_sub(queued)),
+                    None => None,
+                };
+                let life = if self.rules.believes_an_offer_briefly { OFFER } else { TTL };
+                let until = by_the_server.map(|began| began.min(state.now) + life);
+                if let Some(until) = until.filter(|until| state.now < *until) {
+                    let broken = self.believe(state, who, until, fence);
+                    let stopped = ALL.map(|who| state.phase(who)).any(|it| it == Phase::Stopped);
+                    return match (self.events, stopped) {
+                        (true, true) => Some(Promise::CameAfterOneThatStopped),
+                        (true, false) => Some(Promise::WasHandedOver),
+                        (false, _) => broken,
+                    };
+                }
+                if !self.rules.asks_again {
+                    state.phases[who as usize] = Phase::Confirming { fence };
+                }
+                self.events.then_some(Promise::WasTooOldToBelieve)
+            }
+            (Phase::Confirming { fence }, Kind::Renewed) if state.now < sent + TTL => {
+                self.believe(state, who, sent + TTL, fence)
+            }
+            (Phase::Believing { until }, Kind::Renewed) => {
+                let until = until.max(sent + TTL);
+                state.phases[who as usize] = Phase::Believing { until };
+                None
+            }
+            (Phase::Confirming { .. } | Phase::Believing { .. }, Kind::Gone) => {
+                state.phases[who as usize] = Phase::Done;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// What somebody may send now.
+    fn sends(&self, state: &State, who: u8) -> impl Iterator<Item = (Kind, Phase)> {
+        let is_under_way =
+            |kind: Kind| state.wire.messages().any(|it| (it.who, it.kind) == (who, kind));
+        let phase = state.phase(who);
+        let first = match phase {
+            Phase::Idle => Some((Kind::Ask, Phase::Waiting { asked: state.now, queued: None })),
+            Phase::Waiting { asked, queued } if asked < state.now && !is_under_way(Kind::Ask) => {
+                Some((Kind::Ask, Phase::Waiting { asked: state.now, queued }))
+            }
+            Phase::Confirming { .. } | Phase::Believing { .. } if !is_under_way(Kind::Renew) => {
+                Some((Kind::Renew, phase))
+            }
+            _ => None,
+        };
+        let ends = matches!(phase, Phase::Waiting { .. } | Phase::Believing { .. });
+        first.into_iter().chain(ends.then_some((Kind::Release, Phase::Done)))
+    }
+}
+
+impl Protocol for HandOver {
+    type State = State;
+    type Action = Action;
+    type Promise = Promise;
+
+    fn initial(&self) -> State {
+        State {
+            now: 0,
+            holder: 0,
+            expires: TTL,
+            is_offer: false,
+            fence: 1,
+            queue: [NOBODY; 2],
+            since: [0; 3],
+            highest: 1,
+            phases: [Phase::Believing { until: TTL }, Phase::Idle, Phase::Idle],
+            wire: Wire::EMPTY,
+        }
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
+        let mut step = |action, next, broken| steps.push(Step { action, next, broken });
+        if state.now < END {
+            let mut next = *state;
+            next.now += 1;
+            for phase in &mut next.phases {
+                if matches!(*phase, Phase::Believing { until } if next.now >= until) {
+                    *phase = Phase::Done;
+                }
+            }
+            step(Action::Tick, next, None);
+        }
+        for who in ALL {
+            // One that stops shows as much as several.
+            let nobody_stopped = !state.phases.contains(&Phase::Stopped);
+            if nobody_stopped && matches!(state.phase(who), Phase::Waiting { .. }) {
+                let mut next = *state;
+                next.phases[who as usize] = Phase::Stopped;
+                step(Action::Stop(who), next, None);
+            }
+            if !state.wire.has_room() {
+                continue;
+            }
+            for (kind, phase) in self.sends(state, who) {
+                let mut next = *state;
+                next.phases[who as usize] = phase;
+                next.wire.send(Message { who, kind, sent: state.now });
+                step(Action::Send(who, kind), next, None);
+            }
+        }
+        for message in state.wire.messages() {
+            let mut next = *state;
+            if matches!(message.kind, Kind::Ask | Kind::Renew | Kind::Release) {
+                let broken = self.handle(&mut next, message);
+                step(Action::Handle(message), next, broken.filter(|_| !self.events));
+            } else {
+                let broken = self.hear(&mut next, message);
+                step(Action::Hear(message), next, broken);
+            }
+        }
+    }
+
+    fn judge(&self, state: &State, _: bool) -> Option<Promise> {
+        if self.events {
+            return None;
+        }
+        let believes = |who: &u8| matches!(state.phase(*who), Phase::Believing { .. });
+        if ALL.filter(believes).count() > 1 {
+            return Some(Promise::OneBelieves);
+        }
+        if !state.is_held() {
+            return None;
+        }
+        if state.waits(state.holder) {
+            return Some(Promise::NobodyWaitsAndHolds);
+        }
+        let stopped = state.is_offer && state.phase(state.holder) == Phase::Stopped;
+        let too_long = stopped && state.expires > state.now + OFFER;
+        too_long.then_some(Promise::WhoStoppedHoldsTheRestUpBriefly)
+    }
+
+    /// What comes to somebody who doesn't listen any more makes no difference, nor when somebody was queued
+    /// who isn't.
+    fn canonical(&self, state: &State) -> State {
+        let mut state = *state;
+        let phases = state.phases;
+        state.wire.retain(|message| {
+            let is_request = matches!(message.kind, Kind::Ask | Kind::Renew | Kind::Release);
+            is_request || !matches!(phases[message.who as usize], Phase::Done | Phase::Stopped)
+        });
+        for who in ALL {
+            if !state.waits(who) || self.rules.one_request_for_both {
+                state.since[who as usize] = 0;
+            }
+        }
+        if !state.is_held() {
+            (state.holder, state.expires, state.is_offer) = (NOBODY, 0, false);
+        }
+        state
+    }
+
+    fn digest(&self, state: &State) -> u64 {
+        let bytes = u64::from_le_bytes;
+        let [one, two] = state.queue;
+        let [_, ben, cleo] = state.since;
+        let place = state.holder | u8::from(state.is_offer) << 7;
+        let about = [state.now, place, state.expires, state.fence, one, two, ben << 4 | cleo];
+        let [a, b, c, d, e, f, g] = about;
+        let mut digest = mix(0, bytes([a, b, c, d, e, f, g, state.highest]));
+        for phase in state.phases {
+            let [kind, one, two, three] = match phase {
+                Phase::Idle => [0; 4],
+                Phase::Waiting { asked, queued: None } => [1, asked, 0, 0],
+                Phase::Waiting { asked, queued: Some((sent, time)) } => [2, asked, sent, time],
+                Phase::Confirming { fence } => [3, fence, 0, 0],
+                Phase::Believing { until } => [4, until, 0, 0],
+                Phase::Done => [5, 0, 0, 0],
+                Phase::Stopped => [6, 0, 0, 0],
+            };
+            digest = mix(digest, bytes([kind, one, two, three, 0, 0, 0, 0]));
+        }
+        let word = |message: Message| {
+            let [kind, one, two] = match message.kind {
+                Kind::Ask => [0, 0, 0],
+                Kind::Renew => [1, 0, 0],
+                Kind::Release => [2, 0, 0],
+                Kind::Queued { time } => [3, time, 0],
+                Kind::Granted { fence } => [4, fence, 0],
+                Kind::Renewed => [5, 0, 0],
+                Kind::Gone => [6, 0, 0],
+                Kind::Offer { fence, time } => [7, fence, time],
+            };
+            bytes([message.who, message.sent, kind, one, two, 0, 0, 0])
+        };
+        state.wire.words(word).fold(digest, mix)
+    }
+
+    fn tell(&self, before: &State, step: &Step<Self>, text: &mut String) {
+        let name = |who: u8| NAMES[who as usize];
+        let request = |kind: Kind| match kind {
+            Kind::Ask => "acquire",
+            Kind::Renew => "renewal",
+            _ => "release",
+        };
+        let told = match step.action {
+            Action::Tick => write!(text, "it is {} o'clock", step.next.now),
+            Action::Stop(who) => write!(text, "{} stops for ever", name(who)),
+            Action::Send(who, kind) => write!(text, "{} sends {}", name(who), request(kind)),
+            Action::Handle(message) => {
+                let State { holder, is_offer, .. } = step.next;
+                let changed = (before.holder, before.is_offer) != (holder, is_offer);
+                let what = match holder {
+                    _ if !changed && step.next.waits(message.who) => " who waits".to_owned(),
+                    _ if !changed => String::new(),
+                    NOBODY => ", and the lock is free".to_owned(),
+                    who if is_offer => format!(", and offers the lock to {}", name(who)),
+                    who => format!(", and {} has the lock", name(who)),
+                };
+                let kind = request(message.kind);
+                write!(text, "the server gets the {kind} of {}{what}", name(message.who))
+            }
+            Action::Hear(message) => {
+                let who = name(message.who);
+                match (message.kind, step.next.phase(message.who)) {
+                    (_, Phase::Believing { until }) => {
+                        write!(text, "{who} hears of it, and believes until {until}")
+                    }
+                    (Kind::Offer { .. }, _) => {
+                        write!(text, "{who} hears of an offer that may be over")
+                    }
+                    (Kind::Queued { .. }, _) => write!(text, "{who} hears that it waits"),
+                    _ => write!(text, "{who} hears an answer"),
+                }
+            }
+        };
+        told.expect("a string takes all");
+    }
+}
+
+#[test]
+fn with_all_rules_it_holds() {
+    holds("a hand-over", &HandOver::with(RULES));
+}
+
+#[test]
+fn a_lock_is_handed_over() {
+    let watched = HandOver { rules: RULES, events: true };
+    happens("a lock is handed over", &watched, Promise::WasHandedOver);
+    happens("an offer is too old", &watched, Promise::WasTooOldToBelieve);
+    happens("the next comes after one that stopped", &watched, Promise::CameAfterOneThatStopped);
+}
+
+#[test]
+fn a_start_at_the_receipt() {
+    let rules = Rules { begins_by_the_servers_clock: false, ..RULES };
+    let title = "A hold that was handed over begins when that is heard";
+    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+}
+
+#[test]
+fn two_requests_for_one_reckoning() {
+    let rules = Rules { one_request_for_both: false, ..RULES };
+    let title = "It is reckoned from the last request, and from when the first was queued";
+    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+}
+
+#[test]
+fn an_offer_believed_for_a_ttl() {
+    let rules = Rules { believes_an_offer_briefly: false, ..RULES };
+    let title = "An offer is believed for a TTL";
+    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+}
+
+#[test]
+fn an_offer_that_may_be_over_and_is_renewed() {
+    let rules = Rules { asks_again: false, ..RULES };
+    let title = "An offer that may be over is renewed";
+    refuted(title, &HandOver::with(rules), Promise::ALaterBeliefHasALargerFence);
+}
+
+#[test]
+fn an_offer_with_the_full_ttl() {
+    let rules = Rules { offers_briefly: false, ..RULES };
+    let title = "An offer holds for a TTL";
+    refuted(title, &HandOver::with(rules), Promise::WhoStoppedHoldsTheRestUpBriefly);
+}
+
+#[test]
+fn a_newcomer_that_overtakes() {
+    let rules = Rules { nobody_overtakes: false, ..RULES };
+    let title = "Whoever finds the lock free is granted";
+    refuted(title, &HandOver::with(rules), Promise::FirstComeFirstServed);
+}
+
+#[test]
+fn who_is_offered_the_lock_and_waits_on() {
+    let rules = Rules { leaves_the_queue: false, ..RULES };
+    let title = "Who is offered the lock stays in the queue";
+    refuted(title, &HandOver::with(rules), Promise::NobodyWaitsAndHolds);
+}
+
+#[test]
+fn an_offer_without_a_fence_of_its_own() {
+    let rules = Rules { a_fence_of_its_own: false, ..RULES };
+    let title = "An offer has the fence of the hold before";
+    refuted(title, &HandOver::with(rules), Promise::ALaterBeliefHasALargerFence);
+}

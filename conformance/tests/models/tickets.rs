@@ -1,0 +1,481 @@
+//! A hold that moves by a ticket. Anna holds and makes a ticket of it, which comes to Ben and to Cleo, both
+//! of whom try to take the hold over; Dora asks for the lock.
+
+use std::fmt::Write;
+
+use lockwright_conformance::explorer::{Protocol, Step, mix};
+
+use crate::wire::Wire;
+use crate::{happens, holds, refuted};
+
+const TTL: u8 = 2;
+
+/// When it ends.
+const END: u8 = 4;
+
+const NAMES: [&str; 4] = ["Anna", "Ben", "Cleo", "Dora"];
+const ANNA: u8 = 0;
+const DORA: u8 = 3;
+
+/// Nobody's place.
+const NOBODY: u8 = 9;
+
+/// Without one of them it goes wrong.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Who makes a ticket doesn't believe any more.
+    a_ticket_ends_the_belief: bool,
+    /// The server gives the hold of the ticket's token only.
+    compares_the_token: bool,
+    /// Who takes over has a token of its own; otherwise it goes on with the ticket's.
+    a_token_of_its_own: bool,
+    /// A deadline is reckoned from when the request was sent; otherwise from the answer.
+    anchored_at_the_send: bool,
+    /// The ticket's token is never granted again.
+    leaves_a_tombstone: bool,
+    /// Who takes over has a larger fence.
+    a_fence_of_its_own: bool,
+}
+
+const RULES: Rules = Rules {
+    a_ticket_ends_the_belief: true,
+    compares_the_token: true,
+    a_token_of_its_own: true,
+    anchored_at_the_send: true,
+    leaves_a_tombstone: true,
+    a_fence_of_its_own: true,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    OneBelieves,
+    ATicketIsTakenOverOnce,
+    ALaterBeliefHasALargerFence,
+    WhatHasEndedIsNotGranted,
+    // What happens all the same: not promises.
+    TheHoldMoved,
+    DoraHadItAfterwards,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Acquire,
+    Swap,
+    Renew,
+    Release,
+    Granted { fence: u8 },
+    Refused,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    /// Who asks, or asked.
+    who: u8,
+    kind: Kind,
+    /// When the request was sent.
+    sent: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// Since then.
+    Asking(u8),
+    /// Until then.
+    Believing(u8),
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    now: u8,
+    /// The place of the token that the server has, and until when.
+    holder: u8,
+    expires: u8,
+    fence: u8,
+    /// Tokens that are never granted again, and those that must not be.
+    tombstones: u8,
+    ended: u8,
+    ticket: bool,
+    /// Who took over.
+    took_over: u8,
+    /// The largest fence with which anybody believed.
+    highest: u8,
+    phases: [Phase; 4],
+    wire: Wire<Message>,
+}
+
+impl State {
+    fn believes(&self, who: u8) -> bool {
+        matches!(self.phases[who as usize], Phase::Believing(deadline) if self.now < deadline)
+    }
+
+    fn send(&mut self, who: u8, kind: Kind) {
+        self.wire.send(Message { who, kind, sent: self.now });
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Tick,
+    MakeTicket,
+    Send(u8, Kind),
+    Handle(Message),
+    Hear(Message),
+    Lose(Message),
+}
+
+struct Tickets {
+    rules: Rules,
+    /// Whether what happens is looked for, and not what breaks a promise.
+    events: bool,
+}
+
+impl Tickets {
+    fn with(rules: Rules) -> Self {
+        Self { rules, events: false }
+    }
+
+    /// The place of the token that somebody asks with.
+    fn token(&self, who: u8) -> u8 {
+        let takes_over = who != ANNA && who != DORA;
+        if takes_over && !self.rules.a_token_of_its_own { ANNA } else { who }
+    }
+
+    fn handle(&self, state: &mut State, message: Message) {
+        let Message { who, kind, sent } = message;
+        state.wire.take(message);
+        let token = self.token(who);
+        let is_held = state.holder != NOBODY && state.now < state.expires;
+        let is_its_own = is_held && state.holder == token;
+        let is_ended = state.tombstones & (1 << token) != 0;
+        let granted = match kind {
+            Kind::Renew => is_its_own,
+            Kind::Release => {
+                state.tombstones |= 1 << token;
+                state.ended |= 1 << token;
+                if is_its_own {
+                    state.holder = NOBODY;
+                }
+                return;
+            }
+            _ if is_ended => false,
+            _ if is_its_own => true,
+            Kind::Acquire if !is_held => {
+                state.holder = token;
+                state.fence += 1;
+                true
+            }
+            Kind::Swap if is_held && (state.holder == ANNA || !self.rules.compares_the_token) => {
+                state.ended |= 1 << state.holder;
+                if self.rules.leaves_a_tombstone {
+                    state.tombstones |= 1 << state.holder;
+                }
+                state.holder = token;
+                state.fence += u8::from(self.rules.a_fence_of_its_own);
+                true
+            }
+            _ => false,
+        };
+        if granted {
+            state.expires = state.now + TTL;
+        }
+        let kind = if granted { Kind::Granted { fence: state.fence } } else { Kind::Refused };
+        state.wire.send(Message { who, kind, sent });
+    }
+
+    /// Somebody hears an answer.
+    fn hear(&self, state: &mut State, message: Message) -> Option<Promise> {
+        state.wire.take(message);
+        let who = message.who;
+        let phase = &mut state.phases[who as usize];
+        let Kind::Granted { fence } = message.kind else {
+            if let Phase::Asking(_) = *phase {
+                *phase = Phase::Done;
+            }
+            return None;
+        };
+        let from = if self.rules.anchored_at_the_send { message.sent } else { state.now };
+        let deadline = from + TTL;
+        match *phase {
+            Phase::Believing(before) => *phase = Phase::Believing(deadline.max(before)),
+            Phase::Asking(_) if state.now < deadline => {
+                *phase = Phase::Believing(deadline);
+                let is_larger = fence > state.highest;
+                state.highest = state.highest.max(fence);
+                if who != DORA {
+                    let is_second = state.took_over != 0;
+                    state.took_over |= 1 << who;
+                    if is_second {
+                        return Some(Promise::ATicketIsTakenOverOnce);
+                    }
+                }
+                if !is_larger {
+                    return Some(Promise::ALaterBeliefHasALargerFence);
+                }
+                if self.events {
+                    let moved = state.took_over != 0;
+                    return match who {
+                        DORA => moved.then_some(Promise::DoraHadItAfterwards),
+                        _ => Some(Promise::TheHoldMoved),
+                    };
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// What somebody may send now.
+    fn sends(&self, state: &State, who: u8) -> Option<(Kind, Phase)> {
+        let is_under_way =
+            |kind: Kind| state.wire.messages().any(|it| (it.who, it.kind) == (who, kind));
+        let request = if who == DORA { Kind::Acquire } else { Kind::Swap };
+        match state.phases[who as usize] {
+            Phase::Idle if who == DORA || state.ticket => Some((request, Phase::Asking(state.now))),
+            // A repeat, as no answer came after a while; for one TTL.
+            Phase::Asking(since)
+                if since < state.now && state.now < since + TTL && !is_under_way(request) =>
+            {
+                Some((request, Phase::Asking(since)))
+            }
+            Phase::Believing(deadline) if who == ANNA && !state.ticket => {
+                (!is_under_way(Kind::Renew)).then_some((Kind::Renew, Phase::Believing(deadline)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives back, or up.
+    fn ends(&self, state: &State, who: u8) -> bool {
+        who != ANNA && matches!(state.phases[who as usize], Phase::Asking(_) | Phase::Believing(_))
+    }
+}
+
+impl Protocol for Tickets {
+    type State = State;
+    type Action = Action;
+    type Promise = Promise;
+
+    /// Anna was just granted; her request was repeated, and the repeat is still under way.
+    fn initial(&self) -> State {
+        let mut state = State {
+            now: 0,
+            holder: ANNA,
+            expires: TTL,
+            fence: 1,
+            tombstones: 0,
+            ended: 0,
+            ticket: false,
+            took_over: 0,
+            highest: 1,
+            phases: [Phase::Believing(TTL), Phase::Idle, Phase::Idle, Phase::Idle],
+            wire: Wire::EMPTY,
+        };
+        state.send(ANNA, Kind::Acquire);
+        state
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
+        let mut step = |action, next, broken| steps.push(Step { action, next, broken });
+        if state.now < END {
+            let mut next = *state;
+            next.now += 1;
+            for phase in &mut next.phases {
+                if matches!(*phase, Phase::Believing(deadline) if next.now >= deadline) {
+                    *phase = Phase::Done;
+                }
+            }
+            step(Action::Tick, next, None);
+        }
+        if !state.ticket && state.believes(ANNA) {
+            let mut next = *state;
+            next.ticket = true;
+            if self.rules.a_ticket_ends_the_belief {
+                next.phases[ANNA as usize] = Phase::Done;
+            }
+            step(Action::MakeTicket, next, None);
+        }
+        for who in 0..NAMES.len() as u8 {
+            if !state.wire.has_room() {
+                break;
+            }
+            if let Some((kind, phase)) = self.sends(state, who) {
+                let mut next = *state;
+                next.phases[who as usize] = phase;
+                next.send(who, kind);
+                step(Action::Send(who, kind), next, None);
+            }
+            if self.ends(state, who) {
+                let mut next = *state;
+                next.phases[who as usize] = Phase::Done;
+                next.send(who, Kind::Release);
+                step(Action::Send(who, Kind::Release), next, None);
+            }
+        }
+        for message in state.wire.messages() {
+            let mut next = *state;
+            if matches!(message.kind, Kind::Granted { .. } | Kind::Refused) {
+                let broken = self.hear(&mut next, message);
+                step(Action::Hear(message), next, broken);
+            } else {
+                self.handle(&mut next, message);
+                step(Action::Handle(message), next, None);
+            }
+            let mut next = *state;
+            next.wire.take(message);
+            step(Action::Lose(message), next, None);
+        }
+    }
+
+    fn judge(&self, state: &State, _: bool) -> Option<Promise> {
+        if self.events {
+            return None;
+        }
+        let believing = (0..NAMES.len() as u8).filter(|who| state.believes(*who)).count();
+        if believing > 1 {
+            return Some(Promise::OneBelieves);
+        }
+        let is_held = state.holder != NOBODY && state.now < state.expires;
+        let has_ended = is_held && state.ended & (1 << state.holder) != 0;
+        has_ended.then_some(Promise::WhatHasEndedIsNotGranted)
+    }
+
+    /// Answers that nobody waits for any more make no difference.
+    fn canonical(&self, state: &State) -> State {
+        let mut state = *state;
+        let phases = state.phases;
+        state.wire.retain(|message| {
+            let is_answer = matches!(message.kind, Kind::Granted { .. } | Kind::Refused);
+            !is_answer || phases[message.who as usize] != Phase::Done
+        });
+        state
+    }
+
+    fn digest(&self, state: &State) -> u64 {
+        let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
+        let flags = state.tombstones | state.ended << 4;
+        let first = bytes([
+            state.now,
+            state.holder,
+            state.expires,
+            state.fence,
+            flags,
+            state.took_over | u8::from(state.ticket) << 7,
+            state.highest,
+            0,
+        ]);
+        let phase = |phase: Phase| match phase {
+            Phase::Idle => [0, 0],
+            Phase::Asking(since) => [1, since],
+            Phase::Believing(deadline) => [2, deadline],
+            Phase::Done => [3, 0],
+        };
+        let [[a, b], [c, d], [e, f], [g, h]] = state.phases.map(phase);
+        let digest = mix(mix(0, first), bytes([a, b, c, d, e, f, g, h]));
+        let word = |message: Message| {
+            let (kind, fence) = match message.kind {
+                Kind::Granted { fence } => (4, fence),
+                Kind::Acquire => (0, 0),
+                Kind::Swap => (1, 0),
+                Kind::Renew => (2, 0),
+                Kind::Release => (3, 0),
+                Kind::Refused => (5, 0),
+            };
+            bytes([message.who, kind, fence, message.sent, 0, 0, 0, 0])
+        };
+        state.wire.words(word).fold(digest, mix)
+    }
+
+    fn tell(&self, before: &State, step: &Step<Self>, text: &mut String) {
+        let name = |who: u8| NAMES[who as usize];
+        let told = match step.action {
+            Action::Tick => write!(text, "it is {} o'clock", step.next.now),
+            Action::MakeTicket => write!(text, "Anna makes a ticket of her hold"),
+            Action::Send(who, kind) => write!(text, "{} sends {}", name(who), request(kind)),
+            Action::Handle(message) => {
+                let what = match (before.holder == step.next.holder, step.next.holder) {
+                    (true, _) => "and the holder stays the same".to_owned(),
+                    (false, NOBODY) => "which frees the lock".to_owned(),
+                    (false, who) => format!("and {}'s token holds", name(who)),
+                };
+                let kind = request(message.kind);
+                write!(text, "the server gets {}'s {kind}, {what}", name(message.who))
+            }
+            Action::Hear(message) => match step.next.phases[message.who as usize] {
+                Phase::Believing(deadline) => {
+                    write!(text, "{} hears of it, and believes until {deadline}", name(message.who))
+                }
+                _ => write!(text, "{} hears an answer that says nothing", name(message.who)),
+            },
+            Action::Lose(message) => write!(text, "a message of {}'s is lost", name(message.who)),
+        };
+        told.expect("a string takes all");
+    }
+}
+
+fn request(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Acquire => "acquire",
+        Kind::Swap => "resume",
+        Kind::Renew => "renewal",
+        Kind::Release => "release",
+        Kind::Granted { .. } | Kind::Refused => "answer",
+    }
+}
+
+#[test]
+fn with_all_rules_it_holds() {
+    holds("a ticket", &Tickets::with(RULES));
+}
+
+#[test]
+fn a_hold_moves_and_the_next_one_gets_it() {
+    let watched = Tickets { rules: RULES, events: true };
+    happens("the hold moves", &watched, Promise::TheHoldMoved);
+    happens("Dora has it afterwards", &watched, Promise::DoraHadItAfterwards);
+}
+
+#[test]
+fn a_belief_that_a_ticket_does_not_end() {
+    let rules = Rules { a_ticket_ends_the_belief: false, ..RULES };
+    refuted("Who makes a ticket goes on believing", &Tickets::with(rules), Promise::OneBelieves);
+}
+
+#[test]
+fn a_swap_that_does_not_compare_the_token() {
+    let rules = Rules { compares_the_token: false, ..RULES };
+    let title = "A ticket takes over whatever hold there is";
+    refuted(title, &Tickets::with(rules), Promise::OneBelieves);
+}
+
+#[test]
+fn a_ticket_resumed_with_its_own_token() {
+    let rules = Rules { a_token_of_its_own: false, ..RULES };
+    let title = "Who takes over goes on with the ticket's token";
+    refuted(title, &Tickets::with(rules), Promise::ATicketIsTakenOverOnce);
+}
+
+#[test]
+fn a_deadline_anchored_at_the_answer() {
+    let rules = Rules { anchored_at_the_send: false, ..RULES };
+    refuted(
+        "The deadline is reckoned from the answer",
+        &Tickets::with(rules),
+        Promise::OneBelieves,
+    );
+}
+
+#[test]
+fn no_tombstone() {
+    let rules = Rules { leaves_a_tombstone: false, ..RULES };
+    let title = "The ticket's token leaves no tombstone";
+    refuted(title, &Tickets::with(rules), Promise::WhatHasEndedIsNotGranted);
+}
+
+#[test]
+fn the_same_fence() {
+    let rules = Rules { a_fence_of_its_own: false, ..RULES };
+    let title = "Who takes over keeps the fence";
+    refuted(title, &Tickets::with(rules), Promise::ALaterBeliefHasALargerFence);
+}

@@ -1,0 +1,48 @@
+//! What is under way: messages that arrive in any order, at any time, or never.
+
+/// So many at a time at most. Where there is no room, nothing more is sent for now.
+pub(crate) const ROOM: usize = 2;
+
+/// In an order of their own, as theirs makes no difference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wire<M>([Option<M>; ROOM]);
+
+impl<M: Copy + Ord> Wire<M> {
+    pub(crate) const EMPTY: Self = Self([None; ROOM]);
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.iter().any(Option::is_none)
+    }
+
+    /// # Panics
+    /// Where there is no room.
+    pub(crate) fn send(&mut self, message: M) {
+        let free = self.0.iter_mut().find(|place| place.is_none());
+        *free.expect("there is room") = Some(message);
+        self.0.sort_unstable();
+    }
+
+    pub(crate) fn take(&mut self, message: M) {
+        let place = self.0.iter_mut().find(|place| **place == Some(message));
+        *place.expect("it is under way") = None;
+        self.0.sort_unstable();
+    }
+
+    /// Keeps those only.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(M) -> bool) {
+        for place in &mut self.0 {
+            place.take_if(|message| !wanted(*message));
+        }
+        self.0.sort_unstable();
+    }
+
+    /// Each that is under way, equal ones once.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = M> {
+        let mut last = None;
+        self.0.into_iter().flatten().filter(move |message| last.replace(*message) != Some(*message))
+    }
+
+    pub(crate) fn words(&self, word: impl Fn(M) -> u64) -> impl Iterator<Item = u64> {
+        self.0.into_iter().map(move |place| place.map_or(0, |message| 1 + word(message)))
+    }
+}

@@ -1,0 +1,34 @@
+//! What readers and holders of permits have beside others, by owner. They take no turns, so it isn't
+//! there that an owner's second request finds the first one's hold.
+
+use std::sync::Arc;
+
+use crate::name::{LockName, NameMap};
+
+use super::hold::Hold;
+use super::owner::Owner;
+
+#[derive(Default)]
+pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
+
+impl Beside {
+    /// The live hold of an owner.
+    pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {
+        let holds = self.0.get(name)?;
+        holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live())
+    }
+
+    pub(super) fn add(&mut self, hold: &Arc<Hold>) {
+        self.0.entry_ref(&hold.claim.name).or_default().push(Arc::clone(hold));
+    }
+
+    /// Forgets a hold whose last guard has gone.
+    pub(super) fn remove(&mut self, hold: &Hold) {
+        let name = &hold.claim.name;
+        let Some(holds) = self.0.get_mut(name) else { return };
+        holds.retain(|known| !std::ptr::eq(&**known, hold));
+        if holds.is_empty() {
+            self.0.remove(name);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Many names at once.
+//!
+//! They are acquired one after the other, in an order that is the same for everybody, so that two who
+//! want the same names don't each wait for what the other one has (Havender 1968, *Avoiding Deadlock in
+//! Multitasking Systems*).
+
+use std::cmp::Ordering;
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::BootInstant;
+use crate::error::{Error, ErrorKind, Result, Step};
+
+use super::guard::Guard;
+use super::locks::Locks;
+use super::owner::Owner;
+use super::request::Request;
+use super::together::{MultiGuard, remaining, renew, run};
+
+/// How soon what is held already is renewed again, at the soonest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often is looked at the latest whether two names are one lock.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A request for many names at once: all of them, or none. Made by
+/// [`Locks::multi`](crate::Locks::multi).
+///
+/// ```no_run
+/// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
+/// let both = locks.multi(["accounts/1", "accounts/2"]).acquire().await?;
+/// // … from one to the other …
+/// both.release().await
+/// # }
+/// ```
+///
+/// It may be of several clients, and so of several backends: see [`and`](Self::and).
+#[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
+#[derive(Debug, Clone)]
+pub struct MultiRequest {
+    parts: Vec<Part>,
+    options: Options,
+}
+
+#[derive(Clone)]
+struct Part {
+    /// In which place it was given.
+    place: usize,
+    locks: Locks,
+    /// As the user gave it.
+    name: String,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Part").field(&self.backend()).field(&self.name).finish()
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Options {
+    ttl: Option<Duration>,
+    is_fixed: bool,
+    max_hold: Option<Duration>,
+    /// The client's own, if not set; inside, none for no limit.
+    wait: Option<Option<Duration>>,
+    owner: Option<Owner>,
+}
+
+impl MultiRequest {
+    pub(crate) fn new(locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
+    }
+
+    /// These names too, of this client. Of another backend, they are what Redisson calls a MultiLock,
+    /// or a migration from one backend to the other: for as long as some know only the old one, who
+    /// holds both excludes everybody.
+    ///
+    /// Several clients whose backends are of the same kind must be given in the same order everywhere.
+    ///
+    /// The fences of two backends say nothing about each other: see [`MultiGuard::fence`].
+    pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        for name in names {
+            let (place, name) = (self.parts.len(), name.as_ref().to_owned());
+            self.parts.push(Part { place, locks: locks.clone(), name });
+        }
+        self
+    }
+
+    /// The TTL of each: see [`Request::ttl`].
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = Some(ttl);
+        self
+    }
+
+    /// Nobody renews them: they end one TTL after the last of them was granted. Until then, those that are
+    /// there already are renewed.
+    pub fn fixed(mut self) -> Self {
+        self.options.is_fixed = true;
+        self
+    }
+
+    /// Gives each up for lost after this time, however well its renewals go: also while the next one is waited
+    /// for, and then the request fails with [`Lost`](ErrorKind::Lost).
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.options.max_hold = Some(time);
+        self
+    }
+
+    /// How long [`acquire`](Self::acquire) waits at most, for all of them together.
+    pub fn wait_for(mut self, limit: Duration) -> Self {
+        self.options.wait = Some(Some(limit));
+        self
+    }
+
+    /// Has [`acquire`](Self::acquire) wait without limit, where the client was set to another.
+    pub fn no_limit(mut self) -> Self {
+        self.options.wait = Some(None);
+        self
+    }
+
+    /// Lets this owner enter again what it holds already: see [`Request::reentrant`].
+    pub fn reentrant(mut self, owner: &Owner) -> Self {
+        self.options.owner = Some(owner.clone());
+        self
+    }
+
+    /// Waits for all of them. What it has already it keeps while it waits for the next.
+    ///
+    /// # Errors
+    /// As [`Request::acquire`], with the name that it was about; all others are given back then. Also
+    /// [`Conflict`](ErrorKind::Conflict) when two of the names are one lock on the server,
+    /// [`Lost`](ErrorKind::Lost) as soon as one that it had is lost while it waits for the next, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for no name at all.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any await point: what it had is released in the background.
+    pub async fn acquire(self) -> Result<MultiGuard> {
+        let parts = self.in_order()?;
+        let limit = self.limit(&parts[0].locks);
+        let mut held = Vec::with_capacity(parts.len());
+        let mut has_waited = false;
+        for part in &parts {
+            let taking = part.take(&self.options, &held, limit, &mut has_waited);
+            match part.beside(&held, self.options.is_fixed, taking).await {
+                Ok(guard) => held.push(guard),
+                Err(error) => {
+                    give_back(held).await;
+                    return Err(error);
+                }
+            }
+        }
+        self.finished(&parts, held, has_waited).await
+    }
+
+    /// Asks for each once. `None` when one of them is held; the others are given back then.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but for the limit.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any await point: what it had is released in the background.
+    pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
+        let parts = self.in_order()?;
+        let mut held = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let refused = match part.request(&self.options).try_acquire().await {
+                Ok(Some(guard)) => {
+                    held.push(guard);
+                    continue;
+                }
+                Ok(None) => part.is_apart_from(&held).await,
+                Err(error) => Err(error),
+            };
+            give_back(held).await;
+            return refused.map(|_| None);
+        }
+        self.finished(&parts, held, false).await.map(Some)
+    }
+
+    /// Each name once, in everybody's order.
+    fn in_order(&self) -> Result<Vec<&Part>> {
+        let mut parts: Vec<&Part> = self.parts.iter().collect();
+        // A stable sort: what is equal stays in the order in which it was given.
+        parts.sort_by(|one, other| one.order(other));
+        parts.dedup_by(|one, other| one.is(other));
+        if parts.is_empty() {
+            return Err(Error::invalid_input(
+                "a multi-lock of no name locks nothing; give it some",
+            ));
+        }
+        Ok(parts)
+    }
+
+    fn limit(&self, locks: &Locks) -> Option<BootInstant> {
+        let shared = locks.shared();
+        let wait = self.options.wait.unwrap_or(shared.settings.wait)?;
+        Some(shared.clock.now() + wait)
+    }
+
+    /// All are there. Those that were granted long ago may not be held any more.
+    async fn finished(
+        &self,
+        parts: &[&Part],
+        held: Vec<Guard>,
+        has_waited: bool,
+    ) -> Result<MultiGuard> {
+        let mut as_given: Vec<usize> = (0..held.len()).collect();
+        as_given.sort_unstable_by_key(|at| parts[*at].place);
+        let guard = MultiGuard { guards: held, as_given };
+        // Nobody renews what is fixed, so the first one would end before the last.
+        let renewed = match self.options.is_fixed && has_waited {
+            true => guard.renew().await,
+            false => guard.check(),
+        };
+        match renewed {
+            Ok(()) => Ok(guard),
+            Err(error) => {
+                give_back(guard.guards).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Part {
+    fn backend(&self) -> &'static str {
+        self.locks.shared().backend.profile().backend
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |part: &Self| {
+            let namespace = part.locks.shared().settings.namespace.clone();
+            (namespace + &part.name, part.backend())
+        };
+        key(self).cmp(&key(other))
+    }
+
+    /// Whether it is the same name of the same client.
+    fn is(&self, other: &Self) -> bool {
+        std::sync::Arc::ptr_eq(self.locks.shared(), other.locks.shared()) && self.name == other.name
+    }
+
+    fn request(&self, options: &Options) -> Request<Guard> {
+        let mut request = self.locks.mutex(&self.name);
+        if let Some(ttl) = options.ttl {
+            request = request.ttl(ttl);
+        }
+        if options.is_fixed {
+            request = request.fixed();
+        }
+        if let Some(time) = options.max_hold {
+            request = request.max_hold(time);
+        }
+        if let Some(owner) = &options.owner {
+            request = request.reentrant(owner);
+        }
+        request
+    }
+
+    async fn take(
+        &self,
+        options: &Options,
+        held: &[Guard],
+        limit: Option<BootInstant>,
+        has_waited: &mut bool,
+    ) -> Result<Guard> {
+        let is_apart = match self.request(options).try_acquire().await {
+            Ok(Some(guard)) => return Ok(guard),
+            Ok(None) => self.is_apart_from(held).await?,
+            Err(error) if error.is_transient() => held.is_empty(),
+            Err(error) => return Err(error),
+        };
+        *has_waited = true;
+        tokio::select! {
+            biased;
+            taken = self.wait(options, limit) => taken,
+            conflict = self.one_of(held), if !is_apart => Err(conflict),
+        }
+    }
+
+    async fn wait(&self, options: &Options, limit: Option<BootInstant>) -> Result<Guard> {
+        let request = self.request(options);
+        match limit {
+            None => request.no_limit().acquire().await,
+            Some(limit) => {
+                let shared = self.locks.shared();
+                let left = limit.saturating_since(shared.clock.now());
+                if left.is_zero() {
+                    shared.metrics.timed_out.add(1);
+                    let name = shared.full_name(&self.name)?;
+                    return Err(shared.tell(Error::timed_out(Step::Holder, &name), &name));
+                }
+                request.wait_for(left).acquire().await
+            }
+        }
+    }
+
+    /// Drives `taking`, and keeps meanwhile what is held already. An error as soon as one of that is lost.
+    async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
+    where
+        F: Future<Output = Result<Guard>>,
+    {
+        run(held, async {
+            tokio::select! {
+                biased;
+                taken = taking => taken,
+                never = self.renewing(held), if is_fixed && !held.is_empty() => match never {},
+            }
+        })
+        .await?
+    }
+
+    /// Renews what nobody else does.
+    async fn renewing(&self, held: &[Guard]) -> Infallible {
+        loop {
+            let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
+            self.locks.shared().clock.sleep(pause).await;
+            // What fails is tried again, and sooner.
+            let _ = renew(held).await;
+        }
+    }
+
+    /// Looks until it is certain that this is another lock than each that is held; an error, should it be one of
+    /// them.
+    async fn one_of(&self, held: &[Guard]) -> Error {
+        let shared = self.locks.shared();
+        let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
+        loop {
+            shared.clock.sleep(shared.spread(each)).await;
+            match self.is_apart_from(held).await {
+                Ok(true) => std::future::pending().await,
+                Ok(false) => {}
+                Err(conflict) => return conflict,
+            }
+        }
+    }
+
+    /// An error if the name is busy because of one that is held for this very request: two names may
+    /// be one lock on the server. Otherwise whether it is certain that it isn't.
+    async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
+        if held.is_empty() {
+            return Ok(true);
+        }
+        let holders = match self.locks.inspect(&self.name).await {
+            Ok(seen) => seen.holders,
+            Err(error) if error.is_transient() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let is_holder = |guard: &&Guard| holders.iter().any(|h| h.token == Some(guard.token()));
+        let Some(other) = held.iter().find(is_holder) else { return Ok(!holders.is_empty()) };
+        let shared = self.locks.shared();
+        let message = format!(
+            "it is the same lock on the server as {:?}, which this request has already; leave one of \
+             them out",
+            other.name()
+        );
+        let name = shared.full_name(&self.name)?;
+        Err(shared.tell(Error::new(ErrorKind::Conflict, message), &name))
+    }
+}
+
+/// Gives back what there is of an attempt that failed; what can't be is released in the background.
+async fn give_back(mut held: Vec<Guard>) {
+    while let Some(guard) = held.pop() {
+        let _ = guard.release().await;
+    }
+}

@@ -1,0 +1,358 @@
+//! Refusing late writes where the protected thing lives.
+//!
+//! A holder that was paused for longer than its TTL doesn't know that another one holds by now, and what
+//! it sends then arrives late. So what it sends carries its fence ([`Fenced`], over HTTP in the header
+//! [`HEADER`]), and where it arrives a [`Gate`] lets in nobody below the highest fence that was there
+//! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
+//!
+//! Where what is protected stands in a database, the highest fence is kept beside it, in the transaction that
+//! writes: for that there is `check_fence` of the SQL backends, and a module `fencing` in those of etcd,
+//! ZooKeeper and Redis. Fences of any backend will do for each of them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Reason;
+use crate::name::{LockName, NameMap};
+use crate::token::Fence;
+
+/// The header of an HTTP request that was sent under a lock: its value is a [`Fenced`]. In lower case, as
+/// HTTP/2 wants it.
+pub const HEADER: &str = "lockwright-fence";
+
+/// Under which lock something was sent, and with which fence.
+///
+/// As text it is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651), which every parser of structured
+/// fields reads: a string with the fence, as an integer may have no more than 15 digits there; and a string with
+/// the name as its parameter, percent-encoded where it isn't plain ASCII.
+///
+/// ```
+/// use lockwright_core::fencing::Fenced;
+/// use lockwright_core::{Fence, LockName};
+///
+/// let fenced = Fenced { name: LockName::new("orders/42")?, fence: Fence::new(7) };
+/// assert_eq!(fenced.to_string(), r#""7";name="orders/42""#);
+/// assert_eq!(r#""7";name="orders/42""#.parse::<Fenced>()?, fenced);
+/// # Ok::<(), lockwright_core::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Fenced {
+    /// The lock, by its full name: with the namespace of the client that has it, as all others call it.
+    pub name: LockName,
+    /// The fence of the hold.
+    pub fence: Fence,
+}
+
+impl Fenced {
+    /// What a holder is told that comes too late, where one with the fence `highest` was before:
+    /// [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
+    pub fn superseded(&self, highest: Fence) -> Error {
+        let message = format!(
+            "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
+             has lost the lock",
+            self.fence
+        );
+        Error::new(ErrorKind::Lost(Reason::Superseded), message).with_name(&self.name)
+    }
+}
+
+impl fmt::Display for Fenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\";name=\"", self.fence)?;
+        for byte in self.name.as_str().bytes() {
+            match byte {
+                b'%' | b'"' | b'\\' => write!(f, "%{byte:02X}")?,
+                b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+impl FromStr for Fenced {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = || {
+            Error::invalid_input(format!(
+                "{text:?} is no fence of a lock; one is written \"7\";name=\"orders/42\""
+            ))
+        };
+        let (fence, name) = parts(text).ok_or_else(bad)?;
+        let fence = Fence::new(fence.parse().map_err(|_| bad())?).checked()?;
+        Ok(Self { name: LockName::new(decoded(name).ok_or_else(bad)?)?, fence })
+    }
+}
+
+/// The digits of the fence, and the name as it is encoded.
+fn parts(text: &str) -> Option<(&str, &str)> {
+    let (fence, rest) = text.trim_matches(' ').strip_prefix('"')?.split_once('"')?;
+    let name = rest.strip_prefix(';')?.trim_start_matches(' ').strip_prefix("name=\"")?;
+    let is_number = !fence.is_empty() && fence.bytes().all(|digit| digit.is_ascii_digit());
+    Some((fence, name.strip_suffix('"')?)).filter(|_| is_number)
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            b'"' | b'\\' => return None,
+            b' '..=b'~' => byte,
+            _ => return None,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Lets in nobody below the highest fence that was there.
+///
+/// Which lock protects what, the service says and not the sender: one that names another lock would be compared
+/// with nobody.
+///
+/// It remembers in memory. A service that restarts must give it what it has written with its data, by
+/// [`remember`](Self::remember), before it lets anybody in. Cloning it is cheap, and clones are one gate.
+///
+/// ```
+/// # use lockwright_core::LockName;
+/// # use lockwright_core::fencing::{Fenced, Gate};
+/// # async fn handle(gate: &Gate, order: u64, header: &str) -> lockwright_core::Result<()> {
+/// let lock = LockName::new(format!("shop/orders/{order}"))?; // the full name, with the namespace
+/// let fenced: Fenced = header.parse()?;
+/// let inside = gate.enter(&lock, &fenced).await?; // Lost, for one that comes too late: answer 412 or 409
+/// // … write, with the fence beside it …
+/// drop(inside);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
+
+/// Being inside: nobody else is in of the same name, so that a later holder's write can't be followed by
+/// an earlier one's that was let in before.
+#[derive(Debug)]
+#[must_use = "others are let in as soon as it is dropped; keep it until what came is written"]
+pub struct Inside(OwnedMutexGuard<u64>);
+
+impl Inside {
+    /// The highest fence that was ever let in: the present one's.
+    pub fn highest(&self) -> Fence {
+        Fence::new(*self.0)
+    }
+}
+
+impl Gate {
+    /// One that has let nobody in.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The highest fence that was there before a restart.
+    ///
+    /// # Cancel safety
+    /// May be dropped; it may have been remembered then.
+    pub async fn remember(&self, name: &LockName, fence: Fence) {
+        let mut highest = self.highest_of(name).lock_owned().await;
+        *highest = fence.get().max(*highest);
+    }
+
+    /// Lets in what was sent under `lock`, one at a time of each name, and waits for who is inside.
+    /// The same holder comes in again and again; so do readers beside each other, who share a fence.
+    ///
+    /// `lock` is what the service itself calls the lock that protects what is to be written, by its full name.
+    /// It remembers the highest fence of each such name for ever.
+    ///
+    /// # Errors
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) for one whose fence is below the
+    ///   highest: a later holder was here.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) for what was sent under another lock, whose fence says nothing
+    ///   about this one; and for a fence above [`Fence::MAX`].
+    ///
+    /// # Cancel safety
+    /// May be dropped; then nobody was let in.
+    pub async fn enter(&self, lock: &LockName, fenced: &Fenced) -> Result<Inside> {
+        if fenced.name != *lock {
+            return Err(Error::invalid_input(format!(
+                "it was sent under the lock {:?}, and what it is about is protected by {lock:?}; hold that \
+                 one, and send its fence and its full name",
+                fenced.name
+            )));
+        }
+        let fence = fenced.fence.checked().map_err(|error| error.with_name(lock))?;
+        let mut highest = self.highest_of(lock).lock_owned().await;
+        if fence.get() < *highest {
+            return Err(fenced.superseded(Fence::new(*highest)));
+        }
+        *highest = fence.get();
+        Ok(Inside(highest))
+    }
+
+    fn highest_of(&self, name: &LockName) -> Arc<tokio::sync::Mutex<u64>> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(names.entry_ref(name).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fenced(fence: u64) -> Fenced {
+        Fenced { name: LockName::new("x").unwrap(), fence: Fence::new(fence) }
+    }
+
+    #[test]
+    fn it_survives_its_text() {
+        for name in ["x", "a b", "größer", "100%", "\"quoted\\\"", "a;name=\"b\"", "%41", "a,b"] {
+            let fenced = Fenced { name: LockName::new(name).unwrap(), fence: Fence::MAX };
+            let text = fenced.to_string();
+            assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text}");
+            assert_eq!(text.parse::<Fenced>().unwrap(), fenced, "{text}");
+        }
+        for spaced in [" \"7\";name=\"x\" ", "\"7\";  name=\"x\""] {
+            assert_eq!(spaced.parse::<Fenced>().unwrap(), fenced(7));
+        }
+        let too_large = format!("\"{}\";name=\"x\"", Fence::MAX.get() + 1);
+        for bad in [
+            "",
+            "7",
+            "7;name=\"x\"",
+            "\"7\"",
+            "\"7\";name=x",
+            "\"7\";name=\"x",
+            "\"7;name=\"x\"",
+            "\"\";name=\"x\"",
+            "\"x\";name=\"x\"",
+            "\"-1\";name=\"x\"",
+            "\"+1\";name=\"x\"",
+            "\" 1\";name=\"x\"",
+            "\"99999999999999999999\";name=\"x\"",
+            "\"7\";name=\"%4\"",
+            "\"7\";name=\"%zz\"",
+            "\"7\";name=\"%ff\"",
+            "\"7\";name=\"\"",
+            "\"7\";name=\"größer\"",
+            "\"7\";name=\"a\"b\"",
+            &too_large,
+        ] {
+            let kind = bad.parse::<Fenced>().unwrap_err().kind();
+            assert_eq!(kind, ErrorKind::InvalidInput, "{bad}");
+        }
+    }
+
+    /// A bare item of RFC 9651, of the kinds that there are in these headers, and what follows it (sections
+    /// 4.2.4 and 4.2.5).
+    fn bare_item(text: &str) -> Option<(String, &str)> {
+        if let Some(string) = text.strip_prefix('"') {
+            let mut chars = string.chars();
+            let mut value = String::new();
+            loop {
+                match chars.next()? {
+                    '"' => return Some((value, chars.as_str())),
+                    '\\' => value.push(chars.next().filter(|c| matches!(c, '"' | '\\'))?),
+                    plain => value.push(Some(plain).filter(|c| matches!(c, ' '..='~'))?),
+                }
+            }
+        }
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
+    }
+
+    /// An item of RFC 9651 with one parameter (sections 4.2.3 and 4.2.3.2), as other parsers read it: its value,
+    /// and the parameter's key and value.
+    fn item(text: &str) -> Option<(String, String, String)> {
+        let (value, rest) = bare_item(text)?;
+        let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;
+        let is_key = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-' | '.' | '*');
+        let begins = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '*');
+        let (parameter, rest) = bare_item(rest)?;
+        (begins && key.chars().all(is_key) && rest.is_empty())
+            .then(|| (value, key.to_owned(), parameter))
+    }
+
+    #[test]
+    fn every_parser_of_structured_fields_reads_it() {
+        // Fences that count microseconds have 16 digits, and integers have 15 at most.
+        assert_eq!(item("1790000000000000;name=\"x\""), None);
+        assert!(item("179000000000000;name=\"x\"").is_some());
+        assert_eq!(item("\"1\";Name=\"x\""), None);
+        assert_eq!(item("\"1\";name=\"größer\""), None);
+        for name in ["x", "orders/42", "größer", "\"quoted\\\"", "a;name=\"b\"", "a,b", "%41"] {
+            for fence in [0, 7, 1_790_000_000_000_000, Fence::MAX.get()] {
+                let fenced =
+                    Fenced { name: LockName::new(name).unwrap(), fence: Fence::new(fence) };
+                let text = fenced.to_string();
+                let (value, key, parameter) = item(&text).expect(&text);
+                assert_eq!((value, &*key), (fence.to_string(), "name"));
+                assert_eq!(decoded(&parameter).as_deref(), Some(name));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_too_late_is_refused_for_ever() {
+        let gate = Gate::new();
+        let x = LockName::new("x").unwrap();
+        for fence in [3, 3, 5, 5] {
+            assert_eq!(gate.enter(&x, &fenced(fence)).await.unwrap().highest(), Fence::new(fence));
+        }
+        for late in [4, 3, 0] {
+            let error = gate.enter(&x, &fenced(late)).await.unwrap_err();
+            assert_eq!(error.lost_reason(), Some(Reason::Superseded));
+        }
+        let other = Fenced { name: LockName::new("y").unwrap(), fence: Fence::new(1) };
+        drop(gate.clone().enter(&other.name, &other).await.unwrap());
+        gate.remember(&other.name, Fence::new(9)).await;
+        gate.remember(&other.name, Fence::new(2)).await;
+        assert!(gate.enter(&other.name, &other).await.is_err());
+        let too_large = gate.enter(&x, &fenced(Fence::MAX.get() + 1)).await.unwrap_err();
+        assert_eq!(too_large.kind(), ErrorKind::InvalidInput);
+        drop(gate.enter(&x, &fenced(5)).await.unwrap());
+    }
+
+    /// A late one could otherwise come in under a name that nobody else uses.
+    #[tokio::test]
+    async fn what_was_sent_under_another_lock_is_refused() {
+        let gate = Gate::new();
+        let lock = LockName::new("shop/x").unwrap();
+        gate.remember(&lock, Fence::new(5)).await;
+        for fence in [4, 5, 6] {
+            // As one sends it that leaves the namespace out.
+            let error = gate.enter(&lock, &fenced(fence)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(text.contains("\"x\"") && text.contains("\"shop/x\""), "{text}");
+        }
+        assert_eq!(gate.0.lock().unwrap().len(), 1, "nothing is kept of what a sender chose");
+        let highest = Fenced { name: lock.clone(), fence: Fence::new(5) };
+        drop(gate.enter(&lock, &highest).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_later_one_waits_for_who_is_inside() {
+        let gate = Gate::new();
+        let x = LockName::new("x").unwrap();
+        let earlier = gate.enter(&x, &fenced(1)).await.unwrap();
+        let later = tokio::spawn({
+            let (gate, x) = (gate.clone(), x.clone());
+            async move { gate.enter(&x, &fenced(2)).await.map(|inside| inside.highest()) }
+        });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+            assert!(!later.is_finished());
+        }
+        drop(earlier);
+        assert_eq!(later.await.unwrap().unwrap(), Fence::new(2));
+        assert!(gate.enter(&x, &fenced(1)).await.is_err());
+    }
+}

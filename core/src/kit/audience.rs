@@ -1,0 +1,174 @@
+//! The clients of a backend, the names that they wait for, and telling them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::event::{Event, Events};
+use crate::name::LockName;
+
+/// The clients that are attached to one backend, and the names that they wait for.
+///
+/// A backend calls [`attach`](Self::attach) for [`DistributedLock::attach`], and
+/// [`waits`](Self::waits) whenever a claim that means to wait finds its name taken. What the server
+/// tells goes to [`wake`](Self::wake). A waiter that has not asked again for long has gone.
+///
+/// None of its locks is held while clients are told: they may do as they like in their sinks.
+///
+/// [`DistributedLock::attach`]: crate::DistributedLock::attach
+#[derive(Debug)]
+pub struct Audience {
+    forgotten_after: Duration,
+    attached: Mutex<Arc<Vec<Events>>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    names: HashMap<LockName, Instant>,
+    /// At how many names those that have gone are looked for.
+    sweep_at: usize,
+}
+
+impl Default for Audience {
+    /// For waiters that ask at least once in a second.
+    fn default() -> Self {
+        Self::new(Duration::from_secs(1))
+    }
+}
+
+impl Audience {
+    /// Nobody yet. A waiter that asks at least once in `slow_poll` has gone when it wasn't heard of
+    /// for ten times as long.
+    pub fn new(slow_poll: Duration) -> Self {
+        Self {
+            forgotten_after: slow_poll.saturating_mul(10),
+            attached: Mutex::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Takes one more client.
+    pub fn attach(&self, events: Events) {
+        Arc::make_mut(&mut self.attached()).push(events);
+    }
+
+    /// Remembers that somebody waits for `name`.
+    pub fn waits(&self, name: &LockName) {
+        let now = Instant::now();
+        let mut waiting = self.waiting();
+        waiting.names.insert(name.clone(), now);
+        if waiting.names.len() > waiting.sweep_at {
+            waiting.forget(now, self.forgotten_after);
+            waiting.sweep_at = 2 * waiting.names.len() + 64;
+        }
+    }
+
+    /// Whether somebody waits for anything.
+    pub fn anybody(&self) -> bool {
+        let mut waiting = self.waiting();
+        waiting.forget(Instant::now(), self.forgotten_after);
+        !waiting.names.is_empty()
+    }
+
+    /// Wakes those who wait for `name`, if somebody did lately.
+    pub fn wake(&self, name: &LockName) {
+        let somebody = self.waiting().names.contains_key(name);
+        if somebody {
+            self.send(&Event::Wake(name.clone()));
+        }
+    }
+
+    /// Wakes everybody who waits: something may have gone unheard.
+    pub fn wake_all(&self) {
+        let names: Vec<LockName> = {
+            let mut waiting = self.waiting();
+            waiting.forget(Instant::now(), self.forgotten_after);
+            waiting.names.keys().cloned().collect()
+        };
+        for name in names {
+            self.send(&Event::Wake(name));
+        }
+    }
+
+    /// Tells all clients.
+    pub fn send(&self, event: &Event) {
+        let attached = Arc::clone(&self.attached());
+        let gone: Vec<usize> = attached
+            .iter()
+            .enumerate()
+            .filter_map(|(at, events)| (!events.send(event.clone())).then_some(at))
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        let mut present = self.attached();
+        // Clients are only ever added at the end, unless somebody else removed those that had gone.
+        if Arc::ptr_eq(&present, &attached) {
+            let mut at = 0;
+            let staying = |_: &Events| {
+                at += 1;
+                !gone.contains(&(at - 1))
+            };
+            Arc::make_mut(&mut present).retain(staying);
+        }
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn forget(&mut self, now: Instant, after: Duration) {
+        self.names.retain(|_, heard| now.duration_since(*heard) < after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn name(name: &str) -> LockName {
+        LockName::new(name).unwrap()
+    }
+
+    #[test]
+    fn only_those_who_wait_are_woken_and_who_has_gone_is_forgotten() {
+        let audience = Audience::new(Duration::from_secs(1));
+        let (told, there) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+        let (count, is_there) = (Arc::clone(&told), Arc::clone(&there));
+        audience.attach(Events::to(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            is_there.load(Ordering::SeqCst)
+        }));
+        audience.wake(&name("a"));
+        assert_eq!(told.load(Ordering::SeqCst), 0, "nobody waits");
+        audience.waits(&name("a"));
+        audience.wake(&name("b"));
+        assert_eq!(told.load(Ordering::SeqCst), 0, "nobody waits for this one");
+        audience.wake(&name("a"));
+        audience.wake_all();
+        assert_eq!(told.load(Ordering::SeqCst), 2);
+        there.store(false, Ordering::SeqCst);
+        audience.wake(&name("a"));
+        audience.wake(&name("a"));
+        assert_eq!(told.load(Ordering::SeqCst), 3, "it was told once more and then no longer");
+    }
+
+    #[test]
+    fn a_waiter_that_is_not_heard_of_is_forgotten() {
+        let audience = Audience::new(Duration::ZERO);
+        audience.waits(&name("a"));
+        assert!(!audience.anybody());
+        let audience = Audience::new(Duration::from_secs(10));
+        audience.waits(&name("a"));
+        assert!(audience.anybody());
+    }
+}

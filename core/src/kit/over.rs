@@ -1,0 +1,104 @@
+//! Which claims are over, so that a late repeat of one isn't taken for a new one.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::claim::Claim;
+use crate::clock::{BootInstant, Clock};
+use crate::event::Reason;
+use crate::name::LockName;
+use crate::token::Token;
+
+/// For how long it is remembered at least that a claim is over.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+
+/// How many such claims it takes for the old ones to be looked for.
+const MANY: usize = 1_000;
+
+/// The claims that are over for ever, with the reason, for a backend that is the only one through
+/// which they could still be asked for.
+///
+/// Each is remembered for an hour, or its TTL if that is longer.
+#[derive(Debug)]
+pub struct Over {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The same token under another name is another claim.
+    claims: HashMap<(LockName, Token), (Reason, BootInstant)>,
+    tidy_at: usize,
+}
+
+impl Over {
+    /// None yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, state: Mutex::new(State { claims: HashMap::new(), tidy_at: MANY }) }
+    }
+
+    /// Remembers that a claim is over. The first reason is the true one.
+    pub fn set(&self, claim: &Claim, reason: Reason) {
+        let now = self.clock.now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.claims.len() >= state.tidy_at {
+            state.claims.retain(|_, (_, until)| *until > now);
+            state.tidy_at = (state.claims.len() * 2).max(MANY);
+        }
+        let until = now + claim.ttl.max(REMEMBERED);
+        state.claims.entry((claim.name.clone(), claim.token)).or_insert((reason, until));
+    }
+
+    /// Why it is over, if it is.
+    pub fn reason(&self, claim: &Claim) -> Option<Reason> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.claims.get(&(claim.name.clone(), claim.token)).map(|(reason, _)| *reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::claim::Upkeep;
+    use crate::identity::Identity;
+    use crate::mode::Mode;
+
+    fn claim(name: &str) -> Claim {
+        Claim {
+            name: LockName::new(name).unwrap(),
+            mode: Mode::Exclusive,
+            token: Token::random(),
+            identity: Arc::new(Identity::of_this_process(None)),
+            ttl: Duration::from_secs(1),
+            fences: 1,
+            upkeep: Upkeep::Renewed,
+        }
+    }
+
+    #[test]
+    fn what_is_over_is_remembered_by_name_and_token_with_its_first_reason() {
+        let over = Over::new(Clock::boot());
+        let (one, mut other) = (claim("a"), claim("b"));
+        over.set(&one, Reason::Broken);
+        over.set(&one, Reason::Gone);
+        other.token = one.token;
+        assert_eq!(over.reason(&one), Some(Reason::Broken));
+        assert_eq!((over.reason(&other), over.reason(&claim("a"))), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_ones_are_forgotten_when_there_are_many() {
+        let clock = Clock::tokio();
+        let over = Over::new(clock.clone());
+        let first = claim("first");
+        over.set(&first, Reason::Gone);
+        tokio::time::sleep(REMEMBERED + Duration::from_secs(1)).await;
+        assert_eq!(over.reason(&first), Some(Reason::Gone), "there is room");
+        (0..MANY).for_each(|_| over.set(&claim("more"), Reason::Gone));
+        assert_eq!(over.reason(&first), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Percent-encoding, as URLs have it (RFC 3986, section 2.1), for names in places that don't take
+//! every character.
+
+use std::fmt::Write as _;
+
+/// `text` with each character that `must_go`, and `%` itself, as the bytes of its UTF-8 in hex.
+///
+/// ```
+/// use lockwright_core::kit::percent;
+///
+/// assert_eq!(percent::encode("a/b 5%", |c| c == '/'), "a%2Fb 5%25");
+/// ```
+pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '%' || must_go(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                write!(encoded, "%{byte:02X}").expect("a string takes everything");
+            }
+        } else {
+            encoded.push(c);
+        }
+    }
+    encoded
+}
+
+/// What [`encode`] made of a text, undone. `None` if that can't be: a `%` without two hex digits
+/// after it, or bytes that aren't UTF-8.
+///
+/// ```
+/// use lockwright_core::kit::percent;
+///
+/// assert_eq!(percent::decode("a%2Fb 5%25").as_deref(), Some("a/b 5%"));
+/// assert_eq!(percent::decode("5%"), None);
+/// ```
+pub fn decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        decoded.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_comes_back() {
+        for text in ["", "a/b", "100 %", "%2F", "./..", "ä\u{e000}\u{10ffff}", "a%"] {
+            let encoded = encode(text, |c| c == '/' || c == '.' || c >= '\u{e000}');
+            assert!(!encoded.contains(['/', '.']), "{encoded}");
+            assert_eq!(decode(&encoded).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_was_never_encoded_is_refused() {
+        for text in ["%", "%4", "%zz", "%+1", "%ff"] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

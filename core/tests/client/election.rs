@@ -1,0 +1,54 @@
+//! Who follows an election, as far as the conformance suite doesn't show it.
+
+use lockwright_core::{ErrorKind, Leader, Observer};
+
+use crate::support::{Act, millis, secs, troubled};
+
+/// What a loop is told that has other things to do each `millis(300)`, within so many rounds.
+async fn told_beside_others(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
+    for _ in 0..rounds {
+        tokio::select! {
+            leader = observer.next() => return Some(leader.unwrap()),
+            () = tokio::time::sleep(millis(300)) => {}
+        }
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_other_things_to_do_is_told_as_soon() {
+    let (locks, stage, other, _, _) = troubled();
+    let mut observer = locks.election("x").observe().each(secs(1));
+    assert_eq!(observer.next().await.unwrap(), None);
+    let leadership = other.election("x").campaign("me").acquire().await.unwrap();
+    let told = told_beside_others(&mut observer, 4).await.expect("it is told");
+    assert_eq!(told.and_then(|leader| leader.token), Some(leadership.token()));
+    assert!(told_beside_others(&mut observer, 12).await.is_none(), "nothing has changed");
+    let looks = stage.calls("inspect").len();
+    assert!((4..=7).contains(&looks), "asked {looks} times in about 5 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_longer_than_a_round_is_told_too() {
+    let (locks, stage, other, ..) = troubled();
+    let mut observer = locks.election("x").observe().each(secs(1));
+    let leadership = other.election("x").campaign("me").acquire().await.unwrap();
+    stage.on_inspect([Act::AnswerLate(millis(700))]);
+    let told = told_beside_others(&mut observer, 4).await.expect("it is told");
+    assert_eq!(told.and_then(|leader| leader.token), Some(leadership.token()));
+    assert_eq!(stage.calls("inspect").len(), 1, "the server was asked once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_is_told_and_the_next_goes_on() {
+    let (locks, stage, other, _, clock) = troubled();
+    let mut observer = locks.election("x").observe().each(secs(1));
+    let _leadership = other.election("x").campaign("me").acquire().await.unwrap();
+    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable), Act::Panic]);
+    let begun = clock.now();
+    for _ in 0..2 {
+        assert_eq!(observer.next().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert!(observer.next().await.unwrap().is_some());
+    assert!(clock.now() >= begun + secs(2), "a server that fails isn't asked without a pause");
+}

@@ -1,0 +1,156 @@
+//! Many names at once, as far as the conformance suite doesn't show it.
+
+use lockwright_core::{Clock, ErrorKind, Fence, Locks};
+use lockwright_memory::Memory;
+
+use crate::support::{Act, Stage, TTL, another_client, client, millis, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
+    let (locks, memory, clock) = client();
+    let other = another_client(&memory, &clock);
+    let holder = other.mutex("b").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.multi(["a", "b"]).fixed().acquire().await }
+    });
+    clock.sleep(TTL / 2).await;
+    holder.release().await.unwrap();
+    let all = waiting.await.unwrap().unwrap();
+    let remaining: Vec<_> = all.guards().iter().map(|guard| guard.remaining()).collect();
+    assert!(remaining.iter().all(|left| *left > TTL * 8 / 10), "{remaining:?}");
+    clock.sleep(TTL * 2).await;
+    assert_eq!(all.remaining(), millis(0));
+    assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
+    let (locks, stage, other, _, clock) = troubled();
+    let holder = other.mutex("c").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.multi(["a", "b", "c"]).fixed().acquire().await }
+    });
+    for _ in 0..5 {
+        clock.sleep(TTL).await;
+        assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
+    }
+    // A renewal that fails is made up for.
+    stage.on_renew([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    clock.sleep(TTL).await;
+    holder.release().await.unwrap();
+    let all = waiting.await.unwrap().unwrap();
+    assert!(all.remaining() > TTL * 8 / 10, "{:?}", all.remaining());
+    // Now that all are there, nobody renews them.
+    clock.sleep(TTL).await;
+    assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_lost_while_another_is_waited_for_fails_the_request() {
+    let (locks, memory, clock) = client();
+    let other = another_client(&memory, &clock);
+    let holder = other.mutex("b").acquire().await.unwrap();
+    let begun = clock.now();
+    let waiting = locks.multi(["a", "b"]).max_hold(TTL / 2).acquire();
+    let waited = tokio::time::timeout(TTL * 3, waiting).await.expect("it waits no longer");
+    let failure = waited.unwrap_err();
+    assert!(matches!(failure.kind(), ErrorKind::Lost(_)), "{failure:?}");
+    assert_eq!(failure.name().map(|name| name.as_str()), Some("a"));
+    let took = clock.now().saturating_since(begun);
+    assert!(took >= TTL / 2 && took < TTL / 2 + millis(10), "as soon as it is lost: {took:?}");
+    holder.release().await.unwrap();
+    locks.close().await;
+    assert!(memory.is_empty(), "nothing is left of what waited");
+}
+
+/// A client, and another one of the same store, whose looks go wrong.
+fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
+    let (staged, stage, plain, memory, clock) = troubled();
+    (plain, stage, staged, memory, clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
+    for trouble in [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost] {
+        let (one, stage, two, memory, clock) = two_of_one_store();
+        stage.on_inspect([trouble; 3]);
+        let begun = clock.now();
+        let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
+        assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
+        assert!(clock.now() < begun + TTL, "as soon as a look shows it");
+        // So are they when it couldn't be asked at first.
+        stage.on_acquire([Act::Refuse(ErrorKind::Unavailable)]);
+        let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
+        assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
+        one.close().await;
+        two.close().await;
+        assert!(memory.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_does_not_fail_the_request() {
+    let (one, stage, two, memory, clock) = two_of_one_store();
+    let other = another_client(&memory, &clock);
+    let holder = other.mutex("y").acquire().await.unwrap();
+    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable)]);
+    let tried = one.multi(["x"]).and(&two, ["y"]).try_acquire().await;
+    assert!(tried.unwrap().is_none());
+    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable); 2]);
+    let waiting = tokio::spawn(one.multi(["x"]).and(&two, ["y"]).acquire());
+    clock.sleep(TTL * 3).await;
+    let looks = stage.calls("inspect").len();
+    assert_eq!(looks, 4, "until one shows that another one holds it");
+    holder.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_order_is_that_of_the_names_on_the_server() {
+    let (_, memory, clock) = client();
+    let client = |namespace: &str| {
+        let builder = lockwright_core::Locks::builder(memory.clone()).ttl(TTL);
+        builder.clock(clock.clone()).namespace(namespace).build().unwrap()
+    };
+    let (one, two) = (client("z/"), client("y/"));
+    let all = one.multi(["1"]).and(&two, ["2"]).acquire().await.unwrap();
+    let names: Vec<&str> = all.guards().iter().map(|guard| guard.name()).collect();
+    assert_eq!(names, ["2", "1"]);
+    assert!(all.fence("1") > all.fence("2"));
+    let [two, one] = all.into_guards().try_into().unwrap();
+    two.release().await.unwrap();
+    one.check().unwrap();
+    one.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
+    let (old, ..) = client();
+    let (_, memory, clock) = client();
+    let stage = Stage::new(&memory, &clock);
+    // Taken first by everybody, and its fences are far above the other's.
+    stage.promise(|profile| profile.backend = "another");
+    let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
+    for _ in 0..5 {
+        new.mutex("x").acquire().await.unwrap().release().await.unwrap();
+    }
+    let alone = old.mutex("x").acquire().await.unwrap();
+    let before = alone.fence();
+    alone.release().await.unwrap();
+    let both = old.multi(["a", "x"]).and(&new, ["x"]).acquire().await.unwrap();
+    let names: Vec<&str> = both.guards().iter().map(|guard| guard.name()).collect();
+    assert_eq!(names, ["a", "x", "x"]);
+    let [first, second] = [1, 2].map(|at| both.guards()[at].fence());
+    assert_eq!((first, second), (Fence::new(6), Fence::new(before.get() + 2)));
+    assert_eq!(both.fence("x"), Some(second));
+    assert_eq!(both.fences("x").collect::<Vec<_>>(), [second, first]);
+    assert_eq!(both.fence("b"), None);
+    both.release().await.unwrap();
+    let tried = new.multi(["x"]).and(&old, ["x"]).try_acquire().await.unwrap().unwrap();
+    assert_eq!(tried.fence("x"), tried.fences("x").max(), "the new one was given first");
+    tried.release().await.unwrap();
+}

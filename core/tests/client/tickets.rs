@@ -1,0 +1,69 @@
+//! Holds that move, as far as the conformance suite doesn't show it.
+
+use lockwright_core::validity::Rules;
+use lockwright_core::{ErrorKind, Locks, Reason};
+
+use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
+    let (locks, memory, clock) = client();
+    let rules = Rules { drift_floor: secs(1), ..Rules::default() };
+    let careful = Locks::builder(memory).clock(clock).rules(rules).build().unwrap();
+    let guard = locks.mutex("x").ttl(millis(900)).acquire().await.unwrap();
+    let ticket = guard.into_ticket().unwrap();
+    let error = careful.resume(&ticket).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("drift"), "{error}");
+    let resumed = locks.resume(&ticket).await.unwrap();
+    assert!(resumed.fence() > ticket.fence());
+    resumed.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
+    let (locks, stage, _, memory, _) = troubled();
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    stage.on_swap([Act::StartBefore(secs(9))]);
+    let error = locks.resume(&ticket).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
+    assert!(error.to_string().contains("time was up"), "{error}");
+    settle_down().await;
+    assert!(memory.is_empty(), "it was given back");
+}
+
+/// The server would swap whatever the token has.
+#[tokio::test(start_paused = true)]
+async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
+    let (locks, stage, other, _, clock) = troubled();
+    stage.on_acquire([Act::ArriveLate(TTL * 3)]);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    clock.sleep(TTL * 2).await;
+    let next = other.mutex("x").try_acquire().await.unwrap().expect("it has run out");
+    next.release().await.unwrap();
+    clock.sleep(TTL + secs(1)).await;
+    let seen = other.inspect("x").await.unwrap();
+    assert_eq!(seen.holders[0].token, Some(stage.calls("acquire")[0].token), "it has arrived");
+    for locks in [&locks, &other] {
+        let error = locks.resume(&ticket).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+    }
+    clock.sleep(TTL).await;
+    assert!(other.inspect("x").await.unwrap().holders.is_empty(), "it runs out by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
+    let (locks, stage, other, _, clock) = troubled();
+    stage.on_acquire([Act::AnswerLost]);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    clock.sleep(TTL / 2).await;
+    // The look is tried again as the swap is, and isn't needed again after that.
+    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    stage.on_swap([Act::AnswerLost]);
+    let resumed = locks.resume(&ticket).await.unwrap();
+    assert!(resumed.fence() > ticket.fence());
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    resumed.release().await.unwrap();
+    assert_eq!(other.resume(&ticket).await.unwrap_err().kind(), ErrorKind::Lost(Reason::Gone));
+}

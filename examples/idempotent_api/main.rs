@@ -1,0 +1,187 @@
+//! An API in several processes, whose clients send a request again when no answer came; with its
+//! `idempotency-key` it takes effect exactly once, and is answered the same each time.
+//!
+//! ```text
+//! cargo run --example idempotent_api            # on a SQLite file
+//! cargo run --example idempotent_api --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: each payment is sent to all three processes at a time, and once more by a client that hung up
+//! before its answer. Without the lock cards are charged twice; with it once, and all answers name the same
+//! charge.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lockwright::{Error, Locks, Result};
+use support::{Processes, io, released, told};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+
+const PROCESSES: usize = 3;
+const PAYMENTS: usize = 20;
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match (runtime, std::env::var("API_FOLDER")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(folder)) => runtime.block_on(api(folder.as_ref())),
+        (Ok(_), Err(_)) => idempotent_api(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("idempotent_api: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process of the API: as little of HTTP as it takes.
+async fn api(folder: &Path) -> Result<()> {
+    let locks = match told("API_LOCKS")? {
+        url if url.is_empty() => None,
+        url => Some(lockwright::connect(&url).await?),
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
+    println!("{}", listener.local_addr().map_err(io)?);
+    loop {
+        let (connection, _) = listener.accept().await.map_err(io)?;
+        let (locks, folder) = (locks.clone(), folder.to_owned());
+        // It goes on when the client has hung up: a charge that has begun isn't left half done.
+        tokio::spawn(async move {
+            let mut connection = BufReader::new(connection);
+            let Ok(Some(key)) = key_of(&mut connection).await else { return };
+            let (status, body) = match pay(locks.as_ref(), &folder, &key).await {
+                Ok(answer) => ("201 Created", answer),
+                // Whoever asked asks again, with the same key.
+                Err(error) => ("503 Service Unavailable", error.to_string()),
+            };
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+            let _ = connection.write_all(answer.as_bytes()).await;
+        });
+    }
+}
+
+/// The key of a request without a body.
+async fn key_of(
+    connection: &mut BufReader<tokio::net::TcpStream>,
+) -> std::io::Result<Option<String>> {
+    let mut key = None;
+    loop {
+        let mut line = String::new();
+        connection.read_line(&mut line).await?;
+        if line.trim_end().is_empty() {
+            return Ok(key);
+        }
+        if let Some(("idempotency-key", value)) = line.trim_end().split_once(": ") {
+            key = Some(value.to_owned());
+        }
+    }
+}
+
+/// The answer to a payment: that of the first time, if it was made already.
+async fn pay(locks: Option<&Locks>, folder: &Path, key: &str) -> Result<String> {
+    let Some(locks) = locks else { return charge_or_look_up(folder, key).await };
+    let guard = locks.mutex(format!("payment/{key}")).acquire().await?;
+    let answer = guard.run(charge_or_look_up(folder, key)).await??;
+    released(guard.release().await)?;
+    Ok(answer)
+}
+
+async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
+    let answers = folder.join(key);
+    if let Ok(answer) = fs::read_to_string(&answers) {
+        return Ok(answer);
+    }
+    tokio::time::sleep(Duration::from_millis(2)).await; // The bank takes its time.
+    let mut charges =
+        OpenOptions::new().create(true).append(true).open(folder.join("charges")).map_err(io)?;
+    charges.write_all(format!("{key}\n").as_bytes()).map_err(io)?;
+    let number = charges.metadata().map_err(io)?.len();
+    let answer = format!("charge {number}");
+    fs::write(&answers, &answer).map_err(io)?;
+    Ok(answer)
+}
+
+fn idempotent_api() -> Result<()> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let url = support::url(folder.path())?;
+    let without = pay_all(&folder.path().join("without"), "")?;
+    println!("without the lock: {PAYMENTS} payments, {} charges", without.charges);
+    if without.charges == PAYMENTS {
+        return Err(Error::invalid_input("nobody was charged twice, so this run showed nothing"));
+    }
+    let with = pay_all(&folder.path().join("with"), &url)?;
+    println!("with the lock:    {PAYMENTS} payments, {} charges", with.charges);
+    if with.charges != PAYMENTS || with.contradicted != 0 {
+        return Err(Error::invalid_input(format!(
+            "each should have been charged once, and {} were answered in two ways",
+            with.contradicted
+        )));
+    }
+    println!("each of {PAYMENTS} payments was charged exactly once");
+    Ok(())
+}
+
+struct Paid {
+    charges: usize,
+    /// How many payments had two different answers.
+    contradicted: usize,
+}
+
+fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
+    fs::create_dir(folder).map_err(io)?;
+    let mut processes = Processes::new();
+    let mut addresses = Vec::new();
+    for _ in 0..PROCESSES {
+        let folder = folder.display().to_string();
+        processes.start(&[("API_FOLDER", &folder), ("API_LOCKS", locks)])?;
+    }
+    for _ in 0..PROCESSES {
+        addresses.push(processes.next()?.1);
+    }
+    let mut contradicted = 0;
+    for payment in 0..PAYMENTS {
+        let key = format!("payment-{payment}");
+        // This client hangs up at once, and asks again.
+        drop(send(&addresses[payment % PROCESSES], &key)?);
+        let asked: Result<Vec<TcpStream>> =
+            addresses.iter().map(|address| send(address, &key)).collect();
+        let mut answers = Vec::new();
+        for connection in asked? {
+            answers.push(answer(connection)?);
+        }
+        answers.dedup();
+        contradicted += usize::from(answers.len() > 1);
+    }
+    let charges = fs::read_to_string(folder.join("charges")).map_err(io)?.lines().count();
+    Ok(Paid { charges, contradicted })
+}
+
+fn send(address: &str, key: &str) -> Result<TcpStream> {
+    let mut connection = TcpStream::connect(address).map_err(io)?;
+    let head =
+        format!("POST /payments HTTP/1.1\r\nhost: {address}\r\nidempotency-key: {key}\r\n\r\n");
+    connection.write_all(head.as_bytes()).map_err(io)?;
+    Ok(connection)
+}
+
+fn answer(mut connection: TcpStream) -> Result<String> {
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).map_err(io)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    if !head.starts_with("HTTP/1.1 201") {
+        return Err(Error::unavailable(format!("the API answered {answer:?}")));
+    }
+    Ok(body.to_owned())
+}

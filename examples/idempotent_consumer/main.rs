@@ -1,0 +1,148 @@
+//! A queue that delivers each message at least once, and consumers in which it takes effect exactly once.
+//!
+//! ```text
+//! cargo run --example idempotent_consumer       # on a SQLite file
+//! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: each message is delivered to several processes at a time, one of which is killed while it works
+//! on one. Without the lock some take effect twice; with it each takes effect once, that one too.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lockwright::{Error, Locks, Result};
+use support::{Processes, io, released, told};
+
+const PROCESSES: usize = 4;
+const MESSAGES: usize = 40;
+const TTL: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match (runtime, std::env::var("CONSUMER")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(number)) => runtime.block_on(consumer(&number)),
+        (Ok(_), Err(_)) => idempotent_consumer(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("idempotent_consumer: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process, to which every message is delivered.
+async fn consumer(number: &str) -> Result<()> {
+    let folder = told("CONSUMER_FOLDER")?;
+    let (ledger, start) = (Path::new(&folder).join("ledger"), Path::new(&folder).join("start"));
+    let locks = match told("CONSUMER_LOCKS")? {
+        url if url.is_empty() => None,
+        url => Some(lockwright::connect(&url).await?),
+    };
+    println!("ready");
+    while !start.exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for message in 0..MESSAGES {
+        let dies = number == "0" && message == MESSAGES / 2;
+        match &locks {
+            None => handle(&ledger, message, false).await?,
+            Some(locks) => handle_once(locks, &ledger, message, dies).await?,
+        }
+    }
+    println!("done");
+    std::future::pending().await
+}
+
+/// The lock has no other holder while it is looked up whether the message took effect already, and while it
+/// does. That both stay true afterwards is not the lock's business but the ledger's.
+async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
+    let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
+    guard.run(handle(ledger, message, dies)).await??;
+    released(guard.release().await)
+}
+
+/// What a message does: a line in the ledger, if there is none of it yet.
+async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
+    let done = fs::read_to_string(ledger).map_err(io)?;
+    if done.lines().any(|line| line == message.to_string()) {
+        return Ok(());
+    }
+    if dies {
+        println!("works on {message}");
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut ledger = OpenOptions::new().append(true).open(ledger).map_err(io)?;
+    ledger.write_all(format!("{message}\n").as_bytes()).map_err(io)
+}
+
+fn idempotent_consumer() -> Result<()> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let url = support::url(folder.path())?;
+    let without = deliver(folder.path(), "")?;
+    let twice = without.values().filter(|times| **times > 1).count();
+    println!("without the lock: {twice} of {MESSAGES} messages took effect more than once");
+    if twice == 0 {
+        return Err(Error::invalid_input(
+            "nothing went wrong without it, so this run showed nothing",
+        ));
+    }
+    let with = deliver(folder.path(), &url)?;
+    let once = with.values().filter(|times| **times == 1).count();
+    println!("with the lock:    {once} of {MESSAGES} messages took effect once");
+    if once != MESSAGES || with.len() != MESSAGES {
+        return Err(Error::invalid_input("each should have taken effect exactly once"));
+    }
+    println!("each of {MESSAGES} messages took effect exactly once");
+    Ok(())
+}
+
+/// Delivers every message to every process. How often each took effect.
+fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
+    let (ledger, start) = (folder.join("ledger"), folder.join("start"));
+    fs::write(&ledger, "").map_err(io)?;
+    let mut processes = Processes::new();
+    for number in 0..PROCESSES {
+        processes.start(&[
+            ("CONSUMER", &number.to_string()),
+            ("CONSUMER_FOLDER", &folder.display().to_string()),
+            ("CONSUMER_LOCKS", locks),
+        ])?;
+    }
+    let (mut ready, mut gone) = (0, 0);
+    while gone < PROCESSES {
+        match processes.next()? {
+            (_, line) if line == "ready" => {
+                ready += 1;
+                if ready == PROCESSES {
+                    fs::write(&start, "").map_err(io)?;
+                }
+            }
+            (_, line) if line == "done" => gone += 1,
+            (number, line) => {
+                println!("process {number} {line}, and is killed");
+                processes.kill(number)?;
+                gone += 1;
+            }
+        }
+    }
+    drop(processes);
+    fs::remove_file(&start).map_err(io)?;
+    let mut effects = BTreeMap::new();
+    for line in fs::read_to_string(&ledger).map_err(io)?.lines() {
+        *effects.entry(line.to_owned()).or_default() += 1;
+    }
+    Ok(effects)
+}

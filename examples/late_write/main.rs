@@ -1,0 +1,136 @@
+//! A late write: a holder is stopped for longer than its TTL, another one takes over and writes, and then
+//! the first goes on, and sends what it had meant to write.
+//!
+//! ```text
+//! cargo run --example late_write                # on a SQLite file
+//! cargo run --example late_write --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: the service refuses the late write by its fence, and keeps what the second holder wrote. What
+//! is written goes over HTTP, with the fence in a header (`fencing::HEADER`); the service lets it in through
+//! a `Gate`.
+#![forbid(unsafe_code)]
+
+mod service;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use lockwright::{Error, LockName, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use service::{Service, put};
+use support::{io, told};
+
+const NAME: &str = "example/report";
+const TTL: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match (runtime, std::env::var("LATE_WRITE_WRITER")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(text)) => runtime.block_on(writer(&text)),
+        (Ok(runtime), Err(_)) => late_write(&runtime),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("late_write: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process: it gets the lock, and writes when it is told to.
+async fn writer(text: &str) -> Result<()> {
+    let locks = lockwright::connect(&told("LATE_WRITE_URL")?).await?;
+    let guard = locks.mutex(NAME).ttl(TTL).acquire().await?;
+    println!("holds with fence {}", guard.fence());
+    // Stands for all that may lie between a look at the lock and the write that it is to protect: a slow
+    // disk, a garbage collector, a machine that is moved.
+    std::io::stdin().read_line(&mut String::new()).map_err(io)?;
+    let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text).map_err(io)?;
+    println!("{answer}");
+    let _ = guard.release().await;
+    Ok(())
+}
+
+fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let url = support::url(folder.path())?;
+    let service = runtime.block_on(Service::start(LockName::new(NAME)?)).map_err(io)?;
+
+    let mut first = Writer::start("of the first", &url, &service)?;
+    println!("the first   {}", first.line()?);
+    first.signal(Signal::STOP)?;
+    println!("the first   is stopped");
+
+    let mut second = Writer::start("of the second", &url, &service)?;
+    println!("the second  {}", second.line()?);
+    second.go_on()?;
+    println!("the second  writes: {}", second.line()?);
+
+    first.go_on()?;
+    first.signal(Signal::CONT)?;
+    let answer = first.line()?;
+    println!("the first   goes on and writes: {answer}");
+
+    println!("what stands there is {:?}", service.text());
+    if !answer.starts_with("412") || service.text() != "of the second" {
+        return Err(Error::invalid_input("the late write should have been refused"));
+    }
+    println!("the late write was refused");
+    Ok(())
+}
+
+/// A process that writes. It isn't left behind.
+struct Writer {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    fn start(text: &str, url: &str, service: &Service) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe().map_err(io)?)
+            .env("LATE_WRITE_WRITER", text)
+            .env("LATE_WRITE_URL", url)
+            .env("LATE_WRITE_SERVICE", service.address().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(io)?;
+        let said = BufReader::new(child.stdout.take().expect("its output is piped"));
+        Ok(Self { child, said })
+    }
+
+    /// The next thing that it says.
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        match self.said.read_line(&mut line).map_err(io)? {
+            0 => Err(Error::unavailable("a writer ended before it was done")),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    /// Lets it write.
+    fn go_on(&mut self) -> Result<()> {
+        let input = self.child.stdin.as_mut().expect("its input is piped");
+        writeln!(input).map_err(io)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).map_err(|error| io(error.into()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,90 @@
+//! An election among three processes: the leader is killed, and another one leads.
+//!
+//! ```text
+//! cargo run --example leader                    # on a SQLite file
+//! cargo run --example leader --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: the next one leads when the TTL of the killed one is over, with a larger fence, and whoever
+//! looks on sees each leader's own value.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lockwright::{Error, Locks, Result};
+use support::{Processes, told};
+
+const PROCESSES: usize = 3;
+const NAME: &str = "example/scheduler";
+const TTL: Duration = Duration::from_secs(4);
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match (runtime, std::env::var("LEADER_CANDIDATE")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(value)) => runtime.block_on(candidate(&value)),
+        (Ok(runtime), Err(_)) => election(&runtime),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leader: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process: it campaigns, says when it leads, and leads until it is killed.
+async fn candidate(value: &str) -> Result<()> {
+    let locks = lockwright::connect(&told("LEADER_URL")?).await?;
+    let leadership = locks.election(NAME).campaign(value).ttl(TTL).acquire().await?;
+    println!("{}", leadership.fence());
+    leadership.run(std::future::pending::<()>()).await
+}
+
+fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
+    let folder = tempfile::tempdir().map_err(support::io)?;
+    let url = support::url(folder.path())?;
+    let locks: Locks = runtime.block_on(lockwright::connect(&url))?;
+    let mut candidates = Processes::new();
+    for number in 0..PROCESSES {
+        let value = format!("candidate-{number}");
+        candidates.start(&[("LEADER_CANDIDATE", &value), ("LEADER_URL", &url)])?;
+    }
+
+    let (first, first_fence) = winner(runtime, &locks, &candidates)?;
+    let killed = Instant::now();
+    candidates.kill(first)?;
+    println!("killed candidate-{first}");
+
+    let (second, second_fence) = winner(runtime, &locks, &candidates)?;
+    println!("that was {:.2} s after the kill; the TTL is {TTL:?}", killed.elapsed().as_secs_f64());
+    if second == first || second_fence <= first_fence {
+        return Err(Error::invalid_input("another one should lead, with a larger fence"));
+    }
+    println!("another one leads");
+    Ok(())
+}
+
+/// The next candidate that says that it leads, and its fence. Says so as everybody can see it.
+fn winner(
+    runtime: &tokio::runtime::Runtime,
+    locks: &Locks,
+    candidates: &Processes,
+) -> Result<(usize, u64)> {
+    let (number, fence) = candidates.next()?;
+    let fence = fence
+        .parse()
+        .map_err(|error| Error::invalid_input("a candidate says its fence").with_source(error))?;
+    let leader = runtime.block_on(locks.election(NAME).leader())?;
+    let value = leader.and_then(|leader| leader.value);
+    println!("{} leads, with fence {fence}", value.as_deref().unwrap_or("nobody"));
+    match value {
+        Some(value) if *value == *format!("candidate-{number}") => Ok((number, fence)),
+        _ => Err(Error::invalid_input(format!("candidate-{number} should be seen to lead"))),
+    }
+}

@@ -1,0 +1,195 @@
+//! Moving a fleet from one backend to another, Redis to etcd, without a moment in which two of it hold.
+//!
+//! ```text
+//! cargo run --example migrate --features redis,etcd    # servers of its own
+//! ```
+//!
+//! Look for: the old version beside the new one overlaps, as each locks where the other doesn't look. With a
+//! version in between that holds both locks nobody ever does: first all become that one, and then the new
+//! one. What they write to has a register of fences for each backend, as those of two backends can't be
+//! compared: it lets all of them in, and refuses what the old version sends late.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockwright::fencing::{Fenced, Gate, Inside};
+use lockwright::{Error, Fence, LockName, Locks, Result};
+use lockwright_testbed::{Etcd, Redis};
+use support::released;
+use tokio::task::JoinSet;
+
+const NAME: &str = "example/nightly-job";
+const TURNS: u32 = 20;
+
+/// What a member of the fleet locks with.
+#[derive(Clone, Copy)]
+enum Version {
+    /// Redis alone.
+    Old,
+    /// Both.
+    Between,
+    /// etcd alone.
+    New,
+}
+
+/// The rollout: who runs beside whom.
+const STEPS: [(&str, [Version; 4]); 5] = {
+    use Version::{Between, New, Old};
+    [
+        ("all old", [Old; 4]),
+        ("some hold both", [Old, Old, Between, Between]),
+        ("all hold both", [Between; 4]),
+        ("some are new", [Between, Between, New, New]),
+        ("all new", [New; 4]),
+    ]
+};
+
+/// What refuses late writes. Here it remembers in memory.
+#[derive(Clone, Default)]
+struct Registers {
+    /// Of Redis' fences.
+    old: Gate,
+    /// Of etcd's.
+    new: Gate,
+}
+
+impl Registers {
+    /// Lets in whoever holds one lock by its register, and whoever holds both by both.
+    async fn enter(&self, old: Option<Fence>, new: Option<Fence>) -> Result<Vec<Inside>> {
+        let lock = LockName::new(NAME)?;
+        let mut inside = Vec::new();
+        for (register, fence) in [(&self.old, old), (&self.new, new)] {
+            if let Some(fence) = fence {
+                let fenced = Fenced { name: lock.clone(), fence };
+                inside.push(register.enter(&lock, &fenced).await?);
+            }
+        }
+        Ok(inside)
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match migrate().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("migrate: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn migrate() -> Result<()> {
+    let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
+    let servers = tokio::task::spawn_blocking(|| Ok((Redis::start()?, Etcd::start()?)));
+    let started = servers.await.map_err(|error| Error::unavailable("it").with_source(error))?;
+    let (redis, etcd) = started.map_err(failed)?;
+    let (old, new) = (redis.url(), etcd.url());
+
+    let versions = [Version::Old, Version::Old, Version::New, Version::New];
+    let overlaps = together(versions, &old, &new, &Registers::default()).await?;
+    println!("the old version beside the new one: {overlaps} times two held");
+    if overlaps == 0 {
+        return Err(Error::invalid_input("they didn't overlap, so this run showed nothing"));
+    }
+    let late = fence_of_the_old(&old).await?;
+    let registers = Registers::default();
+    for (step, versions) in STEPS {
+        let overlaps = together(versions, &old, &new, &registers).await?;
+        println!("{step}: {overlaps} times two held");
+        if overlaps > 0 {
+            return Err(Error::invalid_input("two held at the same time"));
+        }
+    }
+    match registers.enter(Some(late), None).await {
+        Err(error) => println!("what the old version sends late: {error}"),
+        Ok(_) => return Err(Error::invalid_input("a late write of the old version was let in")),
+    }
+    println!("moved without a gap");
+    Ok(())
+}
+
+/// A hold of the old version's, from before the rollout.
+async fn fence_of_the_old(old: &str) -> Result<Fence> {
+    let old = lockwright::connect(old).await?;
+    let guard = old.mutex(NAME).acquire().await?;
+    let fence = guard.fence();
+    released(guard.release().await)?;
+    old.close().await;
+    Ok(fence)
+}
+
+/// Lets some members of the fleet do their turns, and counts how often one began within another's.
+async fn together(
+    versions: [Version; 4],
+    old: &str,
+    new: &str,
+    registers: &Registers,
+) -> Result<u32> {
+    let (inside, overlaps) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut members = JoinSet::new();
+    for version in versions {
+        let (old, new) = (lockwright::connect(old).await?, lockwright::connect(new).await?);
+        let (inside, overlaps) = (Arc::clone(&inside), Arc::clone(&overlaps));
+        let registers = registers.clone();
+        members.spawn(async move {
+            for _ in 0..TURNS {
+                let turn = async {
+                    if inside.fetch_add(1, Ordering::SeqCst) > 0 {
+                        overlaps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                };
+                under_the_lock(version, &old, &new, &registers, turn).await?;
+            }
+            old.close().await;
+            new.close().await;
+            Ok::<(), Error>(())
+        });
+    }
+    while let Some(member) = members.join_next().await {
+        member.map_err(|error| Error::unavailable("a member panicked").with_source(error))??;
+    }
+    Ok(overlaps.load(Ordering::SeqCst))
+}
+
+async fn under_the_lock(
+    version: Version,
+    old: &Locks,
+    new: &Locks,
+    registers: &Registers,
+    turn: impl Future<Output = ()>,
+) -> Result<()> {
+    match version {
+        Version::Old => {
+            let guard = old.mutex(NAME).acquire().await?;
+            let inside = registers.enter(Some(guard.fence()), None).await?;
+            turn.await;
+            drop(inside);
+            released(guard.release().await)
+        }
+        Version::Between => {
+            let both = old.multi([NAME]).and(new, [NAME]).acquire().await?;
+            // In the order in which the clients were given.
+            let fences: Vec<Fence> = both.fences(NAME).collect();
+            let inside = registers.enter(fences.first().copied(), fences.get(1).copied()).await?;
+            turn.await;
+            drop(inside);
+            released(both.release().await)
+        }
+        Version::New => {
+            let guard = new.mutex(NAME).acquire().await?;
+            let inside = registers.enter(None, Some(guard.fence())).await?;
+            turn.await;
+            drop(inside);
+            released(guard.release().await)
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Order grabbing: forty drivers in four processes reach for each order, and one gets it.
+//!
+//! ```text
+//! cargo run --release --example order_grabbing  # on a SQLite file
+//! cargo run --example order_grabbing --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: each order has one winner, and the others learn at once that it is gone: nobody waits for a
+//! lock that somebody else will keep.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lockwright::{Error, Result};
+use support::{Processes, told};
+
+const PROCESSES: usize = 4;
+const DRIVERS: usize = 10;
+const ORDERS: usize = 10;
+/// How long the winner has to confirm that it comes. It doesn't renew: who doesn't confirm loses the order.
+const TO_CONFIRM: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match (runtime, std::env::var("DRIVERS_OF")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(process)) => runtime.block_on(drivers(&process)),
+        (Ok(_), Err(_)) => order_grabbing(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("order_grabbing: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process, with its drivers. It says which got what, and how long the others took to learn.
+async fn drivers(process: &str) -> Result<()> {
+    let locks = lockwright::connect(&told("DRIVERS_URL")?).await?;
+    let start_together = told("DRIVERS_START")?;
+    println!("ready");
+    while !std::path::Path::new(&start_together).exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut driving = tokio::task::JoinSet::new();
+    for driver in 0..DRIVERS {
+        let (locks, who) = (locks.clone(), format!("{process}.{driver}"));
+        driving.spawn(async move {
+            let mut won = Vec::new();
+            for order in 0..ORDERS {
+                let begun = Instant::now();
+                let request = locks.mutex(format!("order/{order}")).ttl(TO_CONFIRM).fixed();
+                match request.try_acquire().await? {
+                    Some(guard) => {
+                        println!("won {order} {who}");
+                        won.push(guard);
+                    }
+                    None => println!("lost {order} {}", begun.elapsed().as_micros()),
+                }
+            }
+            Ok::<_, Error>(won)
+        });
+    }
+    let mut won = Vec::new();
+    while let Some(driver) = driving.join_next().await {
+        won.extend(driver.map_err(|error| Error::unavailable("it panicked").with_source(error))??);
+    }
+    println!("done");
+    // The orders stay theirs until everybody has reached for them.
+    std::future::pending().await
+}
+
+fn order_grabbing() -> Result<()> {
+    let folder = tempfile::tempdir().map_err(support::io)?;
+    let url = support::url(folder.path())?;
+    let start = folder.path().join("start");
+    let mut processes = Processes::new();
+    for process in 0..PROCESSES {
+        processes.start(&[
+            ("DRIVERS_OF", &process.to_string()),
+            ("DRIVERS_URL", &url),
+            ("DRIVERS_START", &start.display().to_string()),
+        ])?;
+    }
+    let (mut winners, mut learned) = (vec![Vec::new(); ORDERS], Vec::new());
+    let (mut ready, mut done) = (0, 0);
+    while done < PROCESSES {
+        let (_, line) = processes.next()?;
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["ready"] => {
+                ready += 1;
+                if ready == PROCESSES {
+                    std::fs::write(&start, "").map_err(support::io)?;
+                }
+            }
+            ["won", order, who] => {
+                let order: usize = order.parse().unwrap_or(0);
+                winners[order].push(who.to_owned());
+            }
+            ["lost", _, micros] => learned.push(micros.parse::<u64>().unwrap_or(u64::MAX)),
+            _ => done += 1,
+        }
+    }
+    for (order, winners) in winners.iter().enumerate() {
+        println!("order {order}: {}", winners.join(", "));
+        if winners.len() != 1 {
+            return Err(Error::invalid_input(format!(
+                "order {order} has {} winners",
+                winners.len()
+            )));
+        }
+    }
+    learned.sort_unstable();
+    let milliseconds = |micros: u64| micros as f64 / 1e3;
+    println!(
+        "{} times a driver was too late, and knew after {:.2} ms in the middle, {:.1} ms at most",
+        learned.len(),
+        milliseconds(learned[learned.len() / 2]),
+        milliseconds(learned[learned.len() - 1]),
+    );
+    if learned.len() != ORDERS * (PROCESSES * DRIVERS - 1) {
+        return Err(Error::invalid_input("everybody should have reached for every order"));
+    }
+    println!("one winner for each of {ORDERS} orders");
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! A limit for a partner's service that takes three calls at a time, kept by all processes together: a
+//! semaphore with three permits.
+//!
+//! ```text
+//! cargo run --example rate_limit                # on a SQLite file
+//! cargo run --example rate_limit --features redis -- --url redis://127.0.0.1/
+//! ```
+//!
+//! Look for: without permits it is called more often at a time than it may be, with them never; and a
+//! process that is killed with a permit in its hand doesn't keep it for longer than the TTL.
+#![forbid(unsafe_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockwright::{Error, Result};
+use support::{Processes, io, released, told};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+
+const AT_A_TIME: u32 = 3;
+const PROCESSES: usize = 4;
+const CALLERS: usize = 3;
+const CALLS: usize = 4;
+const TTL: Duration = Duration::from_secs(10);
+/// Of the one that is killed, for which the others then wait.
+const SHORT_TTL: Duration = Duration::from_secs(2);
+/// How long the service takes for a call.
+const CALL: Duration = Duration::from_millis(20);
+
+fn main() -> ExitCode {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match (runtime, std::env::var("CALLERS_WITH")) {
+        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
+        (Ok(runtime), Ok(with)) => runtime.block_on(callers(&with)),
+        (Ok(runtime), Err(_)) => rate_limit(&runtime),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rate_limit: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One process: several tasks call the service, each several times.
+async fn callers(with: &str) -> Result<()> {
+    let locks = lockwright::connect(&told("CALLERS_URL")?).await?;
+    let service = told("CALLERS_SERVICE")?;
+    if with == "a permit for ever" {
+        let _permit = locks.semaphore("partner", AT_A_TIME).ttl(SHORT_TTL).acquire().await?;
+        println!("has a permit");
+        return std::future::pending().await;
+    }
+    let mut calling = tokio::task::JoinSet::new();
+    for _ in 0..CALLERS {
+        let (locks, service, with_permits) = (locks.clone(), service.clone(), with == "permits");
+        calling.spawn(async move {
+            for _ in 0..CALLS {
+                if !with_permits {
+                    call(&service).await?;
+                    continue;
+                }
+                let permit = locks.semaphore("partner", AT_A_TIME).ttl(TTL).acquire().await?;
+                permit.run(call(&service)).await??;
+                released(permit.release().await)?;
+            }
+            Ok::<_, Error>(())
+        });
+    }
+    while let Some(caller) = calling.join_next().await {
+        caller.map_err(|error| Error::unavailable("a caller panicked").with_source(error))??;
+    }
+    println!("done");
+    std::future::pending().await
+}
+
+/// One call: it is over when the service hangs up.
+async fn call(service: &str) -> Result<()> {
+    let mut connection = TcpStream::connect(service).await.map_err(io)?;
+    connection.read_to_end(&mut Vec::new()).await.map_err(io)?;
+    Ok(())
+}
+
+fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let url = support::url(folder.path())?;
+
+    let (service, most) = runtime.block_on(serve())?;
+    all_call(&url, service, "nothing", false)?;
+    let without = most.swap(0, Ordering::SeqCst);
+    println!("without permits: up to {without} calls at a time");
+    if without <= AT_A_TIME as usize {
+        return Err(Error::invalid_input("nobody called too often, so this run showed nothing"));
+    }
+    for (one_dies, when) in [(false, ""), (true, ", after one was killed with its permit")] {
+        all_call(&url, service, "permits", one_dies)?;
+        let with = most.swap(0, Ordering::SeqCst);
+        println!("with permits:    up to {with} calls at a time{when}");
+        if with > AT_A_TIME as usize {
+            return Err(Error::invalid_input(format!("more than {AT_A_TIME} called at a time")));
+        }
+    }
+    println!("never more than {AT_A_TIME} at a time");
+    Ok(())
+}
+
+/// Has all processes call, and waits for them. With `one_dies` another one is killed that has a permit.
+fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Result<()> {
+    let service = service.to_string();
+    let mut processes = Processes::new();
+    let variables =
+        |with| [("CALLERS_WITH", with), ("CALLERS_URL", url), ("CALLERS_SERVICE", &*service)];
+    if one_dies {
+        processes.start(&variables("a permit for ever"))?;
+        processes.next()?;
+        processes.kill(0)?;
+    }
+    for _ in 0..PROCESSES {
+        processes.start(&variables(with))?;
+    }
+    for _ in 0..PROCESSES {
+        processes.next()?;
+    }
+    Ok(())
+}
+
+/// The partner's service. Answers where it is, and the most calls that it had at a time.
+async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
+    let address = listener.local_addr().map_err(io)?;
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let most_seen = Arc::clone(&most);
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                tokio::time::sleep(CALL).await;
+                // Before it hangs up: then the next one may call.
+                now.fetch_sub(1, Ordering::SeqCst);
+                drop(connection);
+            });
+        }
+    });
+    Ok((address, most_seen))
+}

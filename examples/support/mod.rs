@@ -1,0 +1,92 @@
+//! What several examples have in common: where the locks are, processes of their own, and how a hold ends.
+#![allow(dead_code, reason = "no example needs all of it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use lockwright::{Error, ErrorKind, Result};
+
+/// Until something comes about, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What is given as `--url`, or a SQLite file in `folder`.
+pub(crate) fn url(folder: &Path) -> Result<String> {
+    match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        [] => Ok(format!("sqlite:{}", folder.join("locks.db").display())),
+        [option, url] if option == "--url" => Ok(url.clone()),
+        _ => Err(Error::invalid_input("it takes --url URL, or nothing")),
+    }
+}
+
+/// What the first process told this one, which is one of the others.
+pub(crate) fn told(name: &str) -> Result<String> {
+    std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
+}
+
+/// What a release comes to once the work is done. One that nobody answered in time is told to the server
+/// again in the background, and the hold ends with its TTL at the latest.
+pub(crate) fn released(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// This program, several times. None of them is left behind.
+pub(crate) struct Processes {
+    children: Vec<Child>,
+    lines: Receiver<(usize, String)>,
+    sender: Sender<(usize, String)>,
+}
+
+impl Processes {
+    pub(crate) fn new() -> Self {
+        let (sender, lines) = channel();
+        Self { children: Vec::new(), lines, sender }
+    }
+
+    /// One more, with these variables.
+    pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
+        let mut child = Command::new(std::env::current_exe().map_err(io)?)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(io)?;
+        let said = child.stdout.take().expect("its output is piped");
+        let (number, sender) = (self.children.len(), self.sender.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(std::result::Result::ok) {
+                let _ = sender.send((number, line));
+            }
+        });
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// The next line that one of them prints, and which.
+    pub(crate) fn next(&self) -> Result<(usize, String)> {
+        self.lines.recv_timeout(LIMIT).map_err(|error| {
+            Error::unavailable("no process said anything for a minute").with_source(error)
+        })
+    }
+    pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
+        self.children[number].kill().map_err(io)
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(crate) fn io(error: std::io::Error) -> Error {
+    Error::unavailable("a file or process of the example can't be used").with_source(error)
+}

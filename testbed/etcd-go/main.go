@@ -1,0 +1,24 @@
+// A current etcd, which Debian's packages don't have: the server, and behind the word "utl" its
+// offline tool.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	if len(os.Args) < 2 || os.Args[1] != "utl" {
+		etcdmain.Main(os.Args)
+		return
+	}
+	tool := &cobra.Command{Use: "utl", SilenceUsage: true}
+	tool.AddCommand(etcdutl.NewSnapshotCommand())
+	tool.SetArgs(os.Args[2:])
+	if tool.Execute() != nil {
+		os.Exit(1)
+	}
+}

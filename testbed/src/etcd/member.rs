@@ -1,0 +1,264 @@
+//! One member of an etcd cluster.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::Options;
+use super::control::Control;
+use crate::{Error, Process, Program, Result, folder, http, port};
+
+/// How long a member may take to answer a question that is asked again anyway. It may be frozen.
+const SOON: Duration = Duration::from_millis(500);
+
+/// How long one may take for the question that all members have to agree on.
+const AGREED: Duration = Duration::from_secs(5);
+
+/// What the members of a cluster have in common.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) token: String,
+    pub(super) options: Options,
+    pub(super) program: Program,
+    pub(super) control: Control,
+}
+
+/// The ports of a member.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ports {
+    pub(super) clients: u16,
+    /// Where it listens for other members, and where they dial: a door in front of that.
+    pub(super) peers: u16,
+    pub(super) door: u16,
+    /// Without TLS and users, whatever clients need.
+    pub(super) metrics: u16,
+}
+
+impl Ports {
+    pub(super) fn find() -> Self {
+        let (clients, peers) = (port::free(), port::free());
+        Self { clients, peers, door: port::free(), metrics: port::free() }
+    }
+}
+
+pub(super) fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// How a member comes to the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Comes {
+    /// All of them begin.
+    First,
+    /// The others are there.
+    Later,
+}
+
+/// One member. Dropping it ends it.
+#[derive(Debug)]
+pub struct Member {
+    pub(super) process: Process,
+    pub(super) name: String,
+    pub(super) is_learner: bool,
+    pub(super) ports: Ports,
+    /// The name and the address of each that is in the cluster.
+    pub(super) initial: Vec<(String, u16)>,
+    pub(super) cluster: Arc<Cluster>,
+    /// For the network.
+    pub(super) pid: Arc<AtomicU32>,
+    pub(super) folder: TempDir,
+}
+
+impl Member {
+    /// Its port for clients.
+    pub fn port(&self) -> u16 {
+        self.ports.clients
+    }
+
+    /// Its address for clients.
+    pub fn address(&self) -> SocketAddr {
+        local(self.ports.clients)
+    }
+
+    /// How clients name it: `http://127.0.0.1:2379`.
+    pub fn endpoint(&self) -> String {
+        format!("{}://{}", self.cluster.options.scheme(), self.address())
+    }
+
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process: its id, its log.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Whether it only learns: it has no vote, and answers next to nothing.
+    pub fn is_learner(&self) -> bool {
+        self.is_learner
+    }
+
+    /// Runs `etcdctl` with this member alone.
+    ///
+    /// # Errors
+    /// With all that it wrote, when it fails.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        self.cluster.control.run(&[self.endpoint()], arguments)
+    }
+
+    /// Starts it again on the same ports, after a [`Member::stop`] or [`Member::kill`] too. Waits until
+    /// it runs, not until it has found the others again: see [`super::Etcd::wait_until_whole`].
+    ///
+    /// With `keep_data` it comes back with all that it knew. Without, it is another member at the
+    /// same address: the others are told that the old one is gone, and must be able to decide it.
+    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
+        self.process.thaw();
+        self.process.stop();
+        if keep_data {
+            return self.launch(Comes::Later);
+        }
+        let others: Vec<_> = self.initial.iter().filter(|(name, _)| *name != self.name).collect();
+        if others.is_empty() {
+            return self.begin_again();
+        }
+        self.forget()?;
+        let control = &self.cluster.control;
+        let all = control.endpoints();
+        let own = self.endpoint();
+        let others: Vec<_> = all.into_iter().filter(|endpoint| *endpoint != own).collect();
+        let listed = control.run(&others, &["member", "list"])?;
+        let peer_url = peer_url(self.ports.door);
+        let old = listed.lines().find(|line| line.contains(&peer_url));
+        if let Some((id, _)) = old.and_then(|line| line.split_once(',')) {
+            control.decide(&others, &["member", "remove", id])?;
+        }
+        let kind: &[&str] = if self.is_learner { &["--learner"] } else { &[] };
+        let add = [&["member", "add", &self.name, "--peer-urls", &peer_url], kind].concat();
+        control.decide(&others, &add)?;
+        self.launch(Comes::Later)
+    }
+
+    /// Ends it in an orderly way.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    pub fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.process.thaw();
+    }
+
+    /// Whether it believes that it is the leader. One that was cut off just now still does.
+    pub fn is_leader(&self) -> bool {
+        self.metric("etcd_server_is_leader") == Some(1.0)
+    }
+
+    /// Whether it knows of a leader.
+    pub fn has_leader(&self) -> bool {
+        self.metric("etcd_server_has_leader") == Some(1.0)
+    }
+
+    /// Whether it can have something decided by a majority, now.
+    pub fn is_healthy(&self) -> bool {
+        let answer = http::get(local(self.ports.metrics), "/health", AGREED);
+        answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
+    }
+
+    /// One of the numbers that it tells about itself; none when it doesn't answer.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
+        let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.find(|(found, _)| *found == name)?.1.parse().ok()
+    }
+
+    /// Where its data are.
+    pub(super) fn data(&self) -> PathBuf {
+        data(self.folder.path())
+    }
+
+    pub(super) fn launch(&mut self, comes: Comes) -> Result<()> {
+        let folder = self.folder.path();
+        self.process = start(&self.cluster, &self.name, self.ports, &self.initial, comes, folder)?;
+        self.pid.store(self.process.pid(), Ordering::SeqCst);
+        self.wait_until_it_runs()
+    }
+
+    pub(super) fn wait_until_it_runs(&mut self) -> Result<()> {
+        let metrics = local(self.ports.metrics);
+        self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
+    }
+
+    /// Starts it as if it had never been there. All others must do the same.
+    pub(super) fn begin_again(&mut self) -> Result<()> {
+        self.forget()?;
+        self.launch(Comes::First)
+    }
+
+    pub(super) fn forget(&self) -> Result<()> {
+        let data = self.data();
+        match std::fs::remove_dir_all(&data) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::new(format!("{}: {error}", data.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn peer_url(door: u16) -> String {
+    format!("http://{}", local(door))
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+/// As etcd wants to have them: `a=http://127.0.0.1:1,b=http://127.0.0.1:2`.
+pub(super) fn initial_cluster(members: &[(String, u16)]) -> String {
+    let one = |(name, door): &(String, u16)| format!("{name}={}", peer_url(*door));
+    members.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+pub(super) fn start(
+    cluster: &Cluster,
+    name: &str,
+    ports: Ports,
+    initial: &[(String, u16)],
+    comes: Comes,
+    folder: &Path,
+) -> Result<Process> {
+    let clients = format!("{}://{}", cluster.options.scheme(), local(ports.clients));
+    let state = match comes {
+        Comes::First => "new",
+        Comes::Later => "existing",
+    };
+    let program = cluster.program.clone().args([
+        format!("--name={name}"),
+        format!("--data-dir={}", folder::text(&data(folder))?),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={}", peer_url(ports.peers)),
+        format!("--initial-advertise-peer-urls={}", peer_url(ports.door)),
+        format!("--listen-metrics-urls={}", peer_url(ports.metrics)),
+        format!("--initial-cluster={}", initial_cluster(initial)),
+        format!("--initial-cluster-state={state}"),
+        format!("--initial-cluster-token={}", cluster.token),
+    ]);
+    program.args(cluster.options.flags()?).start(folder)
+}

@@ -1,0 +1,299 @@
+//! An etcd cluster, Debian's version or a current one.
+
+mod control;
+mod member;
+mod options;
+mod snapshot;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+pub use member::Member;
+pub use options::Options;
+pub use snapshot::Snapshot;
+
+use crate::ensemble::{all_at_once, wait_until};
+use crate::network::{Dialler, Network};
+use crate::{Certificates, Error, Program, Result, folder, go, in_url};
+use control::Control;
+use member::{Cluster, Comes, Ports, local};
+
+/// The package, for Debian.
+const PACKAGE: &str = "etcd-server";
+
+/// The module that makes a current one of etcd's own modules. Its `go.mod` says which version.
+const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
+
+/// Which etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The one that is installed: Debian 12 has 3.4.23.
+    Debian,
+    /// A current one, 3.6.16, which is built with Go when it's first asked for. That takes minutes.
+    Current,
+}
+
+impl Version {
+    fn program(self) -> Result<Program> {
+        match self {
+            Self::Debian => Ok(Program::new("etcd", PACKAGE)),
+            Self::Current => {
+                Ok(Program::new(folder::text(&go::build(Path::new(CURRENT))?)?, PACKAGE))
+            }
+        }
+    }
+}
+
+/// An etcd cluster of our own: three members, or as many as one asks for. Dropping it ends them and
+/// removes their data.
+///
+/// The members can be killed, frozen, cut off from each other and restarted one by one.
+#[derive(Debug)]
+pub struct Etcd {
+    /// The members.
+    pub members: Vec<Member>,
+    cluster: Arc<Cluster>,
+    network: Network,
+}
+
+impl Etcd {
+    /// Three members of Debian's, with default settings.
+    ///
+    /// # Errors
+    /// When `etcd` isn't installed, or they don't find each other.
+    pub fn start() -> Result<Self> {
+        Self::options().start()
+    }
+
+    /// Others.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    fn start_with(options: &Options) -> Result<Self> {
+        let program = options.version.program()?;
+        let folders: Vec<_> =
+            (0..options.members).map(|_| folder::temporary("etcd", None)).collect::<Result<_>>()?;
+        // As no other cluster has it, whose members may have used the same ports.
+        let token = folders[0].path().file_name().unwrap_or_default().to_string_lossy();
+        let cluster = Arc::new(Cluster {
+            token: token.into_owned(),
+            options: options.clone(),
+            program,
+            control: Control::new(options)?,
+        });
+        let network = Network::default();
+        let plans: Vec<_> = folders
+            .into_iter()
+            .enumerate()
+            .map(|(index, folder)| (format!("member-{index}"), Ports::find(), folder))
+            .collect();
+        let initial: Vec<_> =
+            plans.iter().map(|(name, ports, _)| (name.clone(), ports.door)).collect();
+        let mut this = Self { members: Vec::new(), cluster, network };
+        for (name, ports, folder) in plans {
+            this.start_member(name, ports, &initial, Comes::First, folder)?;
+        }
+        for member in &mut this.members {
+            member.wait_until_it_runs()?;
+        }
+        this.wait_until_whole()?;
+        this.make_users()?;
+        Ok(this)
+    }
+
+    /// Starts one that is in `initial`, or was added to the cluster.
+    fn start_member(
+        &mut self,
+        name: String,
+        ports: Ports,
+        initial: &[(String, u16)],
+        comes: Comes,
+        folder: TempDir,
+    ) -> Result<()> {
+        let pid = self.network.add_member();
+        let (door, peers) = (local(ports.door), local(ports.peers));
+        self.network.open(door, Dialler::HasTheOtherEnd, self.members.len(), peers)?;
+        let process = member::start(&self.cluster, &name, ports, initial, comes, folder.path())?;
+        pid.store(process.pid(), Ordering::SeqCst);
+        let (initial, cluster) = (initial.to_vec(), Arc::clone(&self.cluster));
+        let is_learner = self.members.len() >= cluster.options.members;
+        let member = Member { process, name, is_learner, ports, initial, cluster, pid, folder };
+        self.cluster.control.add_endpoint(member.endpoint());
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Adds a member that has no vote until it is promoted, at the end of [`Etcd::members`], and
+    /// returns its index. A cluster may have one.
+    ///
+    /// # Errors
+    /// When it doesn't find the others.
+    pub fn add_learner(&mut self) -> Result<usize> {
+        let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
+        let mut initial = self.members[0].initial.clone();
+        initial.push((name.clone(), ports.door));
+        let url = member::peer_url(ports.door);
+        let add = ["member", "add", &name, "--learner", "--peer-urls", &url];
+        self.cluster.control.decide(&self.endpoints(), &add)?;
+        let folder = folder::temporary("etcd", None)?;
+        self.start_member(name, ports, &initial, Comes::Later, folder)?;
+        let index = self.members.len() - 1;
+        self.members[index].wait_until_it_runs()?;
+        self.wait_until_whole()?;
+        Ok(index)
+    }
+
+    /// Only those who began together can begin again.
+    fn has_no_learner(&self) -> Result<()> {
+        match self.members.iter().find(|member| member.is_learner) {
+            None => Ok(()),
+            Some(learner) => {
+                let name = &learner.name;
+                Err(Error::new(format!("{name} is a learner, and can't begin with the others")))
+            }
+        }
+    }
+
+    fn make_users(&self) -> Result<()> {
+        let Some(user) = &self.cluster.options.user else { return Ok(()) };
+        let (admin, password) = Options::admin();
+        let whole = ["--prefix=true", "readwrite", &user.prefix];
+        for command in [
+            &["user", "add", &format!("{admin}:{password}")][..],
+            &["role", "add", "root"],
+            &["user", "grant-role", admin, "root"],
+            &["user", "add", &format!("{}:{}", user.name, user.password)],
+            &["role", "add", "app"],
+            &[&["role", "grant-permission", "app"], &whole[..]].concat(),
+            &["user", "grant-role", &user.name, "app"],
+            &["auth", "enable"],
+        ] {
+            self.ctl(command)?;
+        }
+        self.cluster.control.set_has_users(true);
+        Ok(())
+    }
+
+    /// How to connect: `etcd:http://127.0.0.1:1,http://127.0.0.1:2`, with the user if it has one.
+    pub fn url(&self) -> String {
+        self.url_through(self.members.iter().map(Member::port))
+    }
+
+    /// How to connect through members, or proxies of them, that listen on `ports`.
+    pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
+        let options = &self.cluster.options;
+        let user = options.user.as_ref().map_or_else(String::new, |user| {
+            format!("{}:{}@", in_url(&user.name), in_url(&user.password))
+        });
+        let scheme = options.scheme();
+        let urls = ports.into_iter().map(|port| format!("{scheme}://{user}127.0.0.1:{port}"));
+        format!("etcd:{}", urls.collect::<Vec<_>>().join(","))
+    }
+
+    /// The members' addresses for clients: `http://127.0.0.1:2379`.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(Member::endpoint).collect()
+    }
+
+    /// The file with the certificate of the CA that signed the members'.
+    ///
+    /// # Panics
+    /// When they don't speak TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.certificates().authority()
+    }
+
+    /// The files with a client's certificate and its key, for
+    /// [`Options::tls_with_client_certificates`].
+    ///
+    /// # Panics
+    /// When they don't speak TLS.
+    pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
+        (self.certificates().certificate(), self.certificates().key())
+    }
+
+    fn certificates(&self) -> &Certificates {
+        self.cluster.options.certificates.as_ref().expect("they speak TLS")
+    }
+
+    /// Runs `etcdctl` with these arguments, and returns what it prints: `&["get", "--prefix", ""]`.
+    /// Where there are users, it is the one who may do everything.
+    ///
+    /// # Errors
+    /// With all that it wrote, when it fails.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        self.cluster.control.run(&self.endpoints(), arguments)
+    }
+
+    /// The index of the leader, who can still have something decided.
+    ///
+    /// # Errors
+    /// When there is none now.
+    pub fn leader(&self) -> Result<usize> {
+        let leads = |member: &Member| member.is_leader() && member.is_healthy();
+        self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
+    }
+
+    /// Waits until another member than `old` is the leader, and returns its index.
+    ///
+    /// # Errors
+    /// When that takes longer than a minute.
+    pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
+        wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
+    }
+
+    /// Waits until nothing is amiss: one of them leads, all others know it, and each can have
+    /// something decided.
+    ///
+    /// # Errors
+    /// When that takes longer than a minute, as it does when one of them is dead.
+    pub fn wait_until_whole(&self) -> Result<()> {
+        wait_until("that all members agree", || {
+            let leaders = self.members.iter().filter(|member| member.is_leader()).count();
+            let all_know = self.members.iter().all(Member::has_leader);
+            (leaders == 1 && all_know).then_some(())?;
+            // A learner has nothing decided.
+            let all_decide = self.members.iter().all(|one| one.is_learner || one.is_healthy());
+            all_decide.then_some(())
+        })
+    }
+
+    /// Cuts a member off from all others, in both directions. Its clients still reach it. A second
+    /// one may be cut off at the same time, and is cut off from the first one too.
+    ///
+    /// Nothing tells the members: their connections are silent, as when a cable is pulled.
+    pub fn isolate(&self, member: usize) {
+        self.network.isolate(member);
+    }
+
+    /// Connects it again.
+    pub fn heal(&self, member: usize) {
+        self.network.heal(member);
+    }
+
+    /// Restarts all members at the same time; without `keep_data`, they all begin anew. Waits until
+    /// they agree.
+    ///
+    /// # Errors
+    /// When they don't find each other, and without `keep_data` when there is a learner.
+    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
+        if !keep_data {
+            self.has_no_learner()?;
+        }
+        all_at_once(&mut self.members, |member| {
+            member.process.thaw();
+            member.process.kill();
+            if keep_data { member.launch(Comes::Later) } else { member.begin_again() }
+        })?;
+        self.wait_until_whole()?;
+        if keep_data {
+            return Ok(());
+        }
+        self.cluster.control.set_has_users(false);
+        self.make_users()
+    }
+}

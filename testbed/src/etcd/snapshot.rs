@@ -1,0 +1,76 @@
+//! Snapshots of an etcd cluster, and going back to one.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::member::{Comes, Member, initial_cluster, peer_url};
+use super::{CURRENT, Etcd, Version};
+use crate::ensemble::all_at_once;
+use crate::{Program, Result, folder, go};
+
+/// All that a cluster knew at one moment.
+#[derive(Debug)]
+pub struct Snapshot(TempDir);
+
+impl Snapshot {
+    fn file(&self) -> Result<String> {
+        folder::text(&self.0.path().join("snapshot.db"))
+    }
+}
+
+impl Etcd {
+    /// Has the leader, or whoever answers first, write down all that it knows.
+    ///
+    /// # Errors
+    /// When no member answers.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
+        let member = &self.members[self.leader().unwrap_or(0)];
+        member.ctl(&["snapshot", "save", &snapshot.file()?])?;
+        Ok(snapshot)
+    }
+
+    /// Goes back to a snapshot as an operator does: ends all members, fills new data folders from it,
+    /// and starts them. Revisions go back too.
+    ///
+    /// # Errors
+    /// When it can't be read, when the members don't find each other, and when there is a learner.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.has_no_learner()?;
+        let file = snapshot.file()?;
+        all_at_once(&mut self.members, |member| {
+            member.process.thaw();
+            member.process.kill();
+            member.fill_from(&file)?;
+            member.launch(Comes::Later)
+        })?;
+        self.wait_until_whole()
+    }
+}
+
+impl Member {
+    fn fill_from(&self, snapshot: &str) -> Result<()> {
+        self.forget()?;
+        let tool = match self.cluster.options.version {
+            Version::Debian => {
+                Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
+            }
+            // Its own, because the old one doesn't know what is in its snapshots.
+            Version::Current => {
+                let program = folder::text(&go::build(Path::new(CURRENT))?)?;
+                Program::new(program, super::PACKAGE).arg("utl")
+            }
+        };
+        tool.args(["snapshot", "restore", snapshot])
+            .args([
+                format!("--name={}", self.name),
+                format!("--data-dir={}", folder::text(&self.data())?),
+                format!("--initial-advertise-peer-urls={}", peer_url(self.ports.door)),
+                format!("--initial-cluster={}", initial_cluster(&self.initial)),
+                format!("--initial-cluster-token={}", self.cluster.token),
+            ])
+            .run(self.folder.path(), "")
+            .map(drop)
+    }
+}

@@ -1,0 +1,85 @@
+//! Programs that are built with Go: fetched and built once, and kept beside our own build.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Error, Program, Result, folder};
+
+/// The package, for Debian.
+const PACKAGE: &str = "golang-go";
+
+/// How long fetching and building may take.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// Builds the Go module in the folder `source`, unless that has been done, and returns the program.
+///
+/// # Errors
+/// When Go isn't installed, is too old for what `go.mod` asks for, or can't fetch or build it.
+pub fn build(source: &Path) -> Result<PathBuf> {
+    let place = place()?;
+    let failed = |error: io::Error| Error::new(format!("{}: {error}", place.display()));
+    fs::create_dir_all(&place).map_err(failed)?;
+    let program = place.join(name_of(source)?);
+    // Several test processes may want it at the same time.
+    let turn = File::create(program.with_extension("lock")).map_err(failed)?;
+    turn.lock().map_err(failed)?;
+    if !program.exists() {
+        // In one step, so that nobody ever starts half of it.
+        let fresh = program.with_extension("new");
+        go(&place)?
+            .args(["build", "-o", &folder::text(&fresh)?, "."])
+            .run(source, "")
+            .map_err(|error| explain(&error, source, &place))?;
+        fs::rename(&fresh, &program).map_err(failed)?;
+    }
+    Ok(program)
+}
+
+fn go(place: &Path) -> Result<Program> {
+    Ok(Program::new("go", PACKAGE)
+        .within(PATIENCE)
+        // Writable, so that whoever may delete the target folder can.
+        .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
+        .env("GOMODCACHE", folder::text(&place.join("modules"))?)
+        .env("GOCACHE", folder::text(&place.join("cache"))?)
+        .env("GOWORK", "off")
+        // The installed one or an error, not another one that it fetches.
+        .env("GOTOOLCHAIN", "local")
+        .env("CGO_ENABLED", "0"))
+}
+
+fn explain(error: &Error, source: &Path, place: &Path) -> Error {
+    let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
+    let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
+    // Not in the module's folder, where a Go that is too old says nothing but that.
+    let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
+    let (source, found) = (source.display(), found.trim());
+    Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
+}
+
+/// Another name for each text that goes into it, so that an old one is never taken for it.
+fn name_of(source: &Path) -> Result<String> {
+    let failed = |error: io::Error| Error::new(format!("{}: {error}", source.display()));
+    let mut files: Vec<PathBuf> = fs::read_dir(source)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .map_err(failed)?;
+    files.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    for file in files.iter().filter(|file| file.is_file()) {
+        fs::read(file).map_err(failed)?.hash(&mut hasher);
+    }
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    Ok(format!("{name}-{:016x}", hasher.finish()))
+}
+
+/// In the target folder that we were built into, which says what it is.
+fn place() -> Result<PathBuf> {
+    let ours = std::env::current_exe().ok();
+    let target = ours.iter().flat_map(|exe| exe.ancestors()).find(|folder| {
+        folder.join("CACHEDIR.TAG").is_file() && folder.join(".rustc_info.json").is_file()
+    });
+    target.map_or_else(folder::cache, |target| Ok(target.join("tmp"))).map(|it| it.join("go"))
+}

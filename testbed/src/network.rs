@@ -1,0 +1,205 @@
+//! The network between the members of an ensemble, of which one can be cut off from the others while
+//! its clients still reach it.
+//!
+//! Each connection between two members goes through a [`Door`], and belongs to the [`Link`] from the
+//! one that dialled to the one that it dialled. A cut link is silent, as a cable that was pulled is:
+//! nobody is told that a connection is over. What was under way comes late, as TCP has it.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::proxy::{Shared, Traffic};
+use crate::{Error, Result, wait};
+
+/// How long a door keeps who dials while nobody listens behind it. ZooKeeper's members dial a new
+/// leader before it listens, and dial again when they are refused; let in and thrown out, they take it
+/// for dead and elect anew.
+const LISTENS_SOON: Duration = Duration::from_secs(3);
+
+/// Reads what is said first on a connection, and returns what shall be said instead.
+pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
+
+/// Who dials a door.
+#[derive(Debug)]
+pub(crate) enum Dialler {
+    /// This member: nobody else knows the address. What it says first may have to be changed.
+    Is(usize, Greeting),
+    /// Whoever's process has the other end of the connection.
+    HasTheOtherEnd,
+}
+
+/// All connections between members. Dropping it closes them.
+#[derive(Debug, Default)]
+pub(crate) struct Network(Arc<Shape>);
+
+#[derive(Debug, Default)]
+struct Shape {
+    state: Mutex<State>,
+    over: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    links: Vec<Link>,
+    doors: Vec<SocketAddr>,
+    isolated: Vec<usize>,
+    processes: Vec<Arc<AtomicU32>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    from: usize,
+    to: usize,
+    /// A member may have several addresses, for different purposes.
+    target: SocketAddr,
+    connections: Arc<Shared>,
+}
+
+impl Network {
+    /// Another member. Whoever starts its process notes the id there.
+    pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
+        let process = Arc::new(AtomicU32::new(0));
+        self.0.state().processes.push(Arc::clone(&process));
+        process
+    }
+
+    /// Lets others reach `target`, which is the member `to`, at `address`.
+    pub(crate) fn open(
+        &self,
+        address: SocketAddr,
+        dialler: Dialler,
+        to: usize,
+        target: SocketAddr,
+    ) -> Result<()> {
+        let failed = |error| Error::new(format!("no door at {address}: {error}"));
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        self.0.state().doors.push(address);
+        let shape = Arc::clone(&self.0);
+        thread::spawn(move || shape.serve(&listener, &dialler, to, target));
+        Ok(())
+    }
+
+    /// Cuts a member off from all others, in both directions.
+    pub(crate) fn isolate(&self, member: usize) {
+        let mut state = self.0.state();
+        state.isolated.push(member);
+        state.apply();
+    }
+
+    /// Connects it again.
+    pub(crate) fn heal(&self, member: usize) {
+        let mut state = self.0.state();
+        state.isolated.retain(|isolated| *isolated != member);
+        state.apply();
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::SeqCst);
+        let doors = std::mem::take(&mut self.0.state().doors);
+        for door in doors {
+            // The listening thread sits in `accept`.
+            drop(TcpStream::connect(door));
+        }
+        for link in &self.0.state().links {
+            link.connections.end();
+        }
+    }
+}
+
+impl State {
+    fn apply(&self) {
+        for link in &self.links {
+            link.connections.set(self.traffic(link.from, link.to));
+        }
+    }
+
+    fn traffic(&self, from: usize, to: usize) -> Traffic {
+        let is_cut = self.isolated.iter().any(|isolated| [from, to].contains(isolated));
+        if is_cut { Traffic::Hold } else { Traffic::Forward }
+    }
+
+    fn link(&mut self, from: usize, to: usize, target: SocketAddr) -> Arc<Shared> {
+        let is_it = |link: &&Link| (link.from, link.to, link.target) == (from, to, target);
+        if let Some(link) = self.links.iter().find(is_it) {
+            return Arc::clone(&link.connections);
+        }
+        let connections = Shared::new(target);
+        connections.set(self.traffic(from, to));
+        self.links.push(Link { from, to, target, connections: Arc::clone(&connections) });
+        connections
+    }
+}
+
+impl Shape {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, listener: &TcpListener, dialler: &Dialler, to: usize, target: SocketAddr) {
+        for client in listener.incoming() {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(client) = client else { continue };
+            match dialler {
+                Dialler::Is(from, greeting) => {
+                    let (from, greeting) = (*from, *greeting);
+                    let link = self.state().link(from, to, target);
+                    thread::spawn(move || {
+                        let mut client = client;
+                        if let Ok(said) = greeting(&mut client, from) {
+                            link.serve(client, said, LISTENS_SOON);
+                        }
+                    });
+                }
+                Dialler::HasTheOtherEnd => {
+                    // Else it has hung up already, or is none of ours.
+                    if let Some(from) = self.owner(&client) {
+                        let link = self.state().link(from, to, target);
+                        link.serve(client, Vec::new(), Duration::ZERO);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The member that dialled. Its process may just have been started, and not noted yet.
+    fn owner(&self, connection: &TcpStream) -> Option<usize> {
+        let (here, there) = (connection.local_addr().ok()?, connection.peer_addr().ok()?);
+        wait::until(Duration::from_secs(1), || {
+            let socket = format!("socket:[{}]", inode(there, here)?);
+            let processes = self.state().processes.clone();
+            processes.iter().position(|pid| has_open(pid.load(Ordering::SeqCst), &socket))
+        })
+    }
+}
+
+/// The number of the socket whose own address is `own`, and which is connected to `other`.
+fn inode(own: SocketAddr, other: SocketAddr) -> Option<String> {
+    let (own, other) = (as_in_proc(own)?, as_in_proc(other)?);
+    let table = fs::read_to_string("/proc/net/tcp").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let is_it = fields.next() == Some(&own) && fields.next() == Some(&other);
+        is_it.then(|| fields.nth(6).map(str::to_owned)).flatten()
+    })
+}
+
+/// As `/proc/net/tcp` has it: the address as a number of this machine, and the port.
+fn as_in_proc(address: SocketAddr) -> Option<String> {
+    let SocketAddr::V4(address) = address else { return None };
+    let number = u32::from_ne_bytes(address.ip().octets());
+    Some(format!("{number:08X}:{:04X}", address.port()))
+}
+
+fn has_open(pid: u32, file: &str) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    files.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|link| link == *file))
+}

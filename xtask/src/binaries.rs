@@ -1,0 +1,265 @@
+//! Test binaries: cargo builds them, and they are run here, a few at a time. Most of their time they wait
+//! for a lease to run out, or for a server.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::libtest::{Reader, Suite};
+use crate::process::{self, Finished, cargo, clear_progress, without_our_own};
+use crate::report::{Outcome, Report};
+use crate::{lanes, table, tested};
+
+/// How long a binary may take to say which tests it has.
+const LISTING: Duration = Duration::from_secs(60);
+
+/// A test binary.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Binary {
+    pub(crate) package: String,
+    /// What cargo calls it: the name of an integration test; `lib` is that of the crate itself.
+    pub(crate) name: String,
+    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
+    pub(crate) title: String,
+    path: PathBuf,
+    /// The package's folder, in which it runs, as with `cargo test`.
+    folder: PathBuf,
+}
+
+/// Builds test binaries, as the arguments of `cargo test` choose them. A failure was shown already.
+pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
+    let mut command = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(args);
+    let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
+    if !finished.ok() {
+        finished.show();
+        finished.explain();
+        return Err(Report::of(false));
+    }
+    let mut binaries: Vec<Binary> =
+        finished.lines.iter().filter_map(|line| artifact(line)).collect();
+    binaries.sort();
+    // Those that start servers take longest, and begin first.
+    binaries.sort_by_key(|binary| tested::place(&binary.package));
+    Ok(binaries)
+}
+
+/// The test binary of which one of cargo's messages says that it is there.
+fn artifact(line: &str) -> Option<Binary> {
+    let line = line.strip_prefix("{\"reason\":\"compiler-artifact\"")?;
+    let (_, profile) = line.split_once("\"profile\":{")?;
+    if !profile.split('}').next()?.contains("\"test\":true") {
+        return None;
+    }
+    let path = PathBuf::from(text(line, "executable")?);
+    let folder = Path::new(&text(line, "manifest_path")?).parent()?.to_path_buf();
+    // `path+file:///a/folder#name@0.1.0`, or without the name if the folder has the same.
+    let id = text(line, "package_id")?;
+    let (place, version) = id.rsplit_once('#')?;
+    let package = match version.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => place.rsplit('/').next()?.to_owned(),
+    };
+    let name = match line.split_once("\"kind\":[")?.1.split(']').next()? {
+        "\"lib\"" => "lib".to_owned(),
+        _ => text(line, "name")?,
+    };
+    let source = PathBuf::from(text(line, "src_path")?);
+    let source = source.strip_prefix(&folder).unwrap_or(&source).display().to_string();
+    Some(Binary { title: format!("{package} {source}"), package, name, path, folder })
+}
+
+/// The text that stands for `key` in one of cargo's messages: the first, as none of those that are asked
+/// for comes twice before its own.
+fn text(json: &str, key: &str) -> Option<String> {
+    let (_, rest) = json.split_once(&format!("\"{key}\":\""))?;
+    let mut text = String::new();
+    let mut chars = rest.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(chars.next()?), // paths have no other escapes than \\ and \"
+            c => text.push(c),
+        }
+    }
+}
+
+/// Runs them, at most so many at a time, and says one line for each; all that it printed where it failed.
+/// Those that want the machine to themselves come last. One that takes longer than `limit` is ended, and
+/// has failed.
+pub(crate) fn run(
+    step: &str,
+    binaries: Vec<Binary>,
+    args: &[String],
+    at_a_time: usize,
+    limit: Duration,
+) -> Report {
+    let (alone, beside): (Vec<_>, Vec<_>) = binaries.into_iter().partition(tested::runs_alone);
+    let mut report = Report::of(true);
+    for (binaries, count) in [(beside, at_a_time), (alone, 1)] {
+        let job = |binary: Binary| binary.run(step, args, limit);
+        lanes::run(count, binaries, job, |(suites, finished)| {
+            suites.iter().for_each(|suite| report.add(said(step, suite)));
+            if !finished.ok() {
+                report.outcome = Outcome::Failed;
+                finished.explain();
+            }
+        });
+    }
+    report
+}
+
+impl Binary {
+    fn run(&self, step: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
+        let mut command = self.command(args);
+        command.args(tested::threads(self).into_iter().flatten());
+        let mut reader = Reader::of(&self.title);
+        let mut suites = Vec::new();
+        let log = format!("{step}-{}-{}", self.package, self.name);
+        let finished = process::run(&log, command, limit, |line| suites.extend(reader.line(line)));
+        suites.extend(reader.end().map(|mut suite| {
+            if finished.hung() {
+                let listed = self.listed(&log, args);
+                suite.note_unfinished(&listed);
+            }
+            suite
+        }));
+        (suites, finished)
+    }
+
+    /// The tests that it would run, as far as it says so within a while: some start servers first.
+    fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
+        let mut command = self.command(args);
+        command.arg("--list");
+        let finished = process::run(&format!("{log}-list"), command, LISTING, |_| {});
+        let tests = finished.lines.iter().filter_map(|line| line.strip_suffix(": test"));
+        tests.map(str::to_owned).collect()
+    }
+
+    fn command(&self, args: &[String]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(args).current_dir(&self.folder);
+        without_our_own(&mut command);
+        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+/// Says what a binary, or the doc tests of a crate, printed at their end; all of it where they failed.
+pub(crate) fn said(step: &str, suite: &Suite) -> Report {
+    clear_progress();
+    table::note(suite);
+    let mut report = Report::of(suite.ok());
+    report.tests = suite.counts();
+    report.left_out.extend(suite.ignored().map(|test| format!("{step}: {test}")));
+    if !suite.ok() {
+        println!("     FAILED  {}", suite.title);
+        suite.complaints().for_each(|line| println!("{line}"));
+    } else if report.tests.passed + report.tests.ignored > 0 {
+        let took = suite.took.as_secs_f64();
+        println!("     {:4} passed  {took:6.2} s  {}", report.tests.passed, suite.title);
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As cargo writes it, in one line.
+    fn message(id: &str, kind: &str, name: &str, source: &str, test: bool, path: &str) -> String {
+        format!(
+            "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///a/{id}\",\
+             \"manifest_path\":\"/a/core/Cargo.toml\",\"target\":{{\"kind\":[\"{kind}\"],\
+             \"crate_types\":[\"bin\"],\"name\":\"{name}\",\"src_path\":\"/a/core/{source}\",\
+             \"edition\":\"2024\",\"doc\":false,\"doctest\":false,\"test\":true}},\
+             \"profile\":{{\"opt_level\":\"0\",\"debuginfo\":1,\"test\":{test}}},\"features\":[],\
+             \"filenames\":[\"/t/x\"],\"executable\":{path},\"fresh\":false}}"
+        )
+    }
+
+    #[test]
+    fn test_binaries_are_found_in_what_cargo_says() {
+        let lib = artifact(&message(
+            "core#lw-core@0.1.0",
+            "lib",
+            "lw_core",
+            "src/lib.rs",
+            true,
+            "\"/t/a\"",
+        ));
+        let lib = lib.unwrap();
+        assert_eq!((lib.package.as_str(), lib.name.as_str()), ("lw-core", "lib"));
+        assert_eq!(lib.title, "lw-core src/lib.rs");
+        assert_eq!((lib.path, lib.folder), ("/t/a".into(), "/a/core".into()));
+        let test =
+            artifact(&message("core#0.1.0", "test", "loss", "tests/loss.rs", true, "\"/t/b\""));
+        let test = test.unwrap();
+        assert_eq!((test.package.as_str(), test.name.as_str()), ("core", "loss"));
+        assert_eq!(test.title, "core tests/loss.rs");
+        // What is built beside the tests isn't one, and a library that is no test has nothing to run.
+        for no in [
+            message("core#0.1.0", "bin", "lw", "src/main.rs", false, "\"/t/c\""),
+            message("core#0.1.0", "lib", "lw", "src/lib.rs", false, "null"),
+            "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
+            "   Compiling lw-core v0.1.0".to_owned(),
+        ] {
+            assert_eq!(artifact(&no), None, "{no}");
+        }
+    }
+
+    /// A shell script in the place of a test binary.
+    fn script(folder: &Path, name: &str, text: &str) -> Binary {
+        use std::os::unix::fs::PermissionsExt;
+
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (package, name) = ("self-test".to_owned(), name.to_owned());
+        Binary {
+            title: format!("self-test {name}"),
+            package,
+            name,
+            path,
+            folder: folder.to_path_buf(),
+        }
+    }
+
+    #[test]
+    fn all_are_run_and_each_failure_counts() {
+        const GOOD: &str = "echo 'running 2 tests'; echo 'test result: ok. 2 passed; 0 failed; 0 ignored; \
+                            0 measured; 0 filtered out; finished in 0.10s'";
+        let folder = crate::log_folder().join(format!("self-test-lanes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let good = ["a", "b", "c"].map(|name| script(&folder, name, GOOD)).to_vec();
+        let mut some_bad = good.clone();
+        some_bad.push(script(&folder, "says-well-and-ends-badly", &format!("{GOOD}; exit 3")));
+        some_bad.push(script(&folder, "aborts", "echo 'running 5 tests'; kill -9 $$"));
+        some_bad.push(script(&folder, "silent", "exit 0"));
+        let all_well = run("self-test", good, &[], 2, process::RUNNING);
+        let not_well = run("self-test", some_bad, &[], 2, process::RUNNING);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((all_well.outcome, all_well.tests.passed), (Outcome::Passed, 6));
+        assert_eq!(not_well.outcome, Outcome::Failed);
+        assert_eq!((not_well.tests.passed, not_well.tests.failed), (8, 2));
+    }
+
+    #[test]
+    fn one_that_hangs_has_failed_names_the_test_and_keeps_nobody_waiting() {
+        const HANGS: &str = "case $1 in --list) echo 'a: test'; echo 'b: test'; exit;; esac; \
+                             echo 'running 2 tests'; echo 'test a ... ok'; exec sleep 1000";
+        let folder = crate::log_folder().join(format!("self-test-hangs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let hangs = script(&folder, "hangs", HANGS);
+        let (suites, finished) = hangs.run("self-test", &[], Duration::from_millis(500));
+        assert!(finished.hung());
+        assert_eq!(suites.len(), 1);
+        let complaints: Vec<_> = suites[0].complaints().collect();
+        assert_eq!(complaints, ["running 2 tests", "without a result: b"]);
+        let good = script(&folder, "good", "echo 'test result: ok. 2 passed; 0 failed'");
+        let report = run("self-test", vec![hangs, good], &[], 1, Duration::from_secs(2));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((report.outcome, report.tests.failed), (Outcome::Failed, 1));
+        assert_eq!(report.tests.passed, 2, "the next one ran");
+    }
+}

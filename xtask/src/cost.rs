@@ -1,0 +1,194 @@
+//! What the client's hot paths cost, in instructions: `cargo xtask cost`, and a step of the test command.
+//!
+//! Instructions don't depend on the machine's mood, as times do, so the figures can be compared with those
+//! that are recorded. `benches/README.md` says what is counted and how the tolerance was found.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::process::{cargo, quietly};
+use crate::recorded::{self, Costs, Path as Counted};
+use crate::report::Report;
+use crate::steps::Options;
+
+/// The crate that has the paths, and its binary.
+const CRATE: &str = "lockwright-cost";
+
+/// The function that callgrind counts in, as it is called there.
+const COUNTED: &str = "lockwright_cost::counted_by_callgrind";
+
+/// The cargo profile in which it is built.
+const PROFILE: &str = "cost";
+
+/// Where the costs are recorded.
+const RECORDED: &str = "benches/cost/recorded.txt";
+
+/// The task.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    match args {
+        [] => crate::test::main(&["cost".to_owned()]),
+        [word] if word == "--record" => match count().and_then(|costs| record(&costs)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => {
+                println!("     {problem}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => crate::usage_error("`cost` takes no argument but `--record`"),
+    }
+}
+
+/// The step.
+pub(crate) fn step(options: &Options) -> Report {
+    if options.quick {
+        return Report::left_out("valgrind may not be installed");
+    }
+    let compared = count().and_then(|costs| {
+        let file = crate::root().join(RECORDED);
+        let recorded = fs::read_to_string(&file).map_err(|error| error.to_string());
+        let recorded = recorded.and_then(|text| recorded::read(&text));
+        let recorded = recorded.map_err(|problem| {
+            format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
+        })?;
+        Ok((costs, recorded))
+    });
+    let (costs, recorded) = match compared {
+        Ok(both) => both,
+        Err(problem) => return Report::failed(&problem),
+    };
+    // Also where nothing is compared: that the paths work is worth as much.
+    print!("{}", recorded::table(&costs.paths, "     "));
+    if let Some(difference) = costs.built.differs_from(&recorded.built) {
+        println!("     not compared: {difference}");
+        let mut report = Report::of(true);
+        report.left_out.push(format!("cost: the comparison with {RECORDED}: {difference}"));
+        return report;
+    }
+    let problems = recorded::compare(&costs.paths, &recorded.paths);
+    if problems.is_empty() {
+        return Report::of(true);
+    }
+    Report::failed(&problems.join("\n"))
+}
+
+fn record(costs: &Costs) -> Result<(), String> {
+    fs::write(crate::root().join(RECORDED), recorded::write(costs))
+        .map_err(|error| format!("{RECORDED} can't be written: {error}"))?;
+    print!("{}", recorded::table(&costs.paths, "     "));
+    println!("     recorded in {RECORDED}");
+    Ok(())
+}
+
+/// Builds the paths and counts them. What failed was shown already, or is said by the answer.
+fn count() -> Result<Costs, String> {
+    let compiler = said("rustc", &["-vV"])?;
+    let line = |key: &str| {
+        let found = compiler.lines().find_map(|line| line.strip_prefix(key));
+        found.map(|value| value.trim().to_owned()).ok_or_else(|| format!("rustc -vV says no {key}"))
+    };
+    let host = line("host:")?;
+    let binary = build(&host)?;
+    let (paths, vectors) = run(&binary)?;
+    let libc = said("getconf", &["GNU_LIBC_VERSION"])?.trim().to_owned();
+    let rustc = compiler.lines().next().unwrap_or_default().to_owned();
+    Ok(Costs { built: recorded::Built { rustc, host, libc, vectors }, paths })
+}
+
+/// What a small program prints.
+fn said(program: &str, args: &[&str]) -> Result<String, String> {
+    let cannot =
+        |problem: &str| format!("`{program} {}` can't be asked: {problem}", args.join(" "));
+    let output = Command::new(program).args(args).current_dir(crate::root()).output();
+    let output = output.map_err(|error| cannot(&error.to_string()))?;
+    if !output.status.success() {
+        return Err(cannot(&output.status.to_string()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Builds it the same for everybody, whatever flags are set for other builds.
+fn build(host: &str) -> Result<PathBuf, String> {
+    let folder = crate::target_folder();
+    let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
+    // With the target said, flags are for it alone and not for what runs during the build.
+    command.args(["--target", host, "--target-dir"]).arg(&folder);
+    // Otherwise the clock is read by code that the kernel maps into each process, which rustix finds on
+    // a way that valgrind doesn't know, and which isn't there under it.
+    command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
+    if !quietly("cost-build", command).ok() {
+        return Err(format!("{CRATE} doesn't build"));
+    }
+    Ok(folder.join(host).join(PROFILE).join(CRATE))
+}
+
+/// Runs it under callgrind, which writes a file after each path.
+fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
+    let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
+    let folder = crate::log_folder().join("cost");
+    // Those of the last run would be taken for today's.
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),
+        _ => fs::create_dir_all(&folder).map_err(unreadable)?,
+    }
+    let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
+    let mut command = Command::new(valgrind);
+    // What is copied on the stack costs by how it is aligned, and below it stand the environment and the
+    // program's path: here they are the same for everybody.
+    command.env_clear().current_dir(binary.parent().unwrap_or(binary));
+    command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
+    command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
+    command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
+    // Its own words go elsewhere, so that the program's can be read.
+    command.arg(format!("--log-file={}", folder.join("valgrind.log").display()));
+    command.arg(format!("./{CRATE}"));
+    let finished = quietly("cost", command);
+    if !finished.ok() {
+        let log = fs::read_to_string(folder.join("valgrind.log")).unwrap_or_default();
+        return Err(format!("the paths can't be counted. {log}"));
+    }
+    let mut lines = finished.lines.iter().filter_map(|line| line.split_once('\t'));
+    let Some(("vectors", vectors)) = lines.next() else {
+        return Err(format!("{CRATE} doesn't say first which instructions it has"));
+    };
+    let mut paths = Vec::new();
+    for (at, (name, times)) in lines.enumerate() {
+        let times = times.parse().map_err(|_| format!("{name} was gone {times} times?"))?;
+        let dump =
+            fs::read_to_string(folder.join(format!("out.{}", at + 1))).map_err(unreadable)?;
+        let sums = summary(&dump).ok_or("what callgrind wrote has no sums")?;
+        paths.push(Counted::new(name, sums, times));
+    }
+    Ok((paths, vectors.to_owned()))
+}
+
+fn valgrind() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join("valgrind"))
+        .find(|file| file.is_file())
+}
+
+/// The instructions and the system calls in one of callgrind's files.
+fn summary(dump: &str) -> Option<(u64, u64)> {
+    let line = |key| dump.lines().find_map(|line| line.strip_prefix(key));
+    let events: Vec<&str> = line("events:")?.split_whitespace().collect();
+    let sums: Vec<&str> = line("summary:")?.split_whitespace().collect();
+    let sum = |event: &str| sums.get(events.iter().position(|e| *e == event)?)?.parse().ok();
+    Some((sum("Ir")?, sum("sysCount")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callgrinds_sums_are_found_by_their_names() {
+        let dump = "events: Ir sysCount sysTime\nsummary: 5621287 10001 223\ntotals: 7 8 9\n";
+        assert_eq!(summary(dump), Some((5_621_287, 10_001)));
+        // Zeros at the end are left out.
+        assert_eq!(summary("events: Ir sysCount\nsummary: 5\n"), None);
+        assert_eq!(summary("events: Ir\nsummary: 5\n"), None);
+    }
+}

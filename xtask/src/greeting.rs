@@ -1,0 +1,127 @@
+//! What a contestant of the benchmarks says of itself: `bench/README.md` has the protocol.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The part of it that is shown to whoever builds it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) name: String,
+    pub(crate) library: String,
+    pub(crate) runtime: String,
+    pub(crate) backends: Vec<String>,
+}
+
+/// Reads a greeting: a JSON object of texts and lists of texts, and nothing else.
+pub(crate) fn read(line: &str) -> Result<Greeting, String> {
+    let mut greeting = Greeting::default();
+    let mut text = Text(line.trim().chars().peekable());
+    text.expect('{')?;
+    loop {
+        let key = text.string()?;
+        text.expect(':')?;
+        let mut values = text.strings()?;
+        match key.as_str() {
+            "name" => greeting.name = values.pop().unwrap_or_default(),
+            "library" => greeting.library = values.pop().unwrap_or_default(),
+            "runtime" => greeting.runtime = values.pop().unwrap_or_default(),
+            "backends" => greeting.backends = values,
+            _ => {}
+        }
+        match text.next() {
+            Some(',') => {}
+            Some('}') => break,
+            other => return Err(format!("{other:?} where `,` or `}}` was expected")),
+        }
+    }
+    if greeting.name.is_empty() || greeting.backends.is_empty() {
+        return Err("there is no name in it, or no backend".to_owned());
+    }
+    Ok(greeting)
+}
+
+struct Text<'a>(Peekable<Chars<'a>>);
+
+impl Text<'_> {
+    fn next(&mut self) -> Option<char> {
+        while self.0.next_if(|c| c.is_whitespace()).is_some() {}
+        self.0.next()
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), String> {
+        match self.next() {
+            Some(found) if found == wanted => Ok(()),
+            found => Err(format!("{found:?} where `{wanted}` was expected")),
+        }
+    }
+
+    /// One text, or a list of them.
+    fn strings(&mut self) -> Result<Vec<String>, String> {
+        while self.0.next_if(|c| c.is_whitespace()).is_some() {}
+        if self.0.next_if_eq(&'[').is_none() {
+            return Ok(vec![self.string()?]);
+        }
+        let mut strings = Vec::new();
+        loop {
+            while self.0.next_if(|c| c.is_whitespace() || *c == ',').is_some() {}
+            if self.0.next_if_eq(&']').is_some() {
+                return Ok(strings);
+            }
+            strings.push(self.string()?);
+        }
+    }
+
+    fn string(&mut self) -> Result<String, String> {
+        self.expect('"')?;
+        let mut string = String::new();
+        loop {
+            match self.0.next().ok_or("it ends in the midst of a text")? {
+                '"' => return Ok(string),
+                '\\' => string.push(self.escaped()?),
+                c => string.push(c),
+            }
+        }
+    }
+
+    fn escaped(&mut self) -> Result<char, String> {
+        match self.0.next() {
+            Some('n') => Ok('\n'),
+            Some('t') => Ok('\t'),
+            Some('u') => {
+                let digits: String = self.0.by_ref().take(4).collect();
+                let code = u32::from_str_radix(&digits, 16).map_err(|_| digits.clone())?;
+                // Half of a pair is no character; the other half comes next, and is none either.
+                Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+            }
+            Some(c) => Ok(c),
+            None => Err("it ends in the midst of a text".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_read() {
+        let line = r#"{"name": "a\u0062", "library":"x \"1\"", "runtime": "go",
+            "backends": ["redis", "etcd"], "notes": []}"#;
+        let greeting = Greeting {
+            name: "ab".to_owned(),
+            library: "x \"1\"".to_owned(),
+            runtime: "go".to_owned(),
+            backends: vec!["redis".to_owned(), "etcd".to_owned()],
+        };
+        assert_eq!(read(line), Ok(greeting));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for line in
+            ["", "ready", "{", r#"{"name": "x"}"#, r#"{"name": "x", "backends": ["redis}"#, "{\"a"]
+        {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}

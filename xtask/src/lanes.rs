@@ -1,0 +1,30 @@
+//! Doing a few things at a time, each as soon as one before it is done.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+
+/// Does `job` for each of the items, for `lanes` of them at a time and in their order, and hands on
+/// each result when it is there.
+pub(crate) fn run<T: Send, R: Send>(
+    lanes: usize,
+    items: Vec<T>,
+    job: impl Fn(T) -> R + Sync,
+    mut done: impl FnMut(R),
+) {
+    let queue = Mutex::new(VecDeque::from(items));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            let (sender, next, job) = (sender.clone(), &next, &job);
+            scope.spawn(move || {
+                while let Some(item) = next() {
+                    let _ = sender.send(job(item));
+                }
+            });
+        }
+        drop(sender);
+        receiver.into_iter().for_each(&mut done);
+    });
+}

@@ -1,0 +1,218 @@
+//! How the benchmarks' peers are built, language by language. What is unchanged isn't built again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use crate::process;
+
+/// Where a language's peers are, and where they are built.
+pub(crate) struct Place {
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
+        // The programs are started from anywhere.
+        let target = std::path::absolute(crate::target_folder())?.join("peers").join(folder);
+        fs::create_dir_all(&target)?;
+        Ok(Self { source: sources.join(folder), target })
+    }
+
+    pub(crate) fn source(&self, name: &str) -> PathBuf {
+        self.source.join(name)
+    }
+
+    pub(crate) fn target(&self, name: &str) -> PathBuf {
+        self.target.join(name)
+    }
+
+    /// The texts of these sources.
+    fn texts(&self, names: &[&str]) -> Result<String, String> {
+        let read = |name: &&str| {
+            let path = self.source(name);
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        names.iter().map(read).collect()
+    }
+
+    /// Makes `what`, unless it was made of the same before.
+    fn once(
+        &self,
+        what: &str,
+        made_of: String,
+        make: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let record = self.target(&format!("{what}.made-of"));
+        if fs::read_to_string(&record).is_ok_and(|before| before == made_of) {
+            return Ok(());
+        }
+        let _ = fs::remove_file(&record);
+        make()?;
+        fs::write(&record, made_of).map_err(|error| format!("{}: {error}", record.display()))
+    }
+
+    /// Makes the folder `what` in the target folder, unless it was made of the same before.
+    fn folder_once(
+        &self,
+        what: &str,
+        made_of: String,
+        make: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.once(what, made_of, || {
+            let _ = fs::remove_dir_all(self.target(what));
+            make()
+        })
+    }
+
+    /// Runs a command in the sources' folder.
+    fn run(&self, program: impl AsRef<Path>, args: &[&str]) -> Result<(), String> {
+        let mut command = Command::new(program.as_ref());
+        command.args(args).current_dir(&self.source);
+        self.finish(command)
+    }
+
+    fn finish(&self, mut command: Command) -> Result<(), String> {
+        command.stdin(Stdio::null());
+        let called = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let called = called.to_string_lossy().into_owned();
+        let language = self.target.file_name().unwrap_or_default().to_string_lossy();
+        let finished =
+            process::run(&format!("peers-{language}"), command, process::WITH_BUILDING, |_| {});
+        if finished.ok() {
+            return Ok(());
+        }
+        finished.explain();
+        Err(format!("`{called}` fails: {}", last_words(&finished.lines)))
+    }
+}
+
+/// What a command said last, in one line.
+pub(crate) fn last_words(lines: &[String]) -> String {
+    let lines: Vec<String> =
+        lines.iter().map(|line| process::plain(line).trim().to_owned()).collect();
+    let said: Vec<&str> =
+        lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    let text = said[said.len().saturating_sub(4)..].join("; ").replace('\t', " ");
+    match text.char_indices().rev().nth(400) {
+        Some((start, _)) => format!("…{}", &text[start..]),
+        None => text,
+    }
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// What a program says to `args`: its version.
+pub(crate) fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    let program = text(&place.target(&format!("bin/{name}")));
+    let mut command = Command::new("go");
+    command.args(["build", "-o", &program, &format!("./{name}")]).current_dir(&place.source);
+    // Writable, so that whoever may delete the target folder can.
+    command.env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false");
+    command.env("GOMODCACHE", place.target("modules")).env("GOCACHE", place.target("cache"));
+    // The installed one or an error, not another one that it fetches.
+    command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("CGO_ENABLED", "0");
+    place.finish(command)?;
+    Ok(vec![program])
+}
+
+pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
+    place.folder_once("lib", place.texts(&["pom.xml"])?, || {
+        let repository = format!("-Dmaven.repo.local={}", text(&place.target("repository")));
+        let output = format!("-DoutputDirectory={}", text(&place.target("lib")));
+        place.run("mvn", &["-B", "-q", &repository, "dependency:copy-dependencies", &output])
+    })
+}
+
+pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    let sources = ["Protocol.java", &format!("{name}.java")];
+    let made_of =
+        said("javac", &["-version"]) + &place.texts(&["pom.xml", sources[0], sources[1]])?;
+    let (classes, libraries) = (text(&place.target("classes")), text(&place.target("lib/*")));
+    place.once(name, made_of, || {
+        place.run("javac", &["-d", &classes, "-cp", &libraries, sources[0], sources[1]])
+    })?;
+    Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
+}
+
+/// The programs go where their libraries are, because that is where Node.js looks.
+pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
+    copy(&place.source, &place.target).map_err(|error| format!("copying the sources: {error}"))?;
+    let made_of = place.texts(&["package.json", "package-lock.json"])?;
+    place.folder_once("node_modules", made_of + &said("node", &["--version"]), || {
+        let cache = text(&place.target("cache"));
+        let target = text(&place.target);
+        place.run("npm", &["ci", "--no-audit", "--no-fund", "--cache", &cache, "--prefix", &target])
+    })
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            // Of whoever tried them there.
+            true if entry.file_name() == "node_modules" => {}
+            true => copy(&entry.path(), &to)?,
+            false => fs::copy(entry.path(), to).map(drop)?,
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn python_libraries(place: &Place) -> Result<(), String> {
+    let made_of = place.texts(&["requirements.txt"])?;
+    place.folder_once("venv", made_of + &said("python3", &["--version"]), || {
+        let venv = place.target("venv");
+        place.run("python3", &["-m", "venv", &text(&venv)])?;
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        place.run(venv.join("bin/python"), &[&pip[..], &["-r", "requirements.txt"]].concat())
+    })
+}
+
+pub(crate) fn rust(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    let (manifest, target) = (text(&place.source("Cargo.toml")), text(&place.target));
+    let build = ["build", "--release", "--locked", "--manifest-path", &manifest];
+    place.finish(process::cargo(
+        &[&build[..], &["--target-dir", &target, "--bin", name]].concat(),
+    ))?;
+    Ok(vec![text(&place.target(&format!("release/{name}")))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unchanged_is_made_once() {
+        let folder = std::env::temp_dir().join(format!("lockwright-peers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let place = Place { source: folder.clone(), target: folder.clone() };
+        let mut made = Vec::new();
+        for (made_of, works) in [("a", true), ("a", true), ("b", false), ("b", true), ("a", true)] {
+            let make = || {
+                made.push(made_of);
+                if works { Ok(()) } else { Err(String::new()) }
+            };
+            assert_eq!(place.once("thing", made_of.to_owned(), make).is_ok(), works);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(made, ["a", "b", "b", "a"]);
+    }
+
+    #[test]
+    fn last_words_are_one_line() {
+        let lines = ["1", "", "2", "3", "\u{1b}[31m4\u{1b}[m", "5\t5"].map(str::to_owned);
+        assert_eq!(last_words(&lines), "2; 3; 4; 5 5");
+        assert!(last_words(&["x".repeat(1000)]).chars().count() < 410);
+    }
+}

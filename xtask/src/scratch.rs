@@ -1,0 +1,137 @@
+//! Where tests, and the servers that they start, keep their files: in memory, where there is enough.
+//!
+//! What is tested is what a server does, not how long a shared machine's disk takes to sync, which
+//! can be seconds. Real disks are for the benchmarks.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where Linux has a file system in memory that everybody may use.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What must be free of it, and of memory, for it to be used. The servers of all tests that run beside
+/// each other were seen to take 2.6 GB.
+const ENOUGH_KIB: u64 = 8 << 20;
+
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Removes the folder, with all that is in it, when it is dropped.
+pub(crate) struct Scratch;
+
+impl Scratch {
+    /// Has all commands from here on keep their temporary files in memory if there is enough of it,
+    /// unless whoever called us said where they belong.
+    pub(crate) fn begin() -> Self {
+        if std::env::var_os("TMPDIR").is_none()
+            && let Some(folder) = in_memory()
+        {
+            let _ = FOLDER.set(folder);
+        }
+        Self
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(folder) = FOLDER.get() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Tells a command where its temporary files belong.
+pub(crate) fn tell(command: &mut Command) {
+    if let Some(folder) = FOLDER.get() {
+        command.env("TMPDIR", folder);
+    }
+}
+
+fn in_memory() -> Option<PathBuf> {
+    let all = Path::new(IN_MEMORY);
+    remove_those_left_in(all);
+    let memory = fs::read_to_string("/proc/meminfo").ok()?;
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let is_enough = available(&memory)? >= ENOUGH_KIB && free(all)? >= ENOUGH_KIB;
+    if !is_enough || !is_in_memory(&mounts) {
+        return None;
+    }
+    let folder = all.join(format!("{PREFIX}{}", std::process::id()));
+    fs::create_dir(&folder).ok()?;
+    // For everybody, as the usual one is: servers run as users of their own.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).ok()?;
+    Some(folder)
+}
+
+const PREFIX: &str = "lockwright-tests-";
+
+/// A run that was killed left its folder behind, and it takes memory until the machine is started anew.
+fn remove_those_left_in(all: &Path) {
+    for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// From `/proc/meminfo`, in KiB.
+fn available(memory: &str) -> Option<u64> {
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// In KiB.
+fn free(folder: &Path) -> Option<u64> {
+    let output = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
+    last_line_free(&String::from_utf8(output.stdout).ok()?)
+}
+
+fn last_line_free(df: &str) -> Option<u64> {
+    df.lines().last()?.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// From `/proc/mounts`. What is mounted last is what is seen.
+fn is_in_memory(mounts: &str) -> bool {
+    let mut kinds = mounts.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        (words.next()? == IN_MEMORY).then(|| words.next())?
+    });
+    kinds.next_back() == Some("tmpfs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_is_understood() {
+        let memory = "MemTotal:       24682416 kB\nMemAvailable:   24057596 kB\n";
+        assert_eq!(available(memory), Some(24_057_596));
+        let df = "Filesystem     1024-blocks  Used Available Capacity Mounted on\n\
+                  tmpfs             24682416     8  24682408       1% /dev/shm\n";
+        assert_eq!(last_line_free(df), Some(24_682_408));
+        assert!(is_in_memory("/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw,relatime 0 0\n"));
+        assert!(!is_in_memory("/dev/vda / ext4 rw 0 0\n"));
+        assert!(!is_in_memory("tmpfs /dev/shm tmpfs rw 0 0\n/dev/vda /dev/shm ext4 rw 0 0\n"));
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_what_a_running_one_has_is_not() {
+        let folder =
+            std::env::temp_dir().join(format!("lockwright-scratch-{}", std::process::id()));
+        let of = |pid: u32| folder.join(format!("{PREFIX}{pid}"));
+        // No process has such an id: Linux ends at 2²².
+        let (dead, alive, other) = (of(1 << 30), of(std::process::id()), folder.join("other"));
+        for path in [&dead, &alive, &other] {
+            fs::create_dir_all(path.join("data")).unwrap();
+        }
+        remove_those_left_in(&folder);
+        let exist = [dead, alive, other].map(|path| path.exists());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(exist, [false, true, true]);
+    }
+}

@@ -22,9 +22,11 @@ fn get(etcd: &Etcd, member: usize, key: &str) -> Option<String> {
     })
 }
 
+/// A member that is whole again may still need a while for an answer.
 fn all_have(etcd: &Etcd, key: &str, value: &str) {
     for member in 0..etcd.members.len() {
-        assert_eq!(get(etcd, member, key).as_deref(), Some(value), "member {member}");
+        let answer = wait::until(wait::LIMIT, || get(etcd, member, key));
+        assert_eq!(answer.as_deref(), Some(value), "member {member}");
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::late::{self, Late};
 use crate::libtest::{Reader, Suite};
 use crate::process::{self, Finished, cargo, clear_progress, without_our_own};
-use crate::report::{Outcome, Report};
+use crate::report::{Counts, Outcome, Report};
 use crate::{lanes, table, tested};
 
 /// How long a binary may take to say which tests it has.
@@ -85,8 +86,8 @@ fn text(json: &str, key: &str) -> Option<String> {
 }
 
 /// Runs them, at most so many at a time, and says one line for each; all that it printed where it failed.
-/// Those that want the machine to themselves come last. One that takes longer than `limit` is ended, and
-/// has failed.
+/// Those that want the machine to themselves come last, and after them, one by one, the tests that were
+/// late. A binary that takes longer than `limit` is ended, and has failed.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -96,9 +97,19 @@ pub(crate) fn run(
 ) -> Report {
     let (alone, beside): (Vec<_>, Vec<_>) = binaries.into_iter().partition(tested::runs_alone);
     let mut report = Report::of(true);
+    let mut again: Vec<(Binary, Late)> = Vec::new();
     for (binaries, count) in [(beside, at_a_time), (alone, 1)] {
-        let job = |binary: Binary| binary.run(step, args, limit);
-        lanes::run(count, binaries, job, |(suites, finished)| {
+        let job = |binary: Binary| {
+            let ran = binary.run(&binary.log(step), args, limit);
+            (binary, ran)
+        };
+        lanes::run(count, binaries, job, |(binary, (suites, finished))| {
+            if let Some((suite, late)) = only_late(&suites, &finished) {
+                report.add(said_late(step, suite));
+                again.extend(late.into_iter().map(|late| (binary.clone(), late)));
+                finished.explain();
+                return;
+            }
             suites.iter().for_each(|suite| report.add(said(step, suite)));
             if !finished.ok() {
                 report.outcome = Outcome::Failed;
@@ -106,25 +117,65 @@ pub(crate) fn run(
             }
         });
     }
+    for (binary, late) in again {
+        report.add(binary.run_again(step, args, limit, late));
+    }
     report
 }
 
+/// The late tests of a binary that came to its end by itself and did nothing else wrong.
+fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Late>)> {
+    match suites {
+        [suite] if finished.ended(false) => late::tests(suite).map(|late| (suite, late)),
+        _ => None,
+    }
+}
+
 impl Binary {
-    fn run(&self, step: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
+    fn log(&self, step: &str) -> String {
+        format!("{step}-{}-{}", self.package, self.name)
+    }
+
+    fn run(&self, log: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
         let mut command = self.command(args);
         command.args(tested::threads(self).into_iter().flatten());
         let mut reader = Reader::of(&self.title);
         let mut suites = Vec::new();
-        let log = format!("{step}-{}-{}", self.package, self.name);
-        let finished = process::run(&log, command, limit, |line| suites.extend(reader.line(line)));
+        let finished = process::run(log, command, limit, |line| suites.extend(reader.line(line)));
         suites.extend(reader.end().map(|mut suite| {
             if finished.hung() {
-                let listed = self.listed(&log, args);
+                let listed = self.listed(log, args);
                 suite.note_unfinished(&listed);
             }
             suite
         }));
         (suites, finished)
+    }
+
+    /// Runs one test that was late, by itself.
+    fn run_again(&self, step: &str, args: &[String], limit: Duration, late: Late) -> Report {
+        let Late { test, why } = late;
+        let mut args = args.to_vec();
+        args.extend(["--exact".to_owned(), test.clone()]);
+        let log = format!("{}-again-{}", self.log(step), test.replace("::", "-"));
+        let (mut suites, finished) = self.run(&log, &args, limit);
+        for suite in &mut suites {
+            suite.title += &format!(": {test}, which was late, by itself");
+        }
+        let passed: u64 = suites.iter().map(|suite| suite.counts.passed).sum();
+        let mut report = Report::of(finished.ok() && passed == 1);
+        for suite in &suites {
+            report.add(Report { left_out: Vec::new(), ..said(step, suite) });
+        }
+        if report.outcome == Outcome::Passed {
+            report.late.push(format!("{} {test}: {why}", self.title));
+        } else {
+            report.tests.failed = report.tests.failed.max(1);
+            finished.explain();
+        }
+        report.tests.ignored = 0; // its binary's others were counted before
+        report.tests.filtered = 0;
+        report
     }
 
     /// The tests that it would run, as far as it says so within a while: some start servers first.
@@ -153,13 +204,28 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     report.tests = suite.counts();
     report.left_out.extend(suite.ignored().map(|test| format!("{step}: {test}")));
     if !suite.ok() {
-        println!("     FAILED  {}", suite.title);
-        suite.complaints().for_each(|line| println!("{line}"));
+        complain("FAILED", suite);
     } else if report.tests.passed + report.tests.ignored > 0 {
         let took = suite.took.as_secs_f64();
         println!("     {:4} passed  {took:6.2} s  {}", report.tests.passed, suite.title);
     }
     report
+}
+
+/// The same of one of which some tests were late: they have no result yet.
+fn said_late(step: &str, suite: &Suite) -> Report {
+    clear_progress();
+    table::note(suite);
+    let mut report = Report::of(true);
+    report.tests = Counts { failed: 0, ..suite.counts };
+    report.left_out.extend(suite.ignored().map(|test| format!("{step}: {test}")));
+    complain("LATE", suite);
+    report
+}
+
+fn complain(what: &str, suite: &Suite) {
+    println!("     {what}  {}", suite.title);
+    suite.complaints().for_each(|line| println!("{line}"));
 }
 
 #[cfg(test)]
@@ -245,13 +311,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_late_is_run_again_by_itself_and_what_was_wrong_is_not() {
+        // Fails the first time with what `$folder/says` has, and passes by itself.
+        const SCRIPT: &str = "case \"$*\" in *--exact*) \
+             echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
+             echo 'running 2 tests'; echo 'test a::b ... FAILED'; echo '---- a::b ----'; \
+             echo 'SAYS'; echo 'failures:'; echo 'test result: FAILED. 1 passed; 1 failed; \
+             0 ignored; 0 measured; 0 filtered out; finished in 0.10s'; exit 101";
+        const PASSES: &str = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; \
+                              1 filtered out; finished in 0.10s'";
+        const FAILS: &str = "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101";
+        const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'";
+        let folder = crate::log_folder().join(format!("self-test-late-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let outcome = |name: &str, says: &str, by_itself: &str| {
+            let text = SCRIPT.replace("SAYS", says).replace("BY_ITSELF", by_itself);
+            let binary = script(&folder, name, &text);
+            run("self-test", vec![binary], &[], 1, process::RUNNING)
+        };
+        let late = outcome("late", "x did not answer within 1s", PASSES);
+        let twice = outcome("late-twice", "x did not answer within 1s", FAILS);
+        let renamed = outcome("renamed", "x did not answer within 1s", RUNS_NOTHING);
+        let wrong = outcome("wrong", "two held it", PASSES);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(late.outcome, Outcome::Passed);
+        assert_eq!(late.tests, Counts { passed: 2, ..Counts::default() });
+        assert_eq!(late.late, ["self-test late a::b: x did not answer within 1s"]);
+        for failed in [twice, renamed, wrong] {
+            assert_eq!(failed.outcome, Outcome::Failed);
+            assert_eq!((failed.tests.passed, failed.tests.failed), (1, 1));
+            assert!(failed.late.is_empty());
+        }
+    }
+
+    #[test]
     fn one_that_hangs_has_failed_names_the_test_and_keeps_nobody_waiting() {
         const HANGS: &str = "case $1 in --list) echo 'a: test'; echo 'b: test'; exit;; esac; \
                              echo 'running 2 tests'; echo 'test a ... ok'; exec sleep 1000";
         let folder = crate::log_folder().join(format!("self-test-hangs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let hangs = script(&folder, "hangs", HANGS);
-        let (suites, finished) = hangs.run("self-test", &[], Duration::from_millis(500));
+        let (suites, finished) = hangs.run("self-test-hangs", &[], Duration::from_millis(500));
         assert!(finished.hung());
         assert_eq!(suites.len(), 1);
         let complaints: Vec<_> = suites[0].complaints().collect();

@@ -60,6 +60,23 @@ impl Suite {
         })
     }
 
+    /// The tests that failed, each with what it said itself: without the backtrace.
+    pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
+        let mut failures: Vec<(String, Vec<String>)> = Vec::new();
+        let mut speaks = false;
+        for line in self.lines.iter().map(|line| plain(line)) {
+            if let Some(test) = failed_test(&line) {
+                failures.push((test.to_owned(), Vec::new()));
+                speaks = true;
+            } else if line == "stack backtrace:" || line == "failures:" {
+                speaks = false;
+            } else if speaks && let Some((_, said)) = failures.last_mut() {
+                said.push(line);
+            }
+        }
+        failures
+    }
+
     /// What it printed, without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
@@ -121,6 +138,12 @@ fn test_with_result(line: &str) -> Option<&str> {
     let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let test = test.trim_end();
     (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
+}
+
+/// The test in `---- a::b stdout ----`, or without the word.
+fn failed_test(line: &str) -> Option<&str> {
+    let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
+    Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
 /// The test in `test a::b has been running for over 60 seconds`.

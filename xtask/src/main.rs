@@ -13,6 +13,7 @@
 //! | `scratch` | where tests and their servers keep their files |
 //! | `process` | runs a command, keeps its output, shows it where it matters |
 //! | `hanging` | ends a command that doesn't come to its end, and says what it was doing |
+//! | `late` | tells tests that were late from those that were wrong |
 //! | `libtest` | reads what test binaries print |
 //! | `servers` | the table of what must be installed, and its installation |
 //! | `cost`, `recorded` | what hot paths cost in instructions, and the record of it |
@@ -31,6 +32,7 @@ mod greeting;
 mod hanging;
 mod interop;
 mod lanes;
+mod late;
 mod libtest;
 mod pages;
 mod peers;

@@ -18,6 +18,8 @@ pub(crate) struct Report {
     pub(crate) tests: Counts,
     /// What wasn't run within it.
     pub(crate) left_out: Vec<String>,
+    /// The tests that were late at first and passed when they were run by themselves, each with why.
+    pub(crate) late: Vec<String>,
 }
 
 /// Results of tests.
@@ -42,7 +44,7 @@ impl Counts {
 impl Report {
     pub(crate) fn of(ok: bool) -> Self {
         let outcome = if ok { Outcome::Passed } else { Outcome::Failed };
-        Self { outcome, tests: Counts::default(), left_out: Vec::new() }
+        Self { outcome, tests: Counts::default(), left_out: Vec::new(), late: Vec::new() }
     }
 
     /// Takes in what another part of the step says.
@@ -52,6 +54,7 @@ impl Report {
         }
         self.tests.add(other.tests);
         self.left_out.extend(other.left_out);
+        self.late.extend(other.late);
     }
 
     /// The step failed, for a reason that is said here because no command said it.
@@ -63,10 +66,6 @@ impl Report {
     }
 
     pub(crate) fn left_out(reason: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::LeftOut(reason.into()),
-            tests: Counts::default(),
-            left_out: Vec::new(),
-        }
+        Self { outcome: Outcome::LeftOut(reason.into()), ..Self::of(true) }
     }
 }

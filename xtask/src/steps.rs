@@ -297,7 +297,8 @@ fn judged(example: &Example, finished: &Finished) -> Report {
 
 /// The names and versions of the crates that a package is made of.
 fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
-    let command = cargo(&words(&format!("tree --prefix none {args}")));
+    // Quietly: what it says of a crate that it downloads would count as one.
+    let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
     let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
     if !finished.ok() {
         finished.show();

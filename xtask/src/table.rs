@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -172,7 +173,8 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Keeps what a suite printed, if it was a backend's conformance suite. That of an example isn't.
+/// Keeps what a suite printed, if it was a backend's conformance suite. That of an example isn't. What is
+/// noted later counts, of a case that was run again.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -181,7 +183,8 @@ pub(crate) fn note(suite: &Suite) {
     if table.add(suite) {
         for label in table.backends() {
             // The table would lack it, and is compared with the page.
-            let _ = fs::write(folder().join(label), suite.lines.join("\n"));
+            let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
+            let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
         }
     }
 }
@@ -232,6 +235,16 @@ mod tests {
         let mut all = vec![format!("{MARK}{label}"), "running 3 tests".to_owned()];
         all.extend(lines.iter().map(|line| (*line).to_owned()));
         Suite { lines: all, ..Suite::default() }
+    }
+
+    #[test]
+    fn of_a_case_that_is_run_again_the_last_counts() {
+        let mut table = Table::default();
+        table.add(&suite(
+            "a",
+            &["test x::one ... FAILED", "test x::two ... ok", "suite: a", "test x::one ... ok"],
+        ));
+        assert_eq!(table.counts().map(|(_, _, counts)| counts).collect::<Vec<_>>(), [[2, 0, 0]]);
     }
 
     #[test]

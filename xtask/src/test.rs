@@ -96,6 +96,16 @@ fn summary(done: &[Done], options: &Options) -> ExitCode {
             println!("  {what}");
         }
     }
+    let late: Vec<&str> =
+        done.iter().flat_map(|done| &done.report.late).map(String::as_str).collect();
+    if !late.is_empty() {
+        println!(
+            "\nLATE at first, each for what it says, and passed when run once more by itself:"
+        );
+        for test in late {
+            println!("  {test}");
+        }
+    }
     println!("\n{}", last_line(done, counts));
     if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

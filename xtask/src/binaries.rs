@@ -276,11 +276,11 @@ mod tests {
 
     /// A shell script in the place of a test binary.
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
-        use std::os::unix::fs::PermissionsExt;
-
-        let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
+        std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+        // By another process: what a child of some other test's still has open for writing can't be run.
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let (package, name) = ("self-test".to_owned(), name.to_owned());
         Binary {
             title: format!("self-test {name}"),

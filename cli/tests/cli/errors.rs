@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use lockwright_testbed::redis::Redis;
 
@@ -79,8 +80,11 @@ fn a_command_that_is_no_program() {
     fails(&sandbox, ["run", "a", "--", path], 126, "the lock is released");
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    fails(&sandbox, ["run", "a", "--", path], 127, "interpreter");
+    let program = sandbox.path("program");
+    // By another process: what a child of some other test's still has open for writing can't be run.
+    let mut install = Command::new("install");
+    assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
+    fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");
     sandbox.assert_free("a");
 }
 

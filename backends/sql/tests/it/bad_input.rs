@@ -123,8 +123,10 @@ pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     if rustix::process::geteuid().is_root() {
         // Where such a user can read it.
         let program = place.folder().join("program");
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: what a child of some other test's still has open for writing can't be run.
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
+        assert!(install.status().unwrap().success());
         command = Command::new(program);
         command.uid(65_534).gid(65_534);
     }

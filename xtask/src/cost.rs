@@ -136,7 +136,7 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let mut command = Command::new(valgrind);
     // What is copied on the stack costs by how it is aligned, and below it stand the environment and the
     // program's path: here they are the same for everybody.
-    command.env_clear().current_dir(binary.parent().unwrap_or(binary));
+    command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));

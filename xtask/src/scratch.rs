@@ -42,9 +42,10 @@ impl Drop for Scratch {
     }
 }
 
-/// Tells a command where its temporary files belong.
+/// Tells a command where its temporary files belong, unless it was told.
 pub(crate) fn tell(command: &mut Command) {
-    if let Some(folder) = FOLDER.get() {
+    let is_told = command.get_envs().any(|(name, _)| name == "TMPDIR");
+    if let Some(folder) = FOLDER.get().filter(|_| !is_told) {
         command.env("TMPDIR", folder);
     }
 }

@@ -41,6 +41,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+mod sockets;
 pub mod wait;
 pub mod zookeeper;
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::proxy::{Shared, Traffic};
-use crate::{Error, Result, wait};
+use crate::{Error, Result, sockets, wait};
 
 /// How long a door keeps who dials while nobody listens behind it. ZooKeeper's members dial a new
 /// leader before it listens, and dial again when they are refused; let in and thrown out, they take it
@@ -172,31 +172,12 @@ impl Shape {
 
     /// The member that dialled. Its process may just have been started, and not noted yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
-        let (here, there) = (connection.local_addr().ok()?, connection.peer_addr().ok()?);
         wait::until(Duration::from_secs(1), || {
-            let socket = format!("socket:[{}]", inode(there, here)?);
+            let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);
             let processes = self.state().processes.clone();
             processes.iter().position(|pid| has_open(pid.load(Ordering::SeqCst), &socket))
         })
     }
-}
-
-/// The number of the socket whose own address is `own`, and which is connected to `other`.
-fn inode(own: SocketAddr, other: SocketAddr) -> Option<String> {
-    let (own, other) = (as_in_proc(own)?, as_in_proc(other)?);
-    let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    table.lines().find_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let is_it = fields.next() == Some(&own) && fields.next() == Some(&other);
-        is_it.then(|| fields.nth(6).map(str::to_owned)).flatten()
-    })
-}
-
-/// As `/proc/net/tcp` has it: the address as a number of this machine, and the port.
-fn as_in_proc(address: SocketAddr) -> Option<String> {
-    let SocketAddr::V4(address) = address else { return None };
-    let number = u32::from_ne_bytes(address.ip().octets());
-    Some(format!("{number:08X}:{:04X}", address.port()))
 }
 
 fn has_open(pid: u32, file: &str) -> bool {

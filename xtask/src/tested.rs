@@ -45,9 +45,9 @@ const PATIENT: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "mysql_held", "6"),
     ("lockwright-sql", "postgres_held", "6"),
     ("lockwright-redis", "server", "6"),
-    ("lockwright-etcd", "server", "7"),
-    ("lockwright-zookeeper", "server", "6"),
-    ("lockwright-testbed", "etcd", "4"),
+    ("lockwright-etcd", "server", "9"),
+    ("lockwright-zookeeper", "server", "8"),
+    ("lockwright-testbed", "etcd", "6"),
     ("lockwright-testbed", "zookeeper", "4"),
     (interop::CRATE, "queues", "4"),
 ];

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lockwright_core::{Error, Fencing, Order, Profile, Reach, WakeUp};
+use lockwright_core::{Error, ErrorKind, Fencing, Order, Profile, Reach, Reason, WakeUp};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -218,21 +218,30 @@ pub type Verdict<T = ()> = Result<T, Failure>;
 /// Why a case failed, and at which line of it.
 pub struct Failure {
     message: String,
+    is_late: bool,
     at: &'static Location<'static>,
 }
 
 impl Failure {
-    /// A failure here.
+    /// A failure here: something is wrong.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), at: Location::caller() }
+        Self { message: message.into(), is_late: false, at: Location::caller() }
+    }
+
+    /// A failure here, of which time is all that is wrong: on a machine that stands still for seconds it
+    /// says nothing of the backend. `late: ` stands before it where it is shown.
+    #[track_caller]
+    pub fn late(message: impl Into<String>) -> Self {
+        Self { is_late: true, ..Self::new(message) }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.at.file().rsplit('/').next().unwrap_or_default();
-        write!(f, "{} ({file}:{})", self.message, self.at.line())
+        let late = if self.is_late { "late: " } else { "" };
+        write!(f, "{late}{} ({file}:{})", self.message, self.at.line())
     }
 }
 
@@ -245,7 +254,14 @@ impl fmt::Debug for Failure {
 impl From<Error> for Failure {
     #[track_caller]
     fn from(error: Error) -> Self {
-        Self::new(format!("{error:?}"))
+        let is_late = matches!(
+            error.kind(),
+            ErrorKind::Unavailable
+                | ErrorKind::Indeterminate
+                | ErrorKind::TimedOut(_)
+                | ErrorKind::Lost(Reason::Expired | Reason::Unreachable | Reason::SessionEnded)
+        );
+        Self { is_late, ..Self::new(format!("{error:?}")) }
     }
 }
 
@@ -272,6 +288,16 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
+
+/// [`ensure!`] of what only has to be done in time.
+macro_rules! in_time {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::case::Failure::late(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use in_time;
 
 /// One row of the table of cases.
 macro_rules! case {

@@ -131,7 +131,7 @@ impl Context {
                 return Ok(Entry { granted, sent, answered: self.clock.now() });
             }
             if self.clock.now() >= give_up {
-                return Err(Failure::new(format!("it was still not granted after {within:?}")));
+                return Err(Failure::late(format!("it was still not granted after {within:?}")));
             }
             self.clock.sleep(step).await;
         }
@@ -147,7 +147,7 @@ impl Context {
                 return Ok(());
             }
             if self.clock.now() >= give_up {
-                return Err(Failure::new(format!("still held after it was over: {left:?}")));
+                return Err(Failure::late(format!("still held after it was over: {left:?}")));
             }
             self.clock.sleep(self.ttl / 20).await;
         }
@@ -251,7 +251,7 @@ pub fn renew<'a>(
 ) -> impl Future<Output = Verdict<RenewalOutcome>> + 'a {
     let at = Failure::new("a renewal of one hold was not answered by one renewal");
     async move {
-        let mut answers = backend.renew(&[Renew { claim, fences: 0 }]).await?;
+        let mut answers = backend.renew(&[Renew::of(claim)]).await?;
         match (answers.pop(), answers.is_empty()) {
             (Some(Renewal { outcome, .. }), true) => Ok(outcome),
             _ => Err(at),

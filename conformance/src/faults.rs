@@ -272,8 +272,10 @@ impl DistributedLock for Faulty {
         let again: Vec<(Claim, u32)> =
             holds.iter().map(|hold| (hold.claim.clone(), hold.fences)).collect();
         let again = async move {
-            let holds: Vec<_> =
-                again.iter().map(|(claim, fences)| Renew { claim, fences: *fences }).collect();
+            let holds: Vec<_> = again
+                .iter()
+                .map(|(claim, fences)| Renew { fences: *fences, ..Renew::of(claim) })
+                .collect();
             let _ = backend.renew(&holds).await;
         };
         self.send(Op::Renew, self.0.backend.renew(holds), again).await

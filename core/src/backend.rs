@@ -81,6 +81,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   indeterminate for the rest.
     /// - Compares the token and the expiry on the server, in one atomic step with the re-arming.
     /// - Never revives a hold that expired, and never a broken one.
+    /// - Answers within the least [`Renew::patience`] of the batch what it knows by then, also where one of
+    ///   several servers is silent: nobody waits for more.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
     /// Ends a hold, or a claim that was never answered.

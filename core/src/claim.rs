@@ -103,6 +103,17 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// How many fences are wanted beyond those that the hold has.
     pub fences: u32,
+    /// For how long its answer is waited for. After that all of the request is taken for unanswered: so a
+    /// backend that asks several servers says by then what it knows, and that the rest is indeterminate.
+    pub patience: Duration,
+}
+
+impl<'a> Renew<'a> {
+    /// A renewal of a hold that has no more fences than it needs, and whose time isn't short: its answer is
+    /// waited for a quarter of its TTL.
+    pub fn of(claim: &'a Claim) -> Self {
+        Self { claim, fences: 0, patience: claim.ttl / 4 }
+    }
 }
 
 /// The answer for one hold of a renewal.

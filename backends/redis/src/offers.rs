@@ -139,6 +139,8 @@ impl Offers {
             Some((sent, queued)) if queued <= micros && !known.ask_again => {
                 let waited = Duration::from_micros(micros - queued);
                 let start = sent + (waited - waited / 100);
+                // It waits no more, whether it ends by a release of ours or moves to another client.
+                waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
             // Unless it is known since when it holds, asking again is what makes it a hold. Not so

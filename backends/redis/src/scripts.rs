@@ -38,7 +38,7 @@ scripts! {
     RAISE = "raise.lua";
     MOVING_RENEW = "moving_renew.lua";
     MOVING_RELEASE = "moving_release.lua";
-    MOVING_FORGET = "moving_forget.lua";
+    MOVING_HOLD = "moving_hold.lua";
     MOVING_INSPECT = "moving_inspect.lua";
 }
 

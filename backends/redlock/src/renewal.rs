@@ -197,7 +197,7 @@ impl Tally {
 }
 
 async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) -> Outcomes {
-    let holds: Vec<Renew<'_>> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let holds: Vec<Renew<'_>> = claims.iter().map(Renew::of).collect();
     let longest = claims.iter().map(|claim| claim.ttl).max().unwrap_or_default();
     let limit = Fleet::longest_wait(longest);
     for _ in 0..2 {

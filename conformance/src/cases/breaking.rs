@@ -9,7 +9,7 @@ use lockwright_core::{
     Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release, renew, take};
 use crate::faults::Op;
 
@@ -214,7 +214,7 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
     ensure!(told == HoldState::Lost(Reason::Broken), "it ended as {told:?}");
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
-    ensure!(took <= most, "it was told after {took:?}, and not by its next renewal");
+    in_time!(took <= most, "it was told after {took:?}, and not by its next renewal");
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost(Reason::Broken) => {}
         other => return Err(Failure::new(format!("its release answered {other:?}"))),
@@ -275,7 +275,7 @@ async fn told(context: &Context, operator: &Locks, how: BreakHow, guard: &Guard)
     ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
-    ensure!(took <= most, "it was told after {took:?}, and not by its next renewal");
+    in_time!(took <= most, "it was told after {took:?}, and not by its next renewal");
     Ok(())
 }
 
@@ -295,7 +295,7 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let took = context.clock.now().saturating_since(begun);
     ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
     ensure!(guard.check().is_err(), "it was told, and its guard still believes");
-    ensure!(took <= overlap + context.moment(), "it was told after {took:?} of {overlap:?}");
+    in_time!(took <= overlap + context.moment(), "it was told after {took:?} of {overlap:?}");
     match guard.release().await {
         Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
         other => return Err(Failure::new(format!("its release answered {other:?}"))),

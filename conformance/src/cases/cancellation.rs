@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockwright_core::Locks;
 
 use crate::cancel::after_polls;
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, release};
 use crate::faults::{Faulty, Op};
 
@@ -160,7 +160,7 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         after(polls, all_clear(&context, &locks, "x").await)?;
         let took = context.clock.now().saturating_since(begun);
         // Or else it just ran out.
-        ensure!(took < context.ttl * 4 / 5, "dropped after {polls} polls: it took {took:?}");
+        in_time!(took < context.ttl * 4 / 5, "dropped after {polls} polls: it took {took:?}");
         locks.close().await;
         if done.is_some() {
             ensure!(polls > 1, "it showed nothing: there was no await point");
@@ -206,7 +206,7 @@ async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 4 / 5;
     let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
     let took = entry.sent.saturating_since(dropped);
-    ensure!(took < bound, "it took {took:?}");
+    in_time!(took < bound, "it took {took:?}");
     release(&*backend, &next).await?;
     locks.close().await;
     Ok(())
@@ -224,7 +224,7 @@ async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
         let bound = context.ttl * 4 / 5;
         let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
         let took = entry.sent.saturating_since(dropped);
-        ensure!(took < bound, "it took {took:?}");
+        in_time!(took < bound, "it took {took:?}");
         release(&*backend, &next).await?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{Claim, DistributedLock, HoldState, Reason, Upkeep};
 
 use crate::cancel::after_polls;
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release, take};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -162,7 +162,7 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
         if holders.is_empty() && listed.is_empty() {
             return Ok(());
         }
-        ensure!(
+        in_time!(
             context.clock.now() < give_up,
             "after its TTL it is still shown: {holders:?}, {listed:?}"
         );
@@ -290,7 +290,7 @@ async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
     let told = guard.signal().ended().await;
     ensure!(told == HoldState::Lost(Reason::Expired), "it ended as {told:?}");
     let now = context.clock.now();
-    ensure!(now <= deadline + context.moment(), "told {:?} late", now.saturating_since(deadline));
+    in_time!(now <= deadline + context.moment(), "told {:?} late", now.saturating_since(deadline));
     ensure!(guard.check().is_err(), "it is told to be lost and believed");
     let _ = guard.release().await;
     locks.close().await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{Ended, ErrorKind, HoldState, Reason, Settle};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -129,7 +129,7 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     ensure!(told == HoldState::Lost(Reason::Unreachable), "it ended as {told:?}");
     let now = context.clock.now();
     let most = guard.deadline() + context.moment();
-    ensure!(now <= most, "it was told after its deadline");
+    in_time!(now <= most, "it was told after its deadline");
     match guard.check() {
         Err(error) if error.kind() == ErrorKind::Lost(Reason::Unreachable) => {}
         other => return Err(Failure::new(format!("check answered {other:?}"))),
@@ -215,7 +215,7 @@ async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
     }
     let stopped = stopped.lock().map(|stopped| *stopped).ok().flatten();
     let Some(stopped) = stopped else { return Err(Failure::new("the work was not stopped")) };
-    ensure!(stopped <= guard.deadline() + context.moment(), "it was stopped after the deadline");
+    in_time!(stopped <= guard.deadline() + context.moment(), "it was stopped after the deadline");
     drop(guard);
     locks.close().await;
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwright_core::{BreakHow, ErrorKind, Locks, Reason, Seen, Step};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, soon, take};
 
 pub(super) const CASES: &[Case] = &[
@@ -119,7 +119,8 @@ async fn limited_together(context: Arc<Context>, name: String) -> Verdict {
     }
     let took = context.clock.now().saturating_since(begun);
     let most = limit + context.moment();
-    ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
+    ensure!(took >= limit, "a limit of {limit:?} was told after {took:?}");
+    in_time!(took < most, "a limit of {limit:?} was told after {took:?}");
     goes.await??;
     second.check()?;
     Ok(second.release().await?)
@@ -152,7 +153,7 @@ async fn opposite_orders_dont_deadlock(context: Arc<Context>) -> Verdict {
     let within = context.patience() * 3 * TIMES;
     match tokio::time::timeout(within, all).await {
         Ok(done) => done,
-        Err(_) => Err(Failure::new(format!("they still waited after {within:?}"))),
+        Err(_) => Err(Failure::late(format!("they still waited after {within:?}"))),
     }
 }
 
@@ -180,7 +181,7 @@ async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
     let kind = waited.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
     let took = context.clock.now().saturating_since(begun);
-    ensure!(took < limit / 2, "it was noticed after {took:?} of {limit:?}");
+    in_time!(took < limit / 2, "it was noticed after {took:?} of {limit:?}");
     context.nothing_left().await
 }
 

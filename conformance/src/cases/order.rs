@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{Attempt, BootInstant, Claim, DistributedLock, Wait};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::child::{Child, Said, What, job};
 use crate::context::{Context, refused, release, take};
 use crate::register::Register;
@@ -74,7 +74,7 @@ async fn waiting_within(
             return Ok(());
         }
         if context.clock.now() >= give_up {
-            return Err(Failure::new(format!("{count} should wait, and it shows {waiters:?}")));
+            return Err(Failure::late(format!("{count} should wait, and it shows {waiters:?}")));
         }
         context.clock.sleep(context.ttl / 100).await;
     }
@@ -231,7 +231,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     };
     let took = granted.saturating_since(released);
     let bound = ttl + OFFER * STOPPED + context.moment();
-    ensure!(took <= bound, "the next one had it after {took:?}, and the bound is {bound:?}");
+    in_time!(took <= bound, "the next one had it after {took:?}, and the bound is {bound:?}");
     // They go on, and none of them believes in what it was offered meanwhile: each gets its turn.
     for child in &mut children[1..] {
         child.thaw()?;

@@ -403,7 +403,7 @@ async fn all_who_fit_wakes(context: Arc<Context>, name: String) -> Verdict {
         let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
             let poll = context.profile.slow_poll;
             let woken = permits.len();
-            return Err(Failure::new(format!(
+            return Err(Failure::late(format!(
                 "of three who fit {woken} got in, and another polls each {poll:?}"
             )));
         };

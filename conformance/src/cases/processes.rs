@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fencing};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::child::{Child, Said, What, beliefs, contend, job, writes};
 use crate::context::Context;
 use crate::history::{Belief, History};
@@ -113,7 +113,7 @@ async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict
     let took = entry.sent.saturating_since(killed);
     // The server's unit may be a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
-    ensure!(took <= bound, "it took {took:?} with a TTL of {:?}", context.ttl);
+    in_time!(took <= bound, "it took {took:?} with a TTL of {:?}", context.ttl);
     crate::context::release(&*backend, &claim).await
 }
 

@@ -171,7 +171,7 @@ async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
     for claim in claims.iter().step_by(2) {
         take(&context, &*backend, claim).await?;
     }
-    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
     ensure!(answers.len() == size, "{} answers for {size} holds", answers.len());
     for (number, answer) in answers.iter().enumerate() {
@@ -193,7 +193,7 @@ async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     for claim in &claims {
         take(&context, &*backend, claim).await?;
     }
-    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
     let renewed = answers.iter().filter(|answer| is_renewed(&answer.outcome)).count();
     ensure!(renewed == size, "{renewed} of {size} were renewed");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Settle, Wait};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, Entry, refused, release, take};
 use crate::faults::{Fate, Op};
 
@@ -325,7 +325,7 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
             }
         }
         // Long before its TTL is over: it was released, and didn't just run out.
-        ensure!(soonest < bound, "{fate:?}: it took {soonest:?} of a TTL of {:?}", context.ttl);
+        in_time!(soonest < bound, "{fate:?}: it took {soonest:?} of a TTL of {:?}", context.ttl);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwright_core::{HoldState, Locks};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release, take};
 use crate::factory::{Connect, Fragile, Harm, Step};
 
@@ -91,10 +91,10 @@ async fn a_frozen_server_is_a_loss_on_time(context: Arc<Context>) -> Verdict {
     let now = context.clock.now();
     let deadline = guard.deadline();
     server.step(Step::End(Harm::Freeze)).await?;
-    let Ok(told) = told else { return Err(Failure::new("the loss was never told")) };
+    let Ok(told) = told else { return Err(Failure::late("the loss was never told")) };
     ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
     let most = deadline + context.moment();
-    ensure!(now <= most, "it was told {:?} late", now.saturating_since(deadline));
+    in_time!(now <= most, "it was told {:?} late", now.saturating_since(deadline));
     drop(guard);
     locks.close().await;
     all_clear(&context, &server).await
@@ -127,7 +127,7 @@ async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let give_up = context.clock.now() + context.patience() * 3;
     while guard.renew().await.is_err() {
         guard.check()?;
-        ensure!(context.clock.now() < give_up, "it can't be renewed after the restart");
+        in_time!(context.clock.now() < give_up, "it can't be renewed after the restart");
         context.clock.sleep(context.ttl / 20).await;
     }
     let fence = guard.fence();

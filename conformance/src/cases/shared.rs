@@ -218,7 +218,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
         let Attempt::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
         release(&*backend, &next).await?;
         if context.clock.now() >= give_up {
-            return Err(Failure::new("readers were let in beside a writer that waits"));
+            return Err(Failure::late("readers were let in beside a writer that waits"));
         }
         context.clock.sleep(context.ttl / 20).await;
     }

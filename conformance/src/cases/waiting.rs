@@ -7,7 +7,7 @@ use lockwright_core::{
     Attempt, BreakHow, DistributedLock, ErrorKind, Locks, Seen, Settle, Step, Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release, take};
 use crate::faults::{Faulty, Op};
 
@@ -80,11 +80,11 @@ async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
         let sent = context.clock.now();
         let within = context.moment() + context.ttl / 2;
         match tokio::time::timeout(within, refused(backend, &context.claim("x"))).await {
-            Err(_) => return Err(Failure::new(format!("it wasn't answered within {within:?}"))),
+            Err(_) => return Err(Failure::late(format!("it wasn't answered within {within:?}"))),
             Ok(answer) => drop(answer?),
         }
         let took = context.clock.now().saturating_since(sent);
-        ensure!(took < within, "it took {took:?} to say no");
+        in_time!(took < within, "it took {took:?} to say no");
     }
     release(&*backend, &holder).await
 }
@@ -139,7 +139,8 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
             ensure!(at_its_step, "it answered {error:?}, not {step:?}");
             let took = context.clock.now().saturating_since(begun);
             let most = limit + context.moment();
-            ensure!(took >= limit && took < most, "a limit of {limit:?} was told after {took:?}");
+            ensure!(took >= limit, "a limit of {limit:?} was told after {took:?}");
+            in_time!(took < most, "a limit of {limit:?} was told after {took:?}");
             break;
         }
     }
@@ -202,7 +203,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
             in_time += 1;
         } else {
             late.push(took);
-            ensure!(late.len() < 3, "it took {late:?}; it polls each {slow:?}");
+            in_time!(late.len() < 3, "it took {late:?}; it polls each {slow:?}");
         }
     }
     locks.close().await;
@@ -273,7 +274,7 @@ async fn a_lost_wake_up_is_made_up_for(context: Arc<Context>) -> Verdict {
     guard?.release().await?;
     let took = granted.saturating_since(released);
     let most = slow * 3 / 2 + context.moment();
-    ensure!(took <= most, "it took {took:?}, with a slow poll of {slow:?}");
+    in_time!(took <= most, "it took {took:?}, with a slow poll of {slow:?}");
     locks.close().await;
     Ok(())
 }
@@ -286,7 +287,7 @@ async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
     let took = context.clock.now().saturating_since(entry.sent);
     let slow = context.profile.slow_poll;
     let most = context.ttl + slow * 3 / 2 + Duration::from_secs(1) + context.moment();
-    ensure!(took <= most, "it took {took:?} with a TTL of {:?}", context.ttl);
+    in_time!(took <= most, "it took {took:?} with a TTL of {:?}", context.ttl);
     guard.release().await?;
     locks.close().await;
     Ok(())

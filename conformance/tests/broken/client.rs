@@ -115,7 +115,7 @@ impl Keeper {
     }
 
     async fn renew(&self) -> bool {
-        let holds = [Renew { claim: &self.claim, fences: 0 }];
+        let holds = [Renew::of(&self.claim)];
         let mut renewing = pin!(self.backend.renew(&holds));
         let answer = std::future::poll_fn(|cx| {
             let poll = || renewing.as_mut().poll(cx);

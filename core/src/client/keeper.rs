@@ -118,18 +118,22 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
             continue;
         }
         if due.renew {
-            renew.push(Arc::clone(&hold));
+            renew.push((patience(&hold, now), Arc::clone(&hold)));
         }
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // Those in a batch share its patience, which the least patient of them sets.
-    renew.sort_by_cached_key(|hold| patience(hold, now));
+    // Those in a batch share its patience, which the least patient of them sets: so nobody is in one with
+    // a hold that has far less time left.
+    renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
-    while !renew.is_empty() {
-        let rest = renew.split_off(size.min(renew.len()));
-        let batch = std::mem::replace(&mut renew, rest);
+    let mut renew = renew.as_slice();
+    while let Some((least, _)) = renew.first() {
+        let alike = renew.partition_point(|(patience, _)| *patience <= *least * 3 / 2);
+        let (batch, rest) = renew.split_at(alike.min(size));
+        let batch = batch.iter().map(|(_, hold)| Arc::clone(hold)).collect();
         tokio::spawn(renew_batch(Arc::clone(shared), batch));
+        renew = rest;
     }
 }
 
@@ -157,10 +161,10 @@ fn patience(hold: &Hold, now: BootInstant) -> Duration {
 
 /// Sends one renewal of some holds and waits for the answer, but not for ever.
 pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
-    let renews: Vec<Renew<'_>> =
-        holds.iter().map(|hold| Renew { claim: &hold.claim, fences: 0 }).collect();
     let now = shared.clock.now();
     let patience = holds.iter().map(|hold| patience(hold, now)).min().unwrap_or_default();
+    let renews: Vec<Renew<'_>> =
+        holds.iter().map(|hold| Renew { patience, ..Renew::of(&hold.claim) }).collect();
     let send = || shared.backend.renew(&renews);
     answer(&shared.clock, send, now + patience, "the renewal").await
 }

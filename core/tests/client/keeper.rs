@@ -94,6 +94,26 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
+/// The answer to a batch is waited for as long as the least patient in it can wait.
+#[tokio::test(start_paused = true)]
+async fn one_with_little_time_left_does_not_make_others_impatient() {
+    let (locks, stage, _, _, clock) = troubled();
+    let mut guards = Vec::new();
+    for i in 0..500 {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    clock.sleep(millis(2_450)).await;
+    stage.on_acquire([Act::Valid(secs(2))]);
+    let short = locks.mutex("short").acquire().await.unwrap();
+    stage.on_every_renew(Some(Act::AnswerLate(millis(800))));
+    assert_eq!(short.signal().ended().await, HoldState::Lost(Reason::Unreachable));
+    clock.sleep(TTL).await;
+    guards.iter().for_each(|guard| guard.check().unwrap());
+    assert!(locks.metrics().renewals >= 500);
+    let failed = locks.metrics().renewals_failed;
+    assert!(failed < 10, "{failed} failed, of one whose time was too short");
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_not_held_is_a_loss() {
     let (locks, _, other, memory, clock) = troubled();

@@ -131,7 +131,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let told = breaking.await.unwrap();
-        let is_held = etcd.renew(&[Renew { claim: &next, fences: 0 }]).await.unwrap();
+        let is_held = etcd.renew(&[Renew::of(&next)]).await.unwrap();
         let is_held = &is_held[0].outcome;
         assert!(matches!(is_held, RenewalOutcome::Renewed { .. }), "{told:?}, {is_held:?}");
         assert!(matches!(told, Ok(Broken::Freed(_))), "{told:?}");

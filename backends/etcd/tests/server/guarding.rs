@@ -45,13 +45,13 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
     let begun = Instant::now();
     while !queue(&cluster, "ended").await.is_empty() {
         assert!(begun.elapsed() < LIMIT * 2, "it stands for as long as its lease");
-        let _ = etcd.renew(&[Renew { claim: &held, fences: 0 }]).await;
+        let _ = etcd.renew(&[Renew::of(&held)]).await;
         sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
     // And the lease takes the name again.
-    let renewals = etcd.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    let renewals = etcd.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     eventually(|| async {
         let again = claim_for("ended", ttl);

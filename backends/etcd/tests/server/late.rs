@@ -102,7 +102,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     granted.await;
     assert_eq!(leases().lines().count(), before + 1, "{}", leases());
     // It is kept alive as any other.
-    let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 }
 

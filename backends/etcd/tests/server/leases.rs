@@ -100,7 +100,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
     for claim in &claims {
         grant(&etcd, claim).await;
     }
-    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     // Each takes two trips there and back: 16 s one after the other.
     let delay = Duration::from_millis(100);
     proxy.set(Traffic::Delay(delay));
@@ -127,7 +127,7 @@ async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
     }
     etcd.release(&over, Settle::Unanswered).await.unwrap();
     proxy.set(Traffic::SwallowAnswers);
-    let holds = [Renew { claim: &over, fences: 0 }, Renew { claim: &held, fences: 0 }];
+    let holds = [Renew::of(&over), Renew::of(&held)];
     let begun = Instant::now();
     let renewals = etcd.renew(&holds).await.unwrap();
     assert!(begun.elapsed() < LIMIT / 2, "{:?}", begun.elapsed());
@@ -142,10 +142,7 @@ async fn a_claim_that_waits_is_not_renewed() {
     let (holds, waits) = (claim("orders"), claim("orders"));
     grant(&etcd, &holds).await;
     busy(&etcd, &waits, FOR_EVER).await;
-    let renewals = etcd
-        .renew(&[Renew { claim: &holds, fences: 0 }, Renew { claim: &waits, fences: 0 }])
-        .await
-        .unwrap();
+    let renewals = etcd.renew(&[Renew::of(&holds), Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     // It still waits.
@@ -170,7 +167,7 @@ async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
     etcd.release(&holds, Settle::Answered).await.unwrap();
     let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
     assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
-    let renewals = waiter.renew(&[Renew { claim: &waits, fences: 0 }]).await.unwrap();
+    let renewals = waiter.renew(&[Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
 }
 

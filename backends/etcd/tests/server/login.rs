@@ -40,7 +40,7 @@ async fn everything(url: &str) -> Result<()> {
     let etcd = patient(Config::new(url)?).connect().await?;
     let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
     etcd.try_acquire(&ours).await?;
-    etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await?;
+    etcd.renew(&[Renew::of(&ours)]).await?;
     etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
     etcd.inspect(&name("orders/42")).await?;
     etcd.list("orders/", None).await?;
@@ -115,7 +115,7 @@ async fn a_login_that_expires_is_renewed() {
         for _ in 0..3 {
             // Nothing is asked for longer than a login lasts.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
-            let renewed = etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+            let renewed = etcd.renew(&[Renew::of(&ours)]).await.unwrap();
             assert_eq!(renewed, [Renewal::RENEWED], "{version:?}");
         }
         etcd.release(&ours, Settle::Answered).await.unwrap();
@@ -137,7 +137,6 @@ async fn a_login_that_the_server_forgot_is_renewed() {
     let ours = claim("a");
     grant(&etcd, &ours).await;
     tokio::task::block_in_place(|| cluster.members[0].restart(true)).unwrap();
-    let renewed =
-        eventually(async || etcd.renew(&[Renew { claim: &ours, fences: 0 }]).await.ok()).await;
+    let renewed = eventually(async || etcd.renew(&[Renew::of(&ours)]).await.ok()).await;
     assert_eq!(renewed, [Renewal::RENEWED]);
 }

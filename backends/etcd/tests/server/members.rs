@@ -206,7 +206,7 @@ async fn times_without_end_are_no_end() {
     let etcd = config.keep_alive(Duration::MAX, Duration::MAX).connect().await.unwrap();
     let claim = claim("orders");
     grant(&etcd, &claim).await;
-    let renewals = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    let renewals = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
 }
 

@@ -100,7 +100,7 @@ async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
     }
     let begun = tokio::time::Instant::now();
     while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
-        let renewals = etcd.renew(&[Renew { claim: &renewed, fences: 0 }]).await.unwrap();
+        let renewals = etcd.renew(&[Renew::of(&renewed)]).await.unwrap();
         assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
         assert!(begun.elapsed() < Duration::from_secs(10), "it goes on with the lease");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -120,13 +120,13 @@ async fn a_hold_goes_on_to_who_repeats_its_claim() {
     // The first one, which isn't asked to renew it, leaves it alone, and so does its lease's end.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let renewals = other.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        let renewals = other.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     }
     drop(one);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(matches!(
-        other.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap()[0].outcome,
+        other.renew(&[Renew::of(&claim)]).await.unwrap()[0].outcome,
         RenewalOutcome::NotHeld(_)
     ));
 }

@@ -56,17 +56,19 @@ impl Hold<'_> {
             "renewed" if self.mode != Mode::Exclusive => Ok(Renewal::RENEWED),
             "renewed" => {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
+                let mut keep_fence = redis::cmd("PEXPIRE");
+                keep_fence.arg(fence).arg(idle.to_string());
                 // The hold is renewed all the same, also if these are on a node that is silent: so
                 // nobody waits for them.
-                for (key, life) in [(hold, ttl.to_owned()), (fence, idle.to_string())] {
-                    let (cluster, key) = (Arc::clone(cluster), key.clone());
-                    let runtime = cluster.runtime().clone();
-                    runtime.spawn(async move {
-                        let mut expire = redis::cmd("PEXPIRE");
-                        expire.arg(&key).arg(life);
-                        let _ = cluster.command(&key, None, &expire, Effect::Changes).await;
-                    });
-                }
+                let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
+                let [fence, hold, token, ttl] =
+                    [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
+                runtime.clone().spawn(async move {
+                    let fence = cluster.command(&fence, None, &keep_fence, Effect::Changes);
+                    let (keep, arguments) = (&scripts::MOVING_HOLD, [token.as_str(), ttl.as_str()]);
+                    let hold = one_key(&cluster, keep, &hold, &arguments, Effect::Changes);
+                    let _ = tokio::join!(fence, hold);
+                });
                 Ok(Renewal::RENEWED)
             }
             // Too few replicas have it.
@@ -74,6 +76,19 @@ impl Hold<'_> {
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
             _ => Ok(self.loss(cluster).await),
         }
+    }
+
+    /// It waited, and doesn't any more: others may fit where it stood in their way. Who isn't told looks by
+    /// itself, and what described it goes with the queue.
+    async fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
+        let Keys { queue, about, .. } = self.keys;
+        let mut forget = redis::cmd("HDEL");
+        forget.arg(about).arg(self.token);
+        let forgotten = cluster.command(about, None, &forget, Effect::Changes);
+        let mut tell = redis::cmd("PUBLISH");
+        tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
+        let told = cluster.command(queue, None, &tell, Effect::Changes);
+        let _ = tokio::join!(forgotten, told);
     }
 
     /// Why it isn't held: that much is certain, also where nobody says why.
@@ -100,6 +115,7 @@ impl Hold<'_> {
         leave.arg(&self.keys.queue).arg(self.token);
         let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
+            self.tell_of_room(cluster, claim).await;
             return Ok(Ended::Released);
         }
         if self.mode != Mode::Exclusive {
@@ -119,8 +135,8 @@ impl Hold<'_> {
             other => return Err(odd_answer(Effect::Changes, other)),
         };
         // It goes by itself otherwise.
-        let (forget, hold) = (&scripts::MOVING_FORGET, &self.keys.hold);
-        let _ = one_key(cluster, forget, hold, &[self.token], Effect::Changes).await;
+        let (forget, hold) = (&scripts::MOVING_HOLD, &self.keys.hold);
+        let _ = one_key(cluster, forget, hold, &[self.token, "0"], Effect::Changes).await;
         Ok(ended)
     }
 }

@@ -17,12 +17,11 @@ use crate::scripts;
 impl Cluster {
     /// Renews holds. A node that doesn't answer leaves its own indeterminate, and no others.
     ///
-    /// Whoever asks waits a quarter of the shortest TTL for the whole answer. So it is given before
-    /// that, with what is known by then; each request goes on in a task of its own, whose time-out
-    /// finds a node that is frozen.
+    /// The answer is given before whoever asks loses patience, with what is known by then; each request goes
+    /// on in a task of its own, whose time-out finds a node that is frozen.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
-        let until = Instant::now() + shortest / 5;
+        let patience = holds.iter().map(|hold| hold.patience).min().unwrap_or_default();
+        let until = Instant::now() + patience * 4 / 5;
         let prefix = &self.config().key_prefix;
         let mut asking = Vec::new();
         for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {

@@ -54,12 +54,12 @@ async fn everything(url: &str) -> Result<()> {
     let redis = patient(Config::new(url)?).connect().await?;
     let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
     redis.try_acquire(&ours).await?;
-    redis.renew(&[Renew { claim: &ours, fences: 0 }]).await?;
+    redis.renew(&[Renew::of(&ours)]).await?;
     redis.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
     let mut reading = claim("orders/43");
     reading.mode = Mode::Shared;
     redis.try_acquire(&reading).await?;
-    redis.renew(&[Renew { claim: &reading, fences: 0 }]).await?;
+    redis.renew(&[Renew::of(&reading)]).await?;
     redis.try_acquire(&reading).await?;
     redis.release(&reading, Settle::Answered).await?;
     redis.inspect(&name("orders/42")).await?;

@@ -44,7 +44,7 @@ async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
 }
 
 fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
-    Renew { claim, fences: 0 }
+    Renew::of(claim)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,6 +239,12 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
+    // And for less where less is left.
+    let patience = ttl / 10;
+    let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
+    let begun = Instant::now();
+    assert_eq!(redis.renew(&batch).await.unwrap(), renewals);
+    assert!(begun.elapsed() < patience, "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

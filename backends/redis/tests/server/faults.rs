@@ -99,9 +99,7 @@ async fn a_refused_connection_is_unavailable_and_comes_back() {
     .await;
     assert!(refused.to_string().contains("refuses connections"), "{refused}");
     proxy.mend();
-    let renewals =
-        eventually(|| async { redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.ok() })
-            .await;
+    let renewals = eventually(|| async { redis.renew(&[Renew::of(&claim)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     drop(server);
 }
@@ -186,7 +184,7 @@ async fn a_restart_keeps_what_a_server_that_logs_every_write_granted() {
     let rival = self::claim("a");
     let busy = eventually(|| async { redis.try_acquire(&rival).await.ok() }).await;
     assert!(matches!(busy, Attempt::Busy(_)), "{busy:?}");
-    let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
     assert_eq!(renewals, [Renewal::RENEWED]);
     redis.release(&claim, Settle::Answered).await.unwrap();
     assert!(grant(&redis, &rival).await.fence > granted.fence);
@@ -232,7 +230,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
     assert!(refused.to_string().contains("memory"), "{refused}");
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
     assert_eq!(
-        redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap(),
+        redis.renew(&[Renew::of(&held)]).await.unwrap(),
         [Renewal::RENEWED],
         "what is held can still be renewed"
     );
@@ -257,14 +255,13 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         holder
     });
     for holder in &longer {
-        let renewals = redis.renew(&[Renew { claim: holder, fences: 0 }]).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(holder)]).await.unwrap();
         assert_eq!(renewals, [Renewal::RENEWED], "{}", holder.mode);
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
     // In one batch, whichever comes first; and by asking again.
-    let batch: Vec<_> =
-        holders.iter().rev().map(|holder| Renew { claim: holder, fences: 0 }).collect();
+    let batch: Vec<_> = holders.iter().rev().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
     for holder in &longer {
         assert_eq!(grant(&redis, holder).await.valid, None);
@@ -308,7 +305,7 @@ async fn a_frozen_server_answers_within_the_time_out() {
     let claim = claim("a");
     server.freeze();
     let started = Instant::now();
-    let lost = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap_err();
+    let lost = redis.renew(&[Renew::of(&claim)]).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate);
     assert!(started.elapsed() < 4 * QUICK, "{:?}", started.elapsed());
     server.thaw();

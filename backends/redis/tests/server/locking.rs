@@ -11,7 +11,7 @@ use lockwright_redis::Config;
 use crate::kit::{busy, claim, claim_for, grant, name, server_and_client};
 
 fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
-    Renew { claim, fences: 0 }
+    Renew::of(claim)
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ async fn is_a_stranger(node: &Node, former: &Certificate) {
     let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
     assert_eq!(vote, Vote::Stranger);
     assert!(!node.raise(former, &held, Fence::new(1)).await.unwrap());
-    let renewal = Renew { claim: &held, fences: 0 };
+    let renewal = Renew::of(&held);
     assert_eq!(node.renew(former, &[renewal]).await.unwrap(), None);
 }
 
@@ -124,7 +124,7 @@ async fn a_node_that_kept_every_write_votes_on() {
     let carried = looked(&node).await;
     assert!(carried.votes && carried.run != former.run, "{carried:?}");
     is_a_stranger(&node, &former).await;
-    let renewal = Renew { claim: &held, fences: 0 };
+    let renewal = Renew::of(&held);
     let renewed = node.renew(&carried, &[renewal]).await.unwrap().unwrap();
     assert_eq!(renewed, [RenewalOutcome::Renewed { valid: None }]);
 }

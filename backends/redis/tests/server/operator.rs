@@ -41,7 +41,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
 
     let told = Event::Lost(holder.token, Reason::Broken);
     assert_eq!(next(&mut events).await, told, "its holder is told");
-    let renewal = Renew { claim: &holder, fences: 0 };
+    let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     let again = grant(&redis, &holder).await;
     assert_eq!(again.fence, granted.fence);
@@ -139,7 +139,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let after = grant(&redis, &successor).await;
     assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
     // The holder learns it although somebody else holds by now.
-    let renewal = Renew { claim: &holder, fences: 0 };
+    let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::NotHeld);
     let late = redis.try_acquire(&holder).await.unwrap_err();

@@ -64,7 +64,7 @@ async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
     assert_eq!(handed(&mut told).await.0, renews.token);
     let left = || server.command::<i64>(&["PTTL", "a"]).unwrap();
     assert!(left() <= 2_000);
-    let renewed = redis.renew(&[Renew { claim: &renews, fences: 0 }]).await;
+    let renewed = redis.renew(&[Renew::of(&renews)]).await;
     assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::Renewed { .. }));
     assert!(left() > 20_000);
     redis.release(&renews, Settle::Answered).await.unwrap();
@@ -317,7 +317,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
             server.command::<f64>(&shift).unwrap();
         }
         busy(&redis, &claim("a"), Wait::No).await;
-        let renewed = redis.renew(&[Renew { claim: &one, fences: 0 }]).await.unwrap();
+        let renewed = redis.renew(&[Renew::of(&one)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
         grant(&redis, &reader(Duration::from_secs(1))).await;
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
@@ -344,7 +344,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     reader.mode = Mode::Shared;
     grant(&redis, &reader).await;
     server.command::<()>(&["DEL", "a"]).unwrap();
-    let renewed = redis.renew(&[Renew { claim: &reader, fences: 0 }]).await;
+    let renewed = redis.renew(&[Renew::of(&reader)]).await;
     assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::NotHeld(_)));
     let writer = claim("a");
     grant(&redis, &writer).await;

@@ -97,7 +97,7 @@ async fn what_was_granted_and_renewed_is_on_the_replica_already() {
         assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
         let mut longer = claim.clone();
         longer.ttl *= 10;
-        let renewals = redis.renew(&[Renew { claim: &longer, fences: 0 }]).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(&longer)]).await.unwrap();
         assert_eq!(renewals, [Renewal::RENEWED]);
         let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
         assert!(u128::from(left) > claim.ttl.as_millis(), "{left}");
@@ -125,7 +125,7 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     }
     assert_eq!(master.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it is free again");
     let lost = claim("never granted");
-    let both = [Renew { claim: &lost, fences: 0 }, Renew { claim: &held, fences: 0 }];
+    let both = [Renew::of(&lost), Renew::of(&held)];
     let renewals = redis.renew(&both).await.unwrap();
     assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
@@ -136,7 +136,7 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(calls_of_wait(&master), waits, "nothing was written that could be waited for");
     assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
-    let gone = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    let gone = redis.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
 
     replica.thaw();

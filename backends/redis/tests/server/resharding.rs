@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    BootInstant, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Locks, Mode, Reason, Renew,
-    Renewal, Seen, Settle, Wait,
+    BootInstant, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Event, Locks, Mode, Reason,
+    Renew, Renewal, Seen, Settle, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -14,7 +14,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
 use crate::cluster::{impatient, names_of_all_masters};
-use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed};
+use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -81,20 +81,20 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
                     let _ = redis::cmd("PEXPIRE").arg(&key).arg(9_000).exec(&mut connection);
                 }
             }
-            let renewals = redis.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+            let renewals = redis.renew(&[Renew::of(claim)]).await.unwrap();
             assert_eq!(renewals, [Renewal::RENEWED], "step {step}: {}", claim.name);
             let seen = redis.inspect(&claim.name).await.unwrap();
             assert_eq!(seen.holders[0].token, Some(claim.token), "step {step}: {}", claim.name);
             let left = seen.holders[0].remaining.unwrap();
             assert!(left > Duration::from_secs(25), "step {step}: armed again: {left:?}");
             let stranger = self::claim(claim.name.as_str());
-            let renewal = redis.renew(&[Renew { claim: &stranger, fences: 0 }]).await.unwrap();
+            let renewal = redis.renew(&[Renew::of(&stranger)]).await.unwrap();
             assert_eq!(renewal, [Renewal::not_held(Reason::Gone)], "step {step}");
             let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
             assert_eq!(ended, Ended::NotHeld, "step {step}");
         }
         // All of them at once, as the keeper does it.
-        let batch: Vec<_> = live.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+        let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
         assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
         let names: Vec<_> = live.iter().map(|claim| claim.name.as_str().to_owned()).collect();
@@ -122,7 +122,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     for holder in [&reader, &permits] {
         grant(&redis, holder).await;
     }
-    let all = [&reader, &permits, &stranger].map(|claim| Renew { claim, fences: 0 });
+    let all = [&reader, &permits, &stranger].map(Renew::of);
     let gone = Renewal::not_held(Reason::Gone);
     let known = [Renewal::RENEWED, Renewal::RENEWED, gone.clone()];
     assert_eq!(redis.renew(&all).await.unwrap(), known);
@@ -158,9 +158,60 @@ async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     move_some(&cluster, &moving, &["lockwright:{s}:hold:{s}1"]);
     cluster.nodes[moving.to].freeze();
     let started = Instant::now();
-    let renewals = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    let renewals = redis.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewals, [Renewal::RENEWED]);
     assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
+}
+
+/// What a renewal sends after the lock's own may come when another one holds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_leaves_the_description_of_another_hold_alone() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = impatient(&cluster.url()).await;
+    let held = claim_for("s", Duration::from_secs(5));
+    grant(&redis, &held).await;
+    let moving = begin(&cluster, "s");
+    let (from, to) = (&cluster.nodes[moving.from], &cluster.nodes[moving.to]);
+    let _: u32 = from.command(&["PEXPIRE", "lockwright:{s}:fence", "9000"]).unwrap();
+    move_some(&cluster, &moving, &["lockwright:{s}:fence"]);
+    let others: u32 = from.command(&["HSET", "lockwright:{s}:hold", "token", "another"]).unwrap();
+    assert_eq!(others, 0, "it had one");
+    let _: u32 = from.command(&["PEXPIRE", "lockwright:{s}:hold", "60000"]).unwrap();
+    assert_eq!(redis.renew(&[Renew::of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    // Sent at the same time.
+    eventually(|| async {
+        let mut connection = to.connection().ok()?;
+        redis::cmd("ASKING").exec(&mut connection).ok()?;
+        let left: i64 =
+            redis::cmd("PTTL").arg("lockwright:{s}:fence").query(&mut connection).ok()?;
+        (left > 9_000).then_some(())
+    })
+    .await;
+    for _ in 0..50 {
+        let left: i64 = from.command(&["PTTL", "lockwright:{s}:hold"]).unwrap();
+        assert!(left > 40_000, "{left} ms");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_withdraws_meanwhile_tells_of_the_room() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let (redis, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let reader = || Claim { mode: Mode::Shared, ..claim("s") };
+    let (held, writer, behind) = (reader(), claim("s"), reader());
+    grant(&redis, &held).await;
+    busy(&redis, &writer, WAIT).await;
+    busy(&other, &behind, WAIT).await;
+    let mut woken = events(&other);
+    let moving = begin(&cluster, "s");
+    move_some(&cluster, &moving, &["lockwright:{s}:fence"]);
+    let ended = redis.release(&writer, Settle::Answered).await.unwrap();
+    assert_eq!(ended, Ended::Released);
+    assert_eq!(next(&mut woken).await, Event::Wake(behind.name.clone()));
+    cluster.move_keys(&moving).unwrap();
+    block_in_place(|| cluster.finish_move(moving)).unwrap();
+    grant(&other, &behind).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +281,7 @@ async fn a_slot_that_was_moved_is_found_once_and_remembered() {
     let before = redirections(&cluster, old);
     block_in_place(|| cluster.move_slot("s")).unwrap();
     for _ in 0..20 {
-        let renewals = redis.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(&held)]).await.unwrap();
         assert_eq!(renewals, [Renewal::RENEWED]);
     }
     assert_eq!(redirections(&cluster, old), before + 1);

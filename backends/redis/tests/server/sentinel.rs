@@ -85,8 +85,7 @@ async fn the_master_is_found_and_the_next_one_too() {
 
     let set = fail_over(set).await;
     // What was replicated is still there, and nobody needed to connect anew.
-    let renewals =
-        eventually(|| async { redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.ok() }).await;
+    let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
     assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
@@ -185,7 +184,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
         // A renewal as the client does it: again and again, through the errors.
         let mut renewed = 0;
         loop {
-            match asking.renew(&[Renew { claim: &ours, fences: 0 }]).await {
+            match asking.renew(&[Renew::of(&ours)]).await {
                 Ok(renewals) => {
                     assert_eq!(renewals, [Renewal::RENEWED], "after {renewed}");
                     renewed += 1;

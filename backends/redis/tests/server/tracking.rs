@@ -39,7 +39,7 @@ async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwrigh
     let before = tracked(server);
     let claim = claim_for(locked, LONG);
     grant(redis, &claim).await;
-    let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
     assert_eq!(renewals, [Renewal::RENEWED]);
     until_tracked(server, before + 1).await;
     claim
@@ -147,7 +147,7 @@ async fn a_hold_that_somebody_takes_away_is_at_risk_at_once() {
         let claim = held(&server, &redis, "a").await;
         server.command::<redis::Value>(taking).unwrap();
         assert_eq!(next(&mut told).await, Event::AtRisk(claim.token), "{taking:?}");
-        let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
         assert_eq!(renewals, [Renewal::not_held(Reason::Gone)], "{taking:?}");
         server.command::<redis::Value>(&["FLUSHALL"]).unwrap();
         is_quiet(&mut told);
@@ -160,7 +160,7 @@ async fn what_takes_nothing_away_is_no_risk() {
     let mut told = events(&redis);
     let claim = held(&server, &redis, "a").await;
     let renew = async || {
-        let renewals = redis.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
         assert_eq!(renewals, [Renewal::RENEWED]);
         until_tracked(&server, 1).await;
     };
@@ -271,7 +271,7 @@ async fn who_may_not_track_asks_more_often() {
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
     let ours = claim_for("b", LONG);
     grant(&redis, &ours).await;
-    let renewals = redis.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    let renewals = redis.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewals, [Renewal::RENEWED]);
     let findings = redis.doctor().await.unwrap();
     assert!(findings.iter().any(|finding| finding.code == "tracking-denied"), "{findings:?}");

@@ -13,7 +13,7 @@ use crate::kit::{NODE_TIMEOUT, TTL, claim, five, refused, take, wait_until};
 use crate::node::Fate;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
-    let holds: Vec<_> = claims.iter().map(|claim| Renew { claim, fences: 0 }).collect();
+    let holds: Vec<_> = claims.iter().map(|claim| Renew::of(claim)).collect();
     let renewals = redlock.renew(&holds).await?;
     Ok(renewals.into_iter().map(|renewal| renewal.outcome).collect())
 }

@@ -18,7 +18,7 @@ async fn with_two_of_five_killed_it_goes_on() {
     for at in [1, 3] {
         five.server(at).kill();
     }
-    let hold = Renew { claim: &before, fences: 0 };
+    let hold = Renew::of(&before);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     redlock.release(&before, Settle::Answered).await.unwrap();

@@ -74,7 +74,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     five.server(2).kill();
     five.server(2).restart(true).unwrap();
     // Its vote is needed: there are only three.
-    let hold = Renew { claim: &held, fences: 0 };
+    let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.ok()?;
         assert!(!matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");

@@ -69,7 +69,7 @@ impl Five {
     /// Waits until a claim holds on all nodes. One that was too slow for the round, or for a top-up,
     /// is topped up by the next renewal.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
-        let hold = Renew { claim, fences: 0 };
+        let hold = Renew::of(claim);
         eventually(async || {
             if self.holders(claim, 0..NODES) == NODES {
                 return Some(());

@@ -14,7 +14,7 @@ async fn a_quorum_that_shrank_is_topped_up() {
     for at in [1, 2] {
         five.server(at).command::<()>(&["DEL", "x", "lockwright:{x}:hold"]).unwrap();
     }
-    let hold = Renew { claim: &held, fences: 0 };
+    let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     five.all_hold(&redlock, &held).await;
@@ -39,7 +39,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     for at in [0, 1, 2] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
     }
-    let hold = Renew { claim: &held, fences: 0 };
+    let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     // Nothing comes that could be waited for: so another request is, which would come after it.
@@ -57,7 +57,7 @@ async fn a_node_that_was_away_is_topped_up_when_it_votes_again() {
     let held = claim("x");
     take(&redlock, &held).await;
     five.server(3).restart(true).unwrap();
-    let hold = Renew { claim: &held, fences: 0 };
+    let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.unwrap();
         assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });

@@ -175,7 +175,7 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
             _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
         }
         for reader in &readers {
-            let answers = one.renew(&[Renew { claim: reader, fences: 0 }]).await.unwrap();
+            let answers = one.renew(&[Renew::of(reader)]).await.unwrap();
             assert_eq!(answers[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
         }
         if how == BreakHow::RunOut {

@@ -109,7 +109,7 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     assert!(answer.queued, "it stands in the way of others: {answer:?}");
     busy(&*one, &late, Wait::No).await;
     // Those who hold go on.
-    let [first_again] = &one.renew(&[Renew { claim: &first, fences: 0 }]).await.unwrap()[..] else {
+    let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
         panic!("one answer");
     };
     assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
@@ -164,7 +164,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
             grant(&*one, claim).await;
         }
         let long = Claim { ttl: LIMIT, ..held[0].clone() };
-        let [renewed] = &one.renew(&[Renew { claim: &long, fences: 0 }]).await.unwrap()[..] else {
+        let [renewed] = &one.renew(&[Renew::of(&long)]).await.unwrap()[..] else {
             panic!("one answer");
         };
         assert_eq!(*renewed, Renewal::RENEWED);
@@ -268,11 +268,8 @@ pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
     }
     let seen = Seen::Token(broken.token);
     one.break_lock(&broken.name, seen, BreakHow::RunOut, "me", "to see").await.unwrap();
-    let batch: Vec<Renew<'_>> = [&missing, &broken]
-        .into_iter()
-        .chain(&held)
-        .map(|claim| Renew { claim, fences: 0 })
-        .collect();
+    let batch: Vec<Renew<'_>> =
+        [&missing, &broken].into_iter().chain(&held).map(Renew::of).collect();
     let answers = one.renew(&batch).await.unwrap();
     let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.outcome).collect();
     assert_eq!(outcomes[0], RenewalOutcome::NotHeld(Reason::Gone));
@@ -296,7 +293,7 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
         let locked = &readers[0].name;
         let broken = two.break_lock(locked, Seen::Any, how, "me", "to see").await.unwrap();
         assert!(!matches!(broken, Broken::NotHeld), "{broken:?}");
-        let batch = [0, 1].map(|at| Renew { claim: &readers[at], fences: 0 });
+        let batch = [0, 1].map(|at| Renew::of(&readers[at]));
         for answer in one.renew(&batch).await.unwrap() {
             assert_eq!(answer.outcome, RenewalOutcome::NotHeld(Reason::Broken));
         }

@@ -23,7 +23,7 @@ async fn acquire_renew_release() {
     assert_eq!(holder.identity.as_ref(), Some(&*a.identity));
     assert!(busy.retry_after.unwrap() <= LONG);
 
-    let renewals = [&a, &b].map(|claim| Renew { claim, fences: 0 });
+    let renewals = [&a, &b].map(Renew::of);
     let renewed = backend.renew(&renewals).await.unwrap();
     assert_eq!(renewed, [Renewal::RENEWED, Renewal::not_held(Reason::Gone)]);
 
@@ -65,7 +65,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
     while is_busy(&backend, &b).await {
         tokio::time::sleep(ms(5)).await;
     }
-    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert!(matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");
     assert!(is_busy(&backend, &a).await, "a repeat of the old claim took the new hold");
 
@@ -74,7 +74,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
     while !backend.inspect(&c.name).await.unwrap().holders.is_empty() {
         tokio::time::sleep(ms(5)).await;
     }
-    let renewed = backend.renew(&[Renew { claim: &c, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&c)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
     assert_eq!(backend.release(&c, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
@@ -111,7 +111,7 @@ async fn breaking() {
     let seen = Seen::Token(a.token);
     let broken = backend.break_lock(x, seen, BreakHow::RunOut, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(left) if left > ms(50_000)), "{broken:?}");
-    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
     assert!(is_busy(&backend, &claim("x", LONG)).await);
     let holder = &backend.inspect(x).await.unwrap().holders[0];
@@ -124,7 +124,7 @@ async fn breaking() {
 
     let broken = backend.break_lock(x, Seen::Any, BreakHow::Now, "me", "now").await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)));
-    let renewed = backend.renew(&[Renew { claim: &a, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
@@ -180,7 +180,7 @@ async fn a_request_that_fails_spoils_nothing_for_those_beside_it() {
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_meta SET fence = 9007199254740991").await;
 
-    let renew = [Renew { claim: &a, fences: 0 }];
+    let renew = [Renew::of(&a)];
     let batch = async { tokio::join!(backend.acquire(&b, Wait::No), backend.renew(&renew)) };
     let (refused, renewed) = in_one_transaction(&place, &backend, batch).await;
     let error = refused.unwrap_err();

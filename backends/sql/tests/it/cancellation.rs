@@ -35,7 +35,7 @@ async fn nothing_is_left_behind(threads: &str) {
         match i % 5 {
             0 | 1 => drop_after(polls, backend.acquire(&mine, Wait::No)).await,
             2 => {
-                drop_after(polls, backend.renew(&[Renew { claim: &held, fences: 0 }])).await;
+                drop_after(polls, backend.renew(&[Renew::of(&held)])).await;
             }
             3 => drop_after(polls, backend.release(&mine, Settle::Unanswered)).await,
             _ => {

@@ -189,7 +189,7 @@ async fn a_hold_of_another_boot_is_over() {
 
     assert!(backend.inspect(&old.name).await.unwrap().holders.is_empty());
     assert!(backend.list("", None).await.unwrap().names.is_empty());
-    let renewed = backend.renew(&[Renew { claim: &old, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&old)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
     let next = claim("x", LONG);
     assert!(granted(&backend, &next).await.fence > fence);
@@ -262,7 +262,7 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     sql(&mut raw, "COMMIT").await;
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "it had an effect");
     granted(&backend, &mine).await;
-    let renewed = backend.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::RENEWED]);
 }
 
@@ -315,6 +315,6 @@ async fn a_file_that_was_replaced_is_noticed() {
     }
     let other = place.open().await;
     granted(&other, &claim("x", LONG)).await;
-    let renewed = backend.renew(&[Renew { claim: &mine, fences: 0 }]).await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&mine)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Gone)]);
 }

@@ -88,6 +88,6 @@ pub(crate) fn node_of(claim: &Claim) -> String {
 }
 
 pub(crate) async fn renew(zookeeper: &ZooKeeper, claim: &Claim) -> RenewalOutcome {
-    let renewals = zookeeper.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+    let renewals = zookeeper.renew(&[Renew::of(claim)]).await.unwrap();
     renewals[0].outcome.clone()
 }

@@ -24,7 +24,7 @@ fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
 }
 
 async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
-    let renewals = zookeeper.renew(&[Renew { claim, fences: 0 }]).await;
+    let renewals = zookeeper.renew(&[Renew::of(claim)]).await;
     matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
 }
 

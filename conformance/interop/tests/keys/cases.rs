@@ -30,7 +30,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     // Where it was queued, it isn't any more.
     let withdrawn = scene.ours.release(&ours, Settle::Unanswered).await.unwrap();
     assert_eq!(withdrawn == Ended::Released, busy.queued);
-    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(theirs.ask("extend orders/42 30"), "extended", "they still have it");
     assert_eq!(theirs.ask("release orders/42"), "released");
@@ -42,7 +42,7 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
     let ours = claim("orders/42");
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("try orders/42 30"), "no");
-    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::RENEWED]);
     assert_eq!(theirs.ask("try orders/42 30"), "no");
 
@@ -95,7 +95,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");
     let before = scene.values("b");
-    let renewal = scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::NotHeld);
     assert_eq!(scene.ours.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);

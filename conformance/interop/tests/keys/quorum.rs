@@ -27,7 +27,7 @@ async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
     assert_eq!(busy(&five, &claim("a")).await.holder.unwrap().token, None);
     assert_eq!(theirs.ask("try b 30"), "no");
     assert_eq!(theirs.ask("extend a 30"), "extended");
-    let renewal = five.scene.ours.renew(&[Renew { claim: &b, fences: 0 }]).await.unwrap();
+    let renewal = five.scene.ours.renew(&[Renew::of(&b)]).await.unwrap();
     assert_eq!(renewal, [Renewal::RENEWED]);
 
     // And each gets what the other releases.
@@ -93,7 +93,7 @@ async fn a_bare_majority_of_ours_keeps_them_out() {
     five.is_had_by("orders/42", &[2]).await;
 
     five.bring_back([0, 1]).await;
-    let renewal = five.scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await.unwrap();
+    let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::RENEWED]);
     five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
     assert_eq!(theirs.ask("try orders/42 30"), "no");
@@ -142,7 +142,7 @@ async fn a_node_that_forgot_may_let_them_in_beside_us() {
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 
     // At least we end nothing of theirs, and aren't told that we still have it.
-    let renewal = five.scene.ours.renew(&[Renew { claim: &ours, fences: 0 }]).await;
+    let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await;
     assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
     let _ = five.scene.ours.release(&ours, Settle::Answered).await;
     five.is_had_by("orders/42", &[0, 3, 4]).await;

@@ -51,7 +51,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     elected(&cluster, old);
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
-        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
     // Both requests lie there when it thaws.
@@ -94,7 +94,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     cluster.isolate(old);
     let new = elected(&cluster, old);
     let renewing = tokio::spawn(async move {
-        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
     // The new leader counts.
@@ -123,7 +123,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
     // From here on a keep-alive is one message to and fro.
-    etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await.unwrap();
+    etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     let endpoint = cluster.members[old].endpoint();
     let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
     let lease = client.lease_client().grant(400, None).await.unwrap().id();
@@ -136,7 +136,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
-        let renewed = etcd.renew(&[Renew { claim: &claim, fences: 0 }]).await;
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
     // The new leader counts.

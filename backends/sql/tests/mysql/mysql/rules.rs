@@ -46,7 +46,7 @@ async fn of_many_at_once_one_is_granted() {
 }
 
 async fn renew(mysql: &Mysql, claim: &Claim) -> RenewalOutcome {
-    let renewals = mysql.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+    let renewals = mysql.renew(&[Renew::of(claim)]).await.unwrap();
     assert_eq!(renewals.len(), 1);
     renewals[0].outcome.clone()
 }
@@ -300,8 +300,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     for name in ["abc", "é", "ключ", "🔒"] {
         let held = crate::kit::claim(name);
         crate::kit::grant(&mysql, &held).await;
-        let renewed =
-            mysql.renew(&[lockwright_core::Renew { claim: &held, fences: 0 }]).await.unwrap();
+        let renewed = mysql.renew(&[lockwright_core::Renew::of(&held)]).await.unwrap();
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
         mysql.release(&held, lockwright_core::Settle::Answered).await.unwrap();
     }

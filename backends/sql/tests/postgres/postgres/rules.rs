@@ -46,7 +46,7 @@ async fn of_many_at_once_one_is_granted() {
 }
 
 async fn renew(postgres: &Postgres, claim: &Claim) -> RenewalOutcome {
-    let renewals = postgres.renew(&[Renew { claim, fences: 0 }]).await.unwrap();
+    let renewals = postgres.renew(&[Renew::of(claim)]).await.unwrap();
     assert_eq!(renewals.len(), 1);
     renewals[0].outcome.clone()
 }

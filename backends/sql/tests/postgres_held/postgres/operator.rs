@@ -43,7 +43,7 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
             .break_lock(&held.name, Seen::Token(held.token), BreakHow::RunOut, "us", "test")
             .await
             .unwrap();
-        let renewed = backend.renew(&[Renew { claim: &held, fences: 0 }]).await.unwrap();
+        let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
         assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
     }
 }

@@ -124,7 +124,7 @@ impl Asked<'_> {
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.roster.place(claim).filter(|_| is_unsure) {
-            releasing::bury(shared, &claim.name, claim.token, &place).await?;
+            releasing::bury(shared, claim, &place).await?;
         }
         shared.forget(claim);
         Ok(())

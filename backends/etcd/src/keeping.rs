@@ -100,7 +100,7 @@ pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
 /// Removes one that is marked as over, for as long as that takes.
 pub(crate) async fn end(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
     while !place.lease.is_gone() {
-        match releasing::end_overdue(shared, &name, token, &place).await {
+        match releasing::end_overdue(shared, token, &place).await {
             Ok(()) => break,
             Err(failure) => {
                 tracing::debug!(%failure, "etcd: a hold that ran out is still to be removed");

@@ -33,7 +33,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     let ended = if place.lease.is_gone() {
         by_token(shared, &claim.name, claim.token).await?
     } else if is_unsure {
-        bury(shared, &claim.name, claim.token, &place).await?
+        bury(shared, claim, &place).await?
     } else {
         match place.created {
             Some(created) => {
@@ -52,13 +52,9 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     Ok(ended)
 }
 
-/// Ends a place whose claim nobody renews.
-pub(crate) async fn end_overdue(
-    shared: &Arc<Shared>,
-    name: &LockName,
-    token: Token,
-    place: &Place,
-) -> Result<()> {
+/// Ends a place whose claim nobody renews, and only that: whoever has the claim may ask for it anew, and
+/// be granted it on another lease, once this one is known to have gone.
+pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.watching.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
@@ -71,7 +67,11 @@ pub(crate) async fn end_overdue(
             let txn = Txn::new().when(is_there).and_then([deleting]);
             shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
         }
-        _ => drop(bury(shared, name, token, place).await?),
+        _ => match bury_on_its_lease(shared, token, place).await {
+            // What stood on it went with it.
+            Err(Trouble::NoLease) => {}
+            buried => drop(buried.map_err(Trouble::error)?),
+        },
     }
     Ok(())
 }
@@ -94,13 +94,18 @@ async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ende
     }
 }
 
-/// Deletes the key of a token, and puts the token's tombstone in the same step.
-pub(crate) async fn bury(
-    shared: &Shared,
-    name: &LockName,
-    token: Token,
-    place: &Place,
-) -> Result<Ended> {
+/// Deletes the key of a claim, and puts its token's tombstone in the same step.
+pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<Ended> {
+    match bury_on_its_lease(shared, claim.token, place).await {
+        // All on it went with it, and nothing can come any more. But its key may have been moved to
+        // another one, as that of a broken hold is.
+        Err(Trouble::NoLease) => by_token(shared, &claim.name, claim.token).await,
+        buried => buried.map_err(Trouble::error),
+    }
+}
+
+/// The same if its lease is there to carry the tombstone.
+async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Result<Ended, Trouble> {
     // It takes no new claims for long, so that it goes with its tombstones one day.
     place.lease.bears_tombstone(shared.clock.now());
     let mut created = place.created;
@@ -122,15 +127,12 @@ pub(crate) async fn bury(
             .or_else([TxnOp::get(key, None), tombstone()]);
         let answered = match shared.transact(txn, Effect::Changes, None).await {
             Ok(answered) => answered,
-            // All on it went with it, and nothing can come any more. But its key may have been moved to
-            // another one, as that of a broken hold is.
-            Err(Trouble::NoLease) => return by_token(shared, name, token).await,
-            Err(Trouble::Failed(failure)) => {
-                if is_for_space(&failure) {
+            Err(trouble) => {
+                if matches!(&trouble, Trouble::Failed(failure) if is_for_space(failure)) {
                     // None for a tombstone, which is put later.
-                    by_key(shared, token, key).await?;
+                    by_key(shared, token, key).await.map_err(Trouble::Failed)?;
                 }
-                return Err(failure);
+                return Err(trouble);
             }
         };
         if answered.succeeded {
@@ -143,10 +145,10 @@ pub(crate) async fn bury(
             None => return Ok(Ended::NotHeld),
         }
     }
-    Err(error(
+    Err(Trouble::Failed(error(
         ErrorKind::Indeterminate,
         "the key of the claim changes faster than it can be deleted; try again",
-    ))
+    )))
 }
 
 /// Deletes a key if it is the token's.
@@ -158,4 +160,44 @@ async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
         delete(shared, key, entry.created).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockwright_conformance::kit::{self, claim};
+    use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::Etcd;
+    use crate::leases::Lease;
+
+    /// Its process was stopped until its lease had gone, with a request unanswered, and then the claim was
+    /// asked for anew before it was known to be overdue.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_overdue_on_a_lease_that_has_gone_stands_on_no_other_on_etcd() {
+        let server = testbed::Etcd::options().members(1).start().unwrap();
+        let etcd = Etcd::connect(&server.url()).await.unwrap();
+        let claim = claim("x");
+        kit::grant(&etcd, &claim).await;
+        let shared = &etcd.shared;
+        let held = shared.roster.place(&claim).unwrap();
+        let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));
+        for created in [None, held.created] {
+            let lease = Arc::clone(&gone);
+            let place = Place {
+                lease,
+                created,
+                is_unsure: true,
+                is_held: false,
+                is_over: true,
+                ..held.clone()
+            };
+            end_overdue(shared, claim.token, &place).await.unwrap();
+        }
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
+        assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+    }
 }

@@ -225,7 +225,7 @@ async fn judged(
         }
         if place.is_unsure && reason != Reason::Broken {
             // What may come late is to be kept out.
-            releasing::bury(shared, &claim.name, claim.token, place).await?;
+            releasing::bury(shared, claim, place).await?;
         }
         shared.forget(claim);
         return Ok(Err(reason));

@@ -191,7 +191,7 @@ mod tests {
 
     /// Many that come back at once aren't a storm for servers that have enough to do.
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_servers_are_tried_once_for_all_sessions_and_ever_less_often() {
+    async fn servers_are_tried_once_for_all_sessions_and_ever_less_often_on_zookeeper() {
         let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
         let server = few.start().unwrap();
         let proxy = Proxy::start(server.members[0].address()).unwrap();

@@ -61,16 +61,39 @@ pub(crate) async fn remove_by_token(
     queue_path: &str,
     token: Token,
 ) -> Result<bool> {
-    session.prove().await?;
-    let children = match session.read(|| session.client().list_children(queue_path)).await {
-        Ok(children) => children,
-        Err(Failure::Said(zk::Error::NoNode)) => return Ok(false),
-        Err(failure) => return Err(failure.error(Effect::Reads)),
-    };
     let mut any = false;
-    for contender in queue(children).into_iter().filter(|contender| contender.is_of(token)) {
-        let path = format!("{queue_path}/{}", contender.node);
+    for path in nodes(session, queue_path, token).await? {
         any |= deleted(session.answer(session.client().delete(&path, None)).await)?;
     }
     Ok(any)
+}
+
+/// Removes those that end with this session. Whoever has the claim may ask for it anew, and be granted it
+/// in another, once this one is given up.
+pub(crate) async fn remove_of_session(
+    session: &Arc<Session>,
+    queue_path: &str,
+    token: Token,
+) -> Result<()> {
+    for path in nodes(session, queue_path, token).await? {
+        let stat = session.read(|| session.client().check_stat(&path)).await;
+        let stat = stat.map_err(|failure| failure.error(Effect::Reads))?;
+        if stat.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
+            deleted(session.answer(session.client().delete(&path, None)).await)?;
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of a token in a queue. Whatever this session was asked for before is among them or was
+/// refused.
+async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
+    session.prove().await?;
+    let children = match session.read(|| session.client().list_children(queue_path)).await {
+        Ok(children) => children,
+        Err(Failure::Said(zk::Error::NoNode)) => return Ok(Vec::new()),
+        Err(failure) => return Err(failure.error(Effect::Reads)),
+    };
+    let contenders = queue(children).into_iter().filter(|contender| contender.is_of(token));
+    Ok(contenders.map(|contender| format!("{queue_path}/{}", contender.node)).collect())
 }

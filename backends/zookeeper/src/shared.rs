@@ -184,7 +184,10 @@ impl Shared {
             for (name, token, place, removal) in removing {
                 let gone = match removal {
                     Some(removal) => ending::deleted(place.session.answer(removal).await).is_ok(),
-                    None => self.remove_by_token(&place.session, &name, token).await.is_ok(),
+                    None => {
+                        let queue = self.paths.queue(&name);
+                        ending::remove_of_session(&place.session, &queue, token).await.is_ok()
+                    }
                 };
                 if gone || place.session.is_over() {
                     self.roster.leave_if(&name, token, |place| place.over);
@@ -207,5 +210,38 @@ impl Shared {
         token: Token,
     ) -> Result<bool> {
         ending::remove_by_token(session, &self.paths.queue(name), token).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::kit::{self, claim};
+    use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::ZooKeeper;
+
+    /// Its first request was unanswered when its session was given up, and it asked again meanwhile.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_removed_of_a_session_is_not_what_another_holds_on_zookeeper() {
+        let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+        let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
+        let shared = &zookeeper.shared;
+        let claim = claim("x");
+        let first = shared.session(&claim).await.unwrap();
+        shared.sessions.forget(&first);
+        kit::grant(&zookeeper, &claim).await;
+        let session = shared.roster.place(&claim).unwrap().session;
+        assert_ne!(session.id(), first.id());
+        let place = Place { session: first, node: None, held: false, over: false };
+        Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
+        let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
+        assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+
+        // Its own goes.
+        let place = Place { session, node: None, held: false, over: false };
+        Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
+        assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());
     }
 }

@@ -111,7 +111,7 @@ mod tests {
 
     /// Its time was over while it was asked for: whether its removal is under way or done.
     #[tokio::test]
-    async fn nothing_is_noted_of_what_is_over() {
+    async fn nothing_is_noted_of_what_is_over_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &*zookeeper.shared;

@@ -114,6 +114,12 @@ impl<'a> Renew<'a> {
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
+
+    /// How long a backend may take for its answer to a batch, so that it comes before anybody has lost
+    /// patience.
+    pub fn time_to_answer(batch: &[Self]) -> Duration {
+        batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
+    }
 }
 
 /// The answer for one hold of a renewal.

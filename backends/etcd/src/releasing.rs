@@ -52,8 +52,8 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     Ok(ended)
 }
 
-/// Ends a place whose claim nobody renews, and only that: whoever has the claim may ask for it anew, and
-/// be granted it on another lease, once this one is known to have gone.
+/// Ends a place whose claim nobody renews. Where its lease has gone, nothing else is touched: whoever has
+/// the claim may ask for it anew, and be granted it on another.
 pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.watching.forget(&place.key);
     match place.created {

@@ -52,9 +52,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
     let begun = Instant::now();
     let give_up = begun + shared.members.config().response_timeout;
-    // Whoever asks waits for a quarter of the shortest TTL. What was found by then must be told.
-    let shortest = holds.iter().map(|hold| hold.claim.ttl).min().unwrap_or_default();
-    let tell = begun + shortest / 5;
+    let tell = begun + Renew::time_to_answer(holds);
     let mut failure = None;
     for (at, Renew { claim, .. }) in holds.iter().enumerate() {
         if Instant::now() >= give_up {

@@ -274,6 +274,8 @@ mod tests {
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
+        // Each connection tells of it.
+        assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(Upkeep::Renewed);
         offers.waits(&requeued, offers.now(), 3, false);
         assert_eq!(told(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");

@@ -24,7 +24,8 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     };
     let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
     let (tells, answer) = oneshot::channel();
-    let count = Count::begin(fleet, claims, shortest);
+    let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
+    let count = Count::begin(fleet, claims, limit);
     // What is late is heard there: a node that lacks a hold is topped up whenever it says so.
     fleet.runtime.spawn(count.run(tells));
     answer
@@ -45,8 +46,7 @@ struct Count {
 }
 
 impl Count {
-    fn begin(fleet: &Arc<Fleet>, claims: Vec<Claim>, shortest: Duration) -> Self {
-        let limit = fleet.options.patience(shortest);
+    fn begin(fleet: &Arc<Fleet>, claims: Vec<Claim>, limit: Duration) -> Self {
         let until = Instant::now() + limit;
         let begun = fleet.now();
         let tallies = claims.iter().map(|_| Tally::default()).collect();

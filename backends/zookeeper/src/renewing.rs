@@ -4,70 +4,85 @@ use std::sync::Arc;
 
 use lockwright_core::{BootInstant, Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use zookeeper_client as zk;
 
 use crate::errors::Failure;
 use crate::session::Session;
-use crate::shared::{Place, Shared};
+use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 
-/// Renews them: each session is proven to live, and then each node is looked at.
+/// A hold of the batch: its number in it, and its node.
+struct Numbered {
+    at: usize,
+    claim: Claim,
+    node: Option<Node>,
+}
+
+/// Renews them: each session is proven to live, and then each node is looked at. A session that is silent
+/// is no reason for others to wait.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
-    let places: Vec<Result<Place, Reason>> =
-        holds.iter().map(|hold| standing(shared, hold.claim)).collect();
-    let mut proofs: Vec<(Arc<Session>, bool)> = Vec::new();
-    for place in places.iter().flatten() {
-        if !proofs.iter().any(|(session, _)| Arc::ptr_eq(session, &place.session)) {
-            proofs.push((Arc::clone(&place.session), false));
+    let tell = Instant::now() + Renew::time_to_answer(holds);
+    let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+    let mut sessions: Vec<(Arc<Session>, Vec<Numbered>)> = Vec::new();
+    for (at, Renew { claim, .. }) in holds.iter().enumerate() {
+        match standing(shared, claim) {
+            Ok(Place { session, node, .. }) => {
+                let hold = Numbered { at, claim: (*claim).clone(), node };
+                match sessions.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &session)) {
+                    Some((_, numbered)) => numbered.push(hold),
+                    None => sessions.push((session, vec![hold])),
+                }
+            }
+            Err(reason) => renewals[at] = Renewal::not_held(reason),
         }
     }
-    // At the same time: one that is silent is no reason for others to wait.
-    let mut proving = JoinSet::new();
-    for (at, (session, _)) in proofs.iter().enumerate() {
+    let mut renewing = JoinSet::new();
+    for (session, numbered) in sessions {
         session.touch();
-        let session = Arc::clone(session);
-        proving.spawn(async move {
-            let is_proven = async {
-                session.prove().await?;
-                session.trusted().await
-            };
-            let is_proven = is_proven.await.inspect_err(|cause| {
-                tracing::debug!(%cause, "holds could not be renewed");
-            });
-            (at, is_proven.is_ok())
-        });
+        let shared = Arc::clone(shared);
+        renewing.spawn(async move { renew_in(&shared, &session, numbered, begun).await });
     }
-    for (at, is_proven) in proving.join_all().await {
-        proofs[at].1 = is_proven;
-    }
-    // All nodes are asked for before the first answer is waited for.
-    let looks: Vec<_> = places
-        .into_iter()
-        .map(|place| {
-            let place = place.map_err(Renewal::not_held)?;
-            let node = place.node.clone().ok_or(Renewal::INDETERMINATE)?;
-            let is_proven = proofs
-                .iter()
-                .any(|(session, is_proven)| *is_proven && Arc::ptr_eq(session, &place.session));
-            if !is_proven {
-                return Err(Renewal::INDETERMINATE);
-            }
-            let look = place.session.client().get_data(&node.path);
-            Ok((place.session, look))
-        })
-        .collect();
-    let mut renewals = Vec::with_capacity(holds.len());
-    for (hold, look) in holds.iter().zip(looks) {
-        renewals.push(match look {
-            Ok((session, look)) => {
-                let found = session.answer(look).await;
-                renewal(shared, hold.claim, &session, found, begun)
-            }
-            Err(renewal) => renewal,
-        });
+    while let Ok(Some(known)) = timeout_at(tell, renewing.join_next()).await {
+        match known {
+            Ok(known) => known.into_iter().for_each(|(at, renewal)| renewals[at] = renewal),
+            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
+            Err(_) => {}
+        }
     }
     Ok(renewals)
+}
+
+/// Renews those of one session, and tells what is known of them.
+async fn renew_in(
+    shared: &Shared,
+    session: &Arc<Session>,
+    numbered: Vec<Numbered>,
+    begun: BootInstant,
+) -> Vec<(usize, Renewal)> {
+    let is_proven = async {
+        session.prove().await?;
+        session.trusted().await
+    };
+    if let Err(cause) = is_proven.await {
+        tracing::debug!(%cause, "holds could not be renewed");
+        return Vec::new();
+    }
+    // All nodes are asked for before the first answer is waited for.
+    let looks: Vec<_> = numbered
+        .into_iter()
+        .filter_map(|Numbered { at, claim, node }| {
+            let look = session.client().get_data(&node?.path);
+            Some((at, claim, look))
+        })
+        .collect();
+    let mut known = Vec::with_capacity(looks.len());
+    for (at, claim, look) in looks {
+        let found = session.answer(look).await;
+        known.push((at, renewal(shared, &claim, session, found, begun)));
+    }
+    known
 }
 
 /// The place of a hold, or why there is none.

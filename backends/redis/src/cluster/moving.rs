@@ -78,17 +78,21 @@ impl Hold<'_> {
         }
     }
 
-    /// It waited, and doesn't any more: others may fit where it stood in their way. Who isn't told looks by
-    /// itself, and what described it goes with the queue.
-    async fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
-        let Keys { queue, about, .. } = self.keys;
+    /// It waited, and doesn't any more: others may fit where it stood in their way. Nobody waits for that, as
+    /// it may be for a node that is silent. Who isn't told looks by itself, and what described it goes with
+    /// the queue.
+    fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
-        forget.arg(about).arg(self.token);
-        let forgotten = cluster.command(about, None, &forget, Effect::Changes);
+        forget.arg(&self.keys.about).arg(self.token);
         let mut tell = redis::cmd("PUBLISH");
         tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
-        let told = cluster.command(queue, None, &tell, Effect::Changes);
-        let _ = tokio::join!(forgotten, told);
+        let (runtime, cluster) = (cluster.runtime().clone(), Arc::clone(cluster));
+        let [about, queue] = [&self.keys.about, &self.keys.queue].map(String::clone);
+        runtime.spawn(async move {
+            let forgotten = cluster.command(&about, None, &forget, Effect::Changes);
+            let told = cluster.command(&queue, None, &tell, Effect::Changes);
+            let _ = tokio::join!(forgotten, told);
+        });
     }
 
     /// Why it isn't held: that much is certain, also where nobody says why.
@@ -115,7 +119,7 @@ impl Hold<'_> {
         leave.arg(&self.keys.queue).arg(self.token);
         let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
-            self.tell_of_room(cluster, claim).await;
+            self.tell_of_room(cluster, claim);
             return Ok(Ended::Released);
         }
         if self.mode != Mode::Exclusive {

@@ -20,8 +20,7 @@ impl Cluster {
     /// The answer is given before whoever asks loses patience, with what is known by then; each request goes
     /// on in a task of its own, whose time-out finds a node that is frozen.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let patience = holds.iter().map(|hold| hold.patience).min().unwrap_or_default();
-        let until = Instant::now() + patience * 4 / 5;
+        let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;
         let mut asking = Vec::new();
         for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {

@@ -1,11 +1,11 @@
 //! Sessions: which claims share one, how they end, and what is proven of them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Clock, DistributedLock, Ended, ErrorKind, Event, RenewalOutcome,
-    Seen, Settle, Upkeep,
+    Attempt, BreakHow, Broken, Clock, DistributedLock, Ended, ErrorKind, Event, Renew,
+    RenewalOutcome, Seen, Settle, Upkeep,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -33,6 +33,26 @@ async fn all_claims_of_one_ttl_share_a_session_and_what_is_fixed_has_another() {
     }
     let all = [TTL, TTL * 2, TTL + tick * 3].map(|timeout| sessions(&server, timeout));
     assert_eq!(all, [1, 1, 1]);
+}
+
+/// Who asks waits for a while only, and then takes the whole batch for unanswered.
+#[tokio::test]
+async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let (one, other) = (claim_for("x", TTL * 2), claim_for("y", TTL * 4));
+    grant(&zookeeper, &one).await;
+    let connection = proxy.accepted();
+    grant(&zookeeper, &other).await;
+    proxy.keep_requests_of(Some(connection));
+    let begun = Instant::now();
+    let batch = [Renew::of(&other), Renew::of(&one)];
+    let renewals = zookeeper.renew(&batch).await.unwrap();
+    assert!(begun.elapsed() < batch[1].patience, "{:?}", begun.elapsed());
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
+    assert!(matches!(renewals[1].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    assert!(proxy.kept_requests() > 0);
 }
 
 #[tokio::test]

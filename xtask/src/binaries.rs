@@ -126,7 +126,7 @@ pub(crate) fn run(
 /// The late tests of a binary that came to its end by itself and did nothing else wrong.
 fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Late>)> {
     match suites {
-        [suite] if finished.ended(false) => late::tests(suite).map(|late| (suite, late)),
+        [suite] if finished.ended_as_tests_fail() => late::tests(suite).map(|late| (suite, late)),
         _ => None,
     }
 }
@@ -317,7 +317,7 @@ mod tests {
              echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
              echo 'running 2 tests'; echo 'test a::b ... FAILED'; echo '---- a::b ----'; \
              echo 'SAYS'; echo 'failures:'; echo 'test result: FAILED. 1 passed; 1 failed; \
-             0 ignored; 0 measured; 0 filtered out; finished in 0.10s'; exit 101";
+             0 ignored; 0 measured; 0 filtered out; finished in 0.10s'; ENDS";
         const PASSES: &str = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; \
                               1 filtered out; finished in 0.10s'";
         const FAILS: &str = "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101";
@@ -325,19 +325,23 @@ mod tests {
         let folder = crate::log_folder().join(format!("self-test-late-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let outcome = |name: &str, says: &str, by_itself: &str| {
+            let ends = if name == "crashes" { "kill -9 $$" } else { "exit 101" };
             let text = SCRIPT.replace("SAYS", says).replace("BY_ITSELF", by_itself);
+            let text = text.replace("ENDS", ends);
             let binary = script(&folder, name, &text);
             run("self-test", vec![binary], &[], 1, process::RUNNING)
         };
-        let late = outcome("late", "x did not answer within 1s", PASSES);
-        let twice = outcome("late-twice", "x did not answer within 1s", FAILS);
-        let renamed = outcome("renamed", "x did not answer within 1s", RUNS_NOTHING);
-        let wrong = outcome("wrong", "two held it", PASSES);
+        const LATE: &str = "thread panicked at a.rs:1:1:'; echo 'x did not answer within 1s";
+        let late = outcome("late", LATE, PASSES);
+        let twice = outcome("late-twice", LATE, FAILS);
+        let renamed = outcome("renamed", LATE, RUNS_NOTHING);
+        let crashes = outcome("crashes", LATE, PASSES);
+        let wrong = outcome("wrong", "thread panicked at a.rs:1:1:'; echo 'two held it", PASSES);
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(late.outcome, Outcome::Passed);
         assert_eq!(late.tests, Counts { passed: 2, ..Counts::default() });
         assert_eq!(late.late, ["self-test late a::b: x did not answer within 1s"]);
-        for failed in [twice, renamed, wrong] {
+        for failed in [twice, renamed, crashes, wrong] {
             assert_eq!(failed.outcome, Outcome::Failed);
             assert_eq!((failed.tests.passed, failed.tests.failed), (1, 1));
             assert!(failed.late.is_empty());

@@ -9,10 +9,13 @@
 
 use crate::libtest::Suite;
 
-/// How a test says that it waited in vain: the word of the conformance suite's cases, and, of other tests,
-/// the kinds of errors that tell of no answer, and the words of the testbed and of the standard library.
+/// How a case of the conformance suite says it, which knows. Its other words tell of what it saw.
+const LATE: &str = "late: ";
+const NOT_DONE: &str = "it was not done after ";
+
+/// How other tests say it: the kinds of errors that tell of no answer, and the words of the testbed and of
+/// the standard library.
 const WORDS: &[&str] = &[
-    "late: ",
     "Unavailable",
     "Indeterminate",
     "Unreachable",
@@ -22,7 +25,6 @@ const WORDS: &[&str] = &[
     "Lost(Expired)",
     "Lost(SessionEnded)",
     "did not answer",
-    "not done after",
     "did not happen within",
     "did not end within",
 ];
@@ -49,14 +51,31 @@ pub(crate) fn tests(suite: &Suite) -> Option<Vec<Late>> {
     failures
         .into_iter()
         .map(|(test, said)| {
-            let why = said.iter().find(|line| says_late(line))?;
+            let why = if suite.is_conformance() { of_a_case(&said)? } else { of_panics(&said)? };
             Some(Late { test, why: why.trim().to_owned() })
         })
         .collect()
 }
 
-fn says_late(line: &str) -> bool {
-    WORDS.iter().any(|word| line.contains(word))
+fn of_a_case(said: &[String]) -> Option<&String> {
+    said.iter().find(|line| line.contains(LATE) || line.contains(NOT_DONE))
+}
+
+/// Each panic must say it: another thread's may be why this one waited in vain. What was printed before
+/// is no complaint, and what was expected isn't what came.
+fn of_panics(said: &[String]) -> Option<&String> {
+    let is_beginning = |line: &String| line.contains(" panicked at ");
+    let first = said.iter().position(is_beginning)?;
+    let mut why = None;
+    for panic in said[first + 1..].split(is_beginning) {
+        let is_expected =
+            |line: &str| line.starts_with(" right: ") || line.starts_with("assertion failed: ");
+        why = panic
+            .iter()
+            .find(|line| !is_expected(line) && WORDS.iter().any(|word| line.contains(word)));
+        why?;
+    }
+    why
 }
 
 #[cfg(test)]
@@ -80,7 +99,7 @@ test a::d ... ok
 failures:
 
 ---- a::b ----
-a name is free again: etcd: http://127.0.0.1:1 did not answer within 1s (Unavailable) (context.rs:145)
+a name is free again: late: etcd: http://127.0.0.1:1 did not answer within 1s (Unavailable) (context.rs:145)
 
 ---- a::c ----
 WHY
@@ -105,21 +124,54 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     fn one_that_is_wrong_is_enough_for_the_binary_to_have_failed() {
         assert_eq!(late(&SUITE.replace("WHY", "two at once held \"x\"")), None);
         assert_eq!(late(&SUITE.replace("WHY", "")), None, "it says nothing");
+        let other = "a break is told: it ended as Lost(Expired) (a.rs:1)";
+        assert_eq!(late(&SUITE.replace("WHY", other)), None, "for another reason than it should");
         assert!(late(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
     }
 
+    /// What a test printed that failed by itself.
+    fn printed(text: &str) -> String {
+        format!(
+            "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n{text}\n\n\
+             failures:\n    a\n\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n"
+        )
+    }
+
+    /// The last is the backtrace's.
+    fn panic(said: &str) -> String {
+        format!(
+            "\nthread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \
+             0: <tokio::time::timeout::Elapsed as Future>::poll\n"
+        )
+    }
+
+    const NO_ANSWER: &str = "called `Result::unwrap()` on an `Err` value: Elapsed(())";
+
     #[test]
     fn what_stands_in_a_backtrace_is_not_what_a_test_says() {
-        let panic = |said: &str| {
-            format!(
-                "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n\n\
-                 thread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \
-                 0: <tokio::time::timeout::Elapsed as Future>::poll\n\n\nfailures:\n    a\n\n\
-                 test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n"
-            )
+        assert_eq!(late(&printed(&panic("assertion failed: held == 1"))), None);
+        assert!(late(&printed(&panic(NO_ANSWER))).is_some());
+    }
+
+    #[test]
+    fn what_was_expected_or_printed_is_not_what_came() {
+        let answers = |left, right| {
+            panic(&format!("assertion `left == right` failed\n  left: {left}\n right: {right}"))
         };
-        assert_eq!(late(&panic("assertion failed: held == 1")), None);
-        assert!(late(&panic("called `Result::unwrap()` on an `Err` value: Elapsed(())")).is_some());
+        assert_eq!(late(&printed(&answers("Renewed", "Indeterminate"))), None);
+        assert!(late(&printed(&answers("Indeterminate", "Renewed"))).is_some());
+        let expected = "assertion failed: matches!(error.kind(), ErrorKind::Unavailable)";
+        assert_eq!(late(&printed(&panic(expected))), None);
+        let fences = panic("assertion failed: next > fence");
+        assert_eq!(late(&printed(&format!("it was Lost(SessionEnded)\n{fences}"))), None);
+    }
+
+    #[test]
+    fn another_threads_panic_counts_too() {
+        let other = panic("two held it");
+        assert_eq!(late(&printed(&format!("{other}{}", panic(NO_ANSWER)))), None);
+        assert!(late(&printed(&format!("{}{}", panic(NO_ANSWER), panic(NO_ANSWER)))).is_some());
     }
 
     #[test]

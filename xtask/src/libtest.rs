@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::process::plain;
 use crate::report::Counts;
 
+/// What a conformance suite's first line says, before the name of what it tested.
+pub(crate) const MARK: &str = "suite: ";
+
 /// One test binary, or the doc tests of one crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
@@ -58,6 +61,11 @@ impl Suite {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
             Some(format!("{}{reason}", test.trim()))
         })
+    }
+
+    /// Whether its tests are the cases of the conformance suite.
+    pub(crate) fn is_conformance(&self) -> bool {
+        self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
     /// The tests that failed, each with what it said itself: without the backtrace.

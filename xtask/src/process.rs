@@ -173,6 +173,11 @@ impl Finished {
             && !self.hung()
     }
 
+    /// Whether it ended by itself and as a test binary does of which a test failed: not in a crash, say.
+    pub(crate) fn ended_as_tests_fail(&self) -> bool {
+        self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
+    }
+
     /// Whether it was ended because it took too long.
     pub(crate) fn hung(&self) -> bool {
         self.hung.is_some()

@@ -6,11 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::libtest::Suite;
+use crate::libtest::{MARK, Suite};
 use crate::process::plain;
-
-/// What a suite's first line says, before the name of what it tested.
-const MARK: &str = "suite: ";
 
 /// The page that has it.
 const PAGE: &str = "docs/src/conformance.md";

@@ -183,6 +183,8 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim("x", LONG);
     let fence = granted(&backend, &old).await.fence;
+    // Served after the sweep that follows the first request, which would remove what is changed below.
+    assert!(is_busy(&backend, &claim("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
         .await;

@@ -32,26 +32,7 @@ async fn connect_in(server: &testbed::Postgres, mode: &str) -> Postgres {
 }
 
 rules::all!(start);
-
-#[tokio::test]
-async fn what_ran_out_is_swept_away() {
-    let (server, Two(one, _)) = start().await;
-    rules::leave_behind(&*one).await;
-    let count = || server.sql("SELECT count(*) FROM lockwright_beside").unwrap();
-    assert_eq!(count(), "3");
-    // Some minutes later.
-    server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
-    one.sweep(std::time::Duration::ZERO).await.unwrap();
-    assert_eq!(count(), "0");
-}
-
-#[tokio::test]
-async fn tables_of_the_first_layout_are_completed() {
-    let (server, two) = start().await;
-    drop(two);
-    server.sql("DROP TABLE lockwright_beside").unwrap();
-    rules::a_writer_that_waits_comes_next(self::two(&server).await).await;
-}
+rules::of_the_table!(start, two);
 
 /// Whatever the server's default is, each statement sees what those before have done.
 #[tokio::test(flavor = "multi_thread")]

@@ -401,3 +401,29 @@ macro_rules! all {
     };
 }
 pub(crate) use all;
+
+/// What is in the table of a server, seen and changed behind the backend's back.
+macro_rules! of_the_table {
+    ($start:path, $two:path) => {
+        #[tokio::test]
+        async fn what_ran_out_is_swept_away() {
+            let (server, Two(one, _)) = $start().await;
+            rules::leave_behind(&*one).await;
+            let count = || server.sql("SELECT count(*) FROM lockwright_beside").unwrap();
+            assert_eq!(count(), "3");
+            // Some minutes later.
+            server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
+            one.sweep(std::time::Duration::ZERO).await.unwrap();
+            assert_eq!(count(), "0");
+        }
+
+        #[tokio::test]
+        async fn tables_of_the_first_layout_are_completed() {
+            let (server, two) = $start().await;
+            drop(two);
+            server.sql("DROP TABLE lockwright_beside").unwrap();
+            rules::a_writer_that_waits_comes_next($two(&server).await).await;
+        }
+    };
+}
+pub(crate) use of_the_table;

@@ -198,11 +198,7 @@ impl Binary {
 
 /// Says what a binary, or the doc tests of a crate, printed at their end; all of it where they failed.
 pub(crate) fn said(step: &str, suite: &Suite) -> Report {
-    clear_progress();
-    table::note(suite);
-    let mut report = Report::of(suite.ok());
-    report.tests = suite.counts();
-    report.left_out.extend(suite.ignored().map(|test| format!("{step}: {test}")));
+    let report = noted(step, suite, suite.ok(), suite.counts());
     if !suite.ok() {
         complain("FAILED", suite);
     } else if report.tests.passed + report.tests.ignored > 0 {
@@ -214,13 +210,16 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
 
 /// The same of one of which some tests were late: they have no result yet.
 fn said_late(step: &str, suite: &Suite) -> Report {
-    clear_progress();
-    table::note(suite);
-    let mut report = Report::of(true);
-    report.tests = Counts { failed: 0, ..suite.counts };
-    report.left_out.extend(suite.ignored().map(|test| format!("{step}: {test}")));
+    let report = noted(step, suite, true, Counts { failed: 0, ..suite.counts });
     complain("LATE", suite);
     report
+}
+
+fn noted(step: &str, suite: &Suite, ok: bool, tests: Counts) -> Report {
+    clear_progress();
+    table::note(suite);
+    let left_out = suite.ignored().map(|test| format!("{step}: {test}")).collect();
+    Report { tests, left_out, ..Report::of(ok) }
 }
 
 fn complain(what: &str, suite: &Suite) {
@@ -312,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_was_late_is_run_again_by_itself_and_what_was_wrong_is_not() {
-        // Fails the first time with what `$folder/says` has, and passes by itself.
+        // One of two fails with what `SAYS` stands for, and by itself it does what `BY_ITSELF` stands for.
         const SCRIPT: &str = "case \"$*\" in *--exact*) \
              echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
              echo 'running 2 tests'; echo 'test a::b ... FAILED'; echo '---- a::b ----'; \

@@ -7,7 +7,7 @@
 //! has failed, at once and for good: such a thing must not happen on a slow machine either. And nothing is
 //! hidden: what was late is shown when it happens, and named in the summary.
 
-use crate::libtest::Suite;
+use crate::libtest::{PANICKED, Suite};
 
 /// How a case of the conformance suite says it, which knows. Its other words tell of what it saw.
 const LATE: &str = "late: ";
@@ -64,7 +64,7 @@ fn of_a_case(said: &[String]) -> Option<&String> {
 /// Each panic must say it: another thread's may be why this one waited in vain. What was printed before
 /// is no complaint, and what was expected isn't what came.
 fn of_panics(said: &[String]) -> Option<&String> {
-    let is_beginning = |line: &String| line.contains(" panicked at ");
+    let is_beginning = |line: &String| line.contains(PANICKED);
     let first = said.iter().position(is_beginning)?;
     let mut why = None;
     for panic in said[first + 1..].split(is_beginning) {
@@ -171,6 +171,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     fn another_threads_panic_counts_too() {
         let other = panic("two held it");
         assert_eq!(late(&printed(&format!("{other}{}", panic(NO_ANSWER)))), None);
+        assert_eq!(late(&printed(&format!("{}{other}", panic(NO_ANSWER)))), None);
         assert!(late(&printed(&format!("{}{}", panic(NO_ANSWER), panic(NO_ANSWER)))).is_some());
     }
 

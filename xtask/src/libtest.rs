@@ -8,6 +8,9 @@ use crate::report::Counts;
 /// What a conformance suite's first line says, before the name of what it tested.
 pub(crate) const MARK: &str = "suite: ";
 
+/// What the line has with which a thread's panic begins.
+pub(crate) const PANICKED: &str = " panicked at ";
+
 /// One test binary, or the doc tests of one crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
@@ -76,9 +79,15 @@ impl Suite {
             if let Some(test) = failed_test(&line) {
                 failures.push((test.to_owned(), Vec::new()));
                 speaks = true;
-            } else if line == "stack backtrace:" || line == "failures:" {
+                continue;
+            }
+            if line == "stack backtrace:" || line == "failures:" {
                 speaks = false;
-            } else if speaks && let Some((_, said)) = failures.last_mut() {
+            } else if line.contains(PANICKED) {
+                // Of another thread, after the first one's backtrace.
+                speaks = true;
+            }
+            if speaks && let Some((_, said)) = failures.last_mut() {
                 said.push(line);
             }
         }

@@ -188,8 +188,14 @@ backends! {
         config: lockwright_sql::mysql::Options::from_url,
     }
     feature "redis" {
-        schemes: ["redis", "redis+unix", "redis+sentinel", "redis+cluster"],
-        schemes_with_tls: ["rediss", "rediss+sentinel", "rediss+cluster"] by "tls" of ["redis", "tls"],
+        schemes: [
+            "redis", "redis+unix", "redis+sentinel", "redis+cluster",
+            "valkey", "valkey+unix", "valkey+sentinel", "valkey+cluster"
+        ],
+        schemes_with_tls: [
+            "rediss", "rediss+sentinel", "rediss+cluster",
+            "valkeys", "valkeys+sentinel", "valkeys+cluster"
+        ] by "tls" of ["redis", "tls"],
         profile: lockwright_redis::profile(),
         config: lockwright_redis::Config::new,
     }
@@ -250,6 +256,11 @@ mod tests {
             ),
             (
                 "rediss+cluster://a",
+                "the features `redis` and `tls` of",
+                "--features lockwright/redis,lockwright/tls`",
+            ),
+            (
+                "valkeys://a",
                 "the features `redis` and `tls` of",
                 "--features lockwright/redis,lockwright/tls`",
             ),

@@ -29,14 +29,14 @@
 //! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
 //! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
-//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET` | no | one Redis server |
+//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`; `valkey:` instead of `redis:` here and below | no | one Redis or Valkey server |
 //! | `redis` | `redis+sentinel://S1,S2,S3/MASTER` | no | the master that Sentinels name |
 //! | `redis` | `redis+cluster://HOST,HOST` | no | a Redis Cluster |
 //! | `redlock` | `redlock:redis://A,redis://B,redis://C` | no | a quorum over independent Redis servers |
 //! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` | no | an etcd cluster (builds with `protoc`) |
 //! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` | no | a ZooKeeper ensemble |
 //! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` | no | TLS to it (builds the C source of aws-lc-rs and ring; on less usual platforms with `cmake`) |
-//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, `etcd:https://…` | no | TLS to these servers (builds ring's C source) |
+//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://` or `valkeys://`, `rediss+sentinel://`, `rediss+cluster://`, `etcd:https://…` | no | TLS to these servers (builds ring's C source) |
 //! | `portable` | | no | all of these that the command has by default: those that lock beyond one process, and build with a C compiler alone |
 #![forbid(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub use lockwright_etcd as etcd;
 pub use lockwright_redis as redis;
 /// What the SQL backends have beside locks of a client: a lock and a fence check in a transaction of
 /// the application's own.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lockwright_sql as sql;
 /// What ZooKeeper has beside locks of a client: a check of fences in a `multi` of the application's own.
 #[cfg(feature = "zookeeper")]

@@ -23,8 +23,8 @@ pub(crate) struct Cli {
 pub(crate) struct Place {
     /// Where the locks are kept: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
     ///
-    /// Also mysql://..., redis+sentinel:, redis+cluster: and redlock:, and etcd:http://A,http://B
-    /// where it was built with that; the README has them all.
+    /// Also mysql://..., valkey://..., redis+sentinel:, redis+cluster: and redlock:, and
+    /// etcd:http://A,http://B where it was built with that; the README has them all.
     ///
     /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
     /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. A URL with a

@@ -27,6 +27,7 @@
 //! | [`cancel`] | futures that are dropped at a chosen await point |
 //! | [`history`] | who believed what when, and whether that was right |
 //! | [`kit`] | what a backend's own tests begin with |
+//! | [`liveness`] | waiting while clients die, stop or close |
 //! | [`participants`] | holders and waiters, for tests whose servers fail |
 //! | [`protected`] | what refuses late writes by their fence, for the cases about that |
 //! | [`explorer`] | every state of a model |
@@ -46,6 +47,7 @@ pub mod faults;
 pub mod harness;
 pub mod history;
 pub mod kit;
+pub mod liveness;
 pub mod participants;
 pub mod protected;
 pub mod register;

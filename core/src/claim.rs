@@ -40,6 +40,15 @@ pub struct Claim {
     pub upkeep: Upkeep,
 }
 
+impl Claim {
+    /// Returns how long a backend may take to answer one acquire, swap or release of this claim: half of
+    /// its TTL. A request on a connection that turns out to be dead can then be repeated on a new one while
+    /// its answer is still of use. Backends also have a limit of their own, which may be shorter.
+    pub fn patience(&self) -> Duration {
+        self.ttl / 2
+    }
+}
+
 /// How long a backend may hold on to a claim that can't be granted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {

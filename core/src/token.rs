@@ -1,13 +1,16 @@
 //! Tokens, which name a hold for ever, and fences, which order the holds of a name.
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::TryRng;
 use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
 /// 128 random bits, made by the client before the request is sent. A token names one hold for
@@ -34,9 +37,14 @@ impl Token {
     /// # Panics
     /// If the operating system has no random source.
     pub fn random() -> Self {
+        Self::try_random().expect("the operating system's random source answers")
+    }
+
+    /// Returns a random token, or an error if the operating system's random source fails.
+    fn try_random() -> std::result::Result<Self, <SysRng as TryRng>::Error> {
         let mut bytes = [0; 16];
-        SysRng.try_fill_bytes(&mut bytes).expect("the operating system's random source answers");
-        Self(bytes)
+        SysRng.try_fill_bytes(&mut bytes)?;
+        Ok(Self(bytes))
     }
 }
 
@@ -91,6 +99,13 @@ impl From<Token> for String {
 /// the operating system for each would be felt. Two processes that were forked from one share that
 /// generator's state, so each client adds random bits of its own to every token. A client itself
 /// must not be used on both sides of a fork, as little as its connections.
+///
+/// A virtual machine that is resumed twice from one snapshot repeats all of that. So two more inputs are
+/// mixed in: random bits from the operating system, at most 100 ms old, and the boot clock's nanosecond.
+/// With a VMGenID device, Linux 5.18 and later give different random bits after a resume. The counters of
+/// `/dev/vmclock0` are mixed in if it exists. Without either device, and for tokens within those 100 ms,
+/// only the nanosecond distinguishes the two copies. While the operating system's random source fails, its
+/// previous bits are reused.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -114,13 +129,82 @@ impl TokenSource {
         Self(Source::Chosen(Arc::new(source)))
     }
 
-    pub(crate) fn next(&self) -> Token {
+    pub(crate) fn next(&self, now: BootInstant) -> Token {
         match &self.0 {
             Source::Random { salt } => {
-                Token((rand::random::<u128>() ^ u128::from_ne_bytes(salt.0)).to_ne_bytes())
+                let own = u128::from_ne_bytes(salt.0);
+                let present = present_bits(now) ^ spread(now.as_nanos());
+                Token((rand::random::<u128>() ^ own ^ present).to_ne_bytes())
             }
             Source::Chosen(source) => source(),
         }
+    }
+}
+
+/// How long random bits from the operating system are reused.
+const PRESENT: Duration = Duration::from_millis(100);
+
+/// Returns bits that include random bits from the operating system no older than [`PRESENT`].
+///
+/// If the random source fails, its previous bits are reused, or zero if there are none. The next attempt is
+/// made after [`PRESENT`].
+#[inline]
+fn present_bits(now: BootInstant) -> u128 {
+    thread_local! {
+        /// The random bits, the bits of the vmclock, and until when both are reused.
+        static BITS: Cell<(u128, u128, BootInstant)> =
+            const { Cell::new((0, 0, BootInstant::from_nanos(0))) };
+    }
+
+    BITS.with(|kept| {
+        let (random, generation, until) = kept.get();
+        // If more than `PRESENT` is left, the clock is another one or has gone back.
+        let left = until.saturating_since(now);
+        if !left.is_zero() && left <= PRESENT {
+            return random ^ generation;
+        }
+        let random = Token::try_random().map_or(random, |fresh| u128::from_ne_bytes(fresh.0));
+        let generation = vmclock::generation();
+        kept.set((random, generation, now + PRESENT));
+        random ^ generation
+    })
+}
+
+/// Spreads a number over all bits of a token.
+fn spread(number: u64) -> u128 {
+    u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+}
+
+/// The device by which a hypervisor reports that a virtual machine was resumed or cloned.
+mod vmclock {
+    /// Returns bits that change when the machine is resumed from a snapshot, or zero without the device.
+    #[cfg(target_os = "linux")]
+    pub(super) fn generation() -> u128 {
+        use std::fs::File;
+        use std::sync::LazyLock;
+
+        static DEVICE: LazyLock<Option<File>> = LazyLock::new(|| File::open("/dev/vmclock0").ok());
+        DEVICE.as_ref().map_or(0, read)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn generation() -> u128 {
+        0
+    }
+
+    /// Combines the disruption counter (byte 16) and, on newer hypervisors, the generation counter
+    /// (byte 104).
+    #[cfg(target_os = "linux")]
+    pub(super) fn read(device: &std::fs::File) -> u128 {
+        use std::os::unix::fs::FileExt;
+
+        let mut page = [0; 112];
+        let Ok(length) = device.read_at(&mut page, 0) else { return 0 };
+        let counter = |at: usize| {
+            let bytes = page[..length].get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            u128::from(u64::from_le_bytes(bytes.unwrap_or_default()))
+        };
+        counter(16) << 64 | counter(104)
     }
 }
 
@@ -199,6 +283,42 @@ mod tests {
             Source::Chosen(_) => unreachable!(),
         };
         assert_ne!(salt(&TokenSource::default()), salt(&TokenSource::default()));
+    }
+
+    #[test]
+    fn random_bits_are_refreshed() {
+        let now = BootInstant::from_nanos(5_000_000_000);
+        let bits = present_bits(now);
+        assert_eq!(present_bits(now + PRESENT / 2), bits);
+        let next = present_bits(now + PRESENT);
+        assert_ne!(next, bits);
+        assert_ne!(present_bits(now), next, "the clock went back");
+    }
+
+    /// The generators have the same state in both copies of a snapshot.
+    #[test]
+    fn nanosecond_alone_keeps_tokens_apart() {
+        let spreads: std::collections::HashSet<_> = (0..1_000).map(spread).collect();
+        assert_eq!(spreads.len(), 1_000);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn each_counter_of_vmclock_changes_the_bits() {
+        let file = std::env::temp_dir().join(format!("vmclock-{}", Token::random()));
+        let read = |page: &[u8]| {
+            std::fs::write(&file, page).unwrap();
+            vmclock::read(&std::fs::File::open(&file).unwrap())
+        };
+        let mut page = [0; 4_096];
+        let first = read(&page);
+        page[16] = 1;
+        let disrupted = read(&page);
+        page[104] = 1;
+        let cloned = read(&page);
+        assert!(first != disrupted && disrupted != cloned && cloned != first);
+        assert_eq!(read(&page[..104]), disrupted, "an older device has no generation counter");
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

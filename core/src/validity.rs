@@ -53,17 +53,22 @@ impl Rules {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Whether something of a hold of `ttl` is left to believe in.
+    /// Checks that a hold of `ttl` can be renewed before it is lost. A twentieth of the TTL, the pause
+    /// between two tries, must be left after its renewal is due.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin take all of it.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin leave less.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
-        if self.validity(ttl) > self.margin(ttl) {
+        let lengths = self.lengths(ttl);
+        if lengths.lost >= lengths.renew + nanos(ttl) / 20 {
             return Ok(());
         }
         Err(Error::invalid_input(format!(
-            "a TTL of {ttl:?} is used up by the drift and the margin that this client reckons with; \
-             take a longer TTL, or smaller ones of those"
+            "a hold with a TTL of {ttl:?} is lost before its renewal after {:?}, because of the drift \
+             ({:?}) and the margin ({:?}); use a longer TTL, or a smaller drift or margin",
+            Duration::from_nanos(lengths.renew),
+            ttl.saturating_sub(self.validity(ttl)),
+            self.margin(ttl),
         )))
     }
 
@@ -153,6 +158,35 @@ mod tests {
         assert_eq!(negotiated, rules.term(START, ms(10_000), None));
         let generous = rules.term(START, ms(30_000), Some(ms(90_000)));
         assert_eq!(generous, rules.term(START, ms(30_000), None));
+    }
+
+    #[test]
+    fn rules_leave_time_for_a_renewal_or_are_rejected() {
+        let rules = |drift_rate, margin_rate, margin_limit| Rules {
+            drift_rate,
+            drift_floor: ms(0),
+            margin_rate,
+            margin_limit: ms(margin_limit),
+        };
+        assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
+        // Either alone may have its largest value.
+        assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
+        assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
+        // The renewal takes 1/3 and the pause 1/20, which leaves 0.6166 for both.
+        assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
+        assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
+        // With a long TTL, the margin's limit leaves more.
+        assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());
+        assert!(rules(0.45, 0.45, 1_000).check(ms(6_100)).is_ok());
+        // With a short TTL, the drift's floor takes more.
+        let floor = Rules { drift_floor: ms(40), ..rules(0.0, 0.1, 1_000) };
+        assert!(floor.check(ms(77)).is_err());
+        assert!(floor.check(ms(78)).is_ok());
+        for millis in [10, 50, 1_000, 30_000, 86_400_000] {
+            let (term, room) = (Rules::default().term(START, ms(millis), None), ms(millis) / 20);
+            assert!(Rules::default().check(ms(millis)).is_ok(), "{millis}");
+            assert!(term.lost_at >= term.renew_at + room, "{millis}: {term:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! test panics, and when the test process itself is killed.
 //!
 //! A missing binary is an error that names the Debian package, never a skipped test.
+//! `LOCKWRIGHT_SERVER_ROOT` names a folder with a server of another version, which is then started
+//! instead of the installed one: `cargo xtask test versions` makes such folders in `target/servers/`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -18,7 +20,7 @@
 //! | [`redis`] | a Redis server, and sets of them: independent ones, a Sentinel set, a Cluster |
 //! | [`postgres`] | a PostgreSQL server, or a replica of one |
 //! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
-//! | [`mariadb`] | a MariaDB server |
+//! | [`mariadb`] | a MariaDB server, or a MySQL server |
 //! | [`etcd`] | an etcd cluster, Debian's version or a current one |
 //! | [`zookeeper`] | a ZooKeeper ensemble |
 //! | [`go`] | programs that are built with Go |
@@ -35,6 +37,7 @@ pub mod go;
 pub mod http;
 pub mod mariadb;
 mod network;
+mod packages;
 pub mod pgbouncer;
 pub mod port;
 pub mod postgres;

@@ -1,4 +1,4 @@
-//! A MariaDB server.
+//! A MariaDB server, or a MySQL server if the chosen packages have one.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Account, Error, Process, Program, Result, certificates, folder, in_url, port, wait};
+use crate::{
+    Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
+};
 
 /// The packages, for Debian: the server's has no service and no database, unlike `mariadb-server`.
 const SERVER: &str = "mariadb-server-core";
@@ -23,7 +25,7 @@ const USER: &str = "lockwright";
 /// Unlike anything else that a log may have, so that a test can look for it there.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// How a [`MariaDb`] is to be started. What isn't set is as MariaDB has it, but it is small, and
+/// How a [`MariaDb`] is to be started. What isn't set is as the server has it, but it is small, and
 /// doesn't wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -33,7 +35,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Any setting, as the `[mariadbd]` part of `my.cnf` has them. The last one of a name counts.
+    /// Any setting, as the `[mysqld]` part of `my.cnf` has them. The last one of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -42,6 +44,18 @@ impl Options {
     /// Waits for the disk, as a server with data that matter does.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
+    }
+
+    /// Enables [`MariaDb::wait_for_replica`].
+    pub fn semi_synchronous(self) -> Self {
+        const TIMEOUT: &str = "3600000";
+        let this = self.set("log_bin", "ON");
+        match Kind::chosen() {
+            Kind::MariaDb => this.set("rpl_semi_sync_master_timeout", TIMEOUT),
+            Kind::MySql => this
+                .set("plugin_load_add", "semisync_source.so")
+                .set("rpl_semi_sync_source_timeout", TIMEOUT),
+        }
     }
 
     /// Another password for the user `lockwright`.
@@ -67,6 +81,27 @@ impl Options {
         port::retried(|| MariaDb::start_on(port::free(), &self))
     }
 }
+
+/// The two servers with MySQL's protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    MariaDb,
+    MySql,
+}
+
+impl Kind {
+    /// Returns MySQL if the folder of packages has it, otherwise MariaDB.
+    fn chosen() -> Self {
+        match packages::find(&[MARIADBD, MYSQLD]) {
+            Some(binary) if binary.ends_with(MYSQLD) => Self::MySql,
+            _ => Self::MariaDb,
+        }
+    }
+}
+
+/// The paths of the two servers in their packages. MariaDB's packages may have the second path too.
+const MARIADBD: &str = "usr/sbin/mariadbd";
+const MYSQLD: &str = "usr/sbin/mysqld";
 
 /// A MariaDB server of our own. Dropping it ends it and removes its data.
 #[derive(Debug)]
@@ -97,7 +132,18 @@ impl MariaDb {
         let process = launch(port, options, folder.path())?;
         let this = Self { process, port, options: options.clone(), folder };
         this.set_password()?;
+        this.log_in()?;
         Ok(this)
+    }
+
+    /// Logs in as each user through the unix socket. MySQL rejects a user's first TCP login after its start
+    /// if it is without TLS.
+    fn log_in(&self) -> Result<()> {
+        if Kind::chosen() == Kind::MySql {
+            self.sql("DO 0")?;
+            self.sql_as_user("DO 0")?;
+        }
+        Ok(())
     }
 
     fn set_password(&self) -> Result<()> {
@@ -163,7 +209,10 @@ impl MariaDb {
             fill(&self.options, self.folder.path())?;
         }
         self.process = launch(self.port, &self.options, self.folder.path())?;
-        if keep_data { Ok(()) } else { self.set_password() }
+        if !keep_data {
+            self.set_password()?;
+        }
+        self.log_in()
     }
 
     /// Ends it in an orderly way, without waiting for its clients.
@@ -189,6 +238,16 @@ impl MariaDb {
         self.process.thaw();
     }
 
+    /// Sets whether commits wait for a replica, which the server doesn't have. Needs
+    /// [`Options::semi_synchronous`].
+    pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
+        let role = match Kind::chosen() {
+            Kind::MariaDb => "master",
+            Kind::MySql => "source",
+        };
+        self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
+    }
+
     /// Lets the superuser run SQL in the database `lockwright`, through MariaDB's own command line
     /// client. Returns the rows: a line each, with tabs between their fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
@@ -201,10 +260,14 @@ impl MariaDb {
     }
 
     fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
+        let limit = match Kind::chosen() {
+            Kind::MariaDb => "max_statement_time = 20",
+            Kind::MySql => "max_execution_time = 20000",
+        };
         let client = Program::new("mariadb", CLIENT)
             .args(["--no-defaults", "--batch", "--raw", "--skip-column-names"])
             .args(["--default-character-set=utf8mb4", "--connect-timeout=10"])
-            .arg("--init-command=SET max_statement_time = 20")
+            .arg(format!("--init-command=SET {limit}"))
             .arg(format!("--socket={}", folder::text(&socket(self.folder()))?))
             .args(["--user", user, "--execute", statements, USER])
             .env("MYSQL_PWD", password);
@@ -215,7 +278,17 @@ impl MariaDb {
     /// would. Returns how many there were; these are gone by then, and others may have come.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
-        let ended = self.sql(&format!("{theirs}; KILL CONNECTION USER {USER}@'%'"))?;
+        let ended = match Kind::chosen() {
+            Kind::MariaDb => self.sql(&format!("{theirs}; KILL CONNECTION USER {USER}@'%'"))?,
+            Kind::MySql => {
+                let ended = self.sql(&theirs)?;
+                for id in ended.lines() {
+                    // The session may have ended already.
+                    let _ = self.sql(&format!("KILL CONNECTION {id}"));
+                }
+                ended
+            }
+        };
         let ended: Vec<&str> = ended.lines().collect();
         let gone = wait::until(wait::LIMIT, || {
             let left = self.sql(&theirs).ok()?;
@@ -246,46 +319,119 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
     if options.tls {
         certificates::make(folder, account())?;
     }
-    let install = [
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-        "--skip-name-resolve",
-        "--innodb-log-file-size=4M",
-        "--innodb-use-native-aio=0",
-        "--innodb-flush-log-at-trx-commit=0",
+    match Kind::chosen() {
+        Kind::MariaDb => fill_mariadb(folder),
+        Kind::MySql => fill_mysql(folder),
+    }
+}
+
+fn fill_mariadb(folder: &Path) -> Result<()> {
+    let mut install = vec![
+        "--auth-root-authentication-method=normal".to_owned(),
+        "--skip-test-db".to_owned(),
+        "--skip-name-resolve".to_owned(),
+        "--innodb-log-file-size=4M".to_owned(),
+        "--innodb-use-native-aio=0".to_owned(),
+        "--innodb-flush-log-at-trx-commit=0".to_owned(),
     ];
+    let installer = match packages::find(&["usr/bin/mariadb-install-db"]) {
+        Some(program) => {
+            install.push(format!("--basedir={}", folder::text(&usr()?)?));
+            folder::text(&program)?
+        }
+        None => "mariadb-install-db".to_owned(),
+    };
     // Those that it made first would come before, being of a more specific host.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
          FLUSH PRIVILEGES;\n\
          CREATE USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
-         GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
-         CREATE DATABASE {USER} CHARACTER SET utf8mb4;\n\
-         CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n\
-         GRANT ALL ON {USER}.* TO {USER}@'%';\n"
+         {}",
+        rights()
     );
-    let version = server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")?;
-    let recipe = format!("{version}\n{install:?}\n{users}");
+    let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
         let data = format!("--datadir={}", folder::text(&template.join("data"))?);
-        Program::new("mariadb-install-db", SERVER)
+        Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
             .args(install)
             .run_as(account())
             .run(template, "")?;
-        server()
+        server()?
             .args(["--no-defaults", "--bootstrap", &data])
             .args(["--innodb-log-file-size=4M", "--innodb-use-native-aio=0"])
+            .args(messages()?)
             .run_as(account())
             .run(template, &users)
             .map(drop)
     })
 }
 
+fn fill_mysql(folder: &Path) -> Result<()> {
+    let users = format!(
+        // One account, so that a login through the socket also enables logins by TCP.
+        "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
+         ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
+         {}",
+        rights()
+    );
+    let recipe = format!("{}\n{users}", version()?);
+    folder::fill(folder, "mysql", &recipe, account(), |template| {
+        let file = template.join("users.sql");
+        folder::write(&file, &users, account())?;
+        server()?
+            .args(["--no-defaults", "--initialize-insecure", "--secure-file-priv=NULL"])
+            .args(["--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0"])
+            .arg(format!("--datadir={}", folder::text(&template.join("data"))?))
+            .arg(format!("--init-file={}", folder::text(&file)?))
+            .args(messages()?)
+            .run_as(account())
+            .run(template, "")
+            .map(drop)
+    })
+}
+
+/// The rights of both users, and the database.
+fn rights() -> String {
+    format!(
+        "GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
+         CREATE DATABASE {USER} CHARACTER SET utf8mb4;\n\
+         CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n\
+         GRANT ALL ON {USER}.* TO {USER}@'%';\n"
+    )
+}
+
+fn version() -> Result<String> {
+    server()?.args(["--no-defaults", "--version"]).run(Path::new("/"), "")
+}
+
+/// Returns the folder `usr` of the chosen packages.
+fn usr() -> Result<PathBuf> {
+    let root = packages::root().ok_or_else(|| Error::new("there is no folder of packages"))?;
+    Ok(root.join("usr"))
+}
+
+/// Returns options with the paths of the chosen packages' files; none for the installed server.
+fn messages() -> Result<Vec<String>> {
+    let folder = ["usr/share/mariadb", "usr/share/mysql"];
+    let Some(messages) =
+        packages::find(&folder).filter(|_| packages::find(&[MARIADBD, MYSQLD]).is_some())
+    else {
+        return Ok(Vec::new());
+    };
+    let option = |name, path: &Path| Ok(format!("--{name}={}", folder::text(path)?));
+    let usr = usr()?;
+    Ok(vec![
+        option("basedir", &usr)?,
+        option("lc-messages-dir", &messages)?,
+        option("plugin-dir", &usr.join("lib/mysql/plugin"))?,
+    ])
+}
+
 fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     let mut settings = format!(
-        "[mariadbd]\n\
+        "[mysqld]\n\
          bind_address = 127.0.0.1\n\
          port = {port}\n\
          socket = {}\n\
@@ -297,8 +443,15 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     );
     // As a name from the network would cost a look-up, and Debian has the character set.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
-    settings += "innodb_buffer_pool_size = 16M\ninnodb_log_file_size = 4M\n\
-                 aria_pagecache_buffer_size = 8M\nkey_buffer_size = 1M\n";
+    settings += "innodb_buffer_pool_size = 16M\nkey_buffer_size = 1M\n";
+    settings += match Kind::chosen() {
+        Kind::MariaDb => "innodb_log_file_size = 4M\naria_pagecache_buffer_size = 8M\n",
+        Kind::MySql => {
+            "innodb_redo_log_capacity = 8M\nsecure_file_priv = NULL\nmysqlx = OFF\n\
+             disable_log_bin\nperformance_schema = OFF\n\
+             caching_sha2_password_auto_generate_rsa_keys = OFF\n"
+        }
+    };
     // Many servers at once would use up what the kernel has for it.
     settings += "innodb_use_native_aio = 0\n";
     // A crash of the server alone loses nothing by that, only one of the machine does.
@@ -307,6 +460,12 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         let path = |path: PathBuf| folder::text(&path);
         settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
         settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
+    } else {
+        // MySQL and MariaDB 11 generate keys, which takes seconds, and clients then speak TLS.
+        settings += match Kind::chosen() {
+            Kind::MariaDb => "skip_ssl\n",
+            Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",
+        };
     }
     for (name, value) in &options.settings {
         settings += &format!("{name} = \"{}\"\n", value.replace('\\', "\\\\"));
@@ -314,13 +473,17 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     let file = folder.join("my.cnf");
     folder::write(&file, &settings, account())?;
     let defaults = format!("--defaults-file={}", folder::text(&file)?);
-    let mut process = server().arg(defaults).run_as(account()).start(folder)?;
+    let mut process = server()?.arg(defaults).args(messages()?).run_as(account()).start(folder)?;
     process.wait_until_ready(|| greets(&socket(folder)))?;
     Ok(process)
 }
 
-fn server() -> Program {
-    Program::new("mariadbd", SERVER).env("LC_ALL", "C")
+fn server() -> Result<Program> {
+    let binary = match packages::find(&[MARIADBD, MYSQLD]) {
+        Some(binary) => folder::text(&binary)?,
+        None => "mariadbd".to_owned(),
+    };
+    Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
 /// Its unix socket comes after its port, and nobody else can be behind it.

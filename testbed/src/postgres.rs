@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{Account, Error, Process, Program, Result, certificates, folder, in_url, port};
+use crate::{
+    Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port,
+};
 
 /// The package, for Debian.
 const PACKAGE: &str = "postgresql";
@@ -394,28 +396,37 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
 }
 
-/// The folder with PostgreSQL's programs: where Debian has the newest, or else one in PATH.
+/// Returns the folder with PostgreSQL's programs: in the chosen packages, in Debian's folder of the newest
+/// version, or in PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
         .get_or_init(|| {
-            let mut debian: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
-                .into_iter()
-                .flatten()
-                .filter_map(|entry| Some(entry.ok()?.path()))
-                .filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path)))
-                .map(|(version, path)| (version, path.join("bin")))
-                .collect();
-            debian.sort_unstable_by(|a, b| b.cmp(a));
+            let root = packages::root().unwrap_or_default();
+            let ours = versions(&root.join("usr/lib/postgresql"));
+            let debian = versions(Path::new("/usr/lib/postgresql"));
             let path = std::env::var_os("PATH").unwrap_or_default();
             let others = std::env::split_paths(&path);
-            debian.into_iter().map(|(_, path)| path).chain(others).find(|folder| {
+            ours.into_iter().chain(debian).chain(others).find(|folder| {
                 ["postgres", "initdb", "psql", "pg_basebackup"]
                     .iter()
                     .all(|name| says_its_version(&folder.join(name)))
             })
         })
         .as_deref()
+}
+
+/// Returns the program folders of all versions in a folder, the newest first.
+fn versions(folder: &Path) -> Vec<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path)))
+        .map(|(version, path)| (version, path.join("bin")))
+        .collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    versions.into_iter().map(|(_, path)| path).collect()
 }
 
 /// Whether it is there and can be run: the folder of a version that was removed may still exist.

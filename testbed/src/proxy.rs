@@ -53,6 +53,8 @@ struct State {
     /// The number of the connection whose requests are kept, and how many pieces of them were.
     keeping: Option<usize>,
     kept_requests: usize,
+    /// Connections with a lower number are silent.
+    silenced: usize,
 }
 
 impl Proxy {
@@ -130,6 +132,12 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
+    /// Drops all data on the present connections from now on, without closing them. New connections
+    /// work.
+    pub fn silence_present(&self) {
+        self.shared.silence_present();
+    }
+
     /// Drops every connection; new ones are served.
     pub fn drop_connections(&self) {
         self.shared.drop_connections();
@@ -193,6 +201,7 @@ impl Shared {
                 swallowed_answers: 0,
                 keeping: None,
                 kept_requests: 0,
+                silenced: 0,
             }),
             changed: Condvar::new(),
         })
@@ -201,6 +210,11 @@ impl Shared {
     pub(crate) fn set(&self, traffic: Traffic) {
         self.state().traffic = traffic;
         self.changed.notify_all();
+    }
+
+    pub(crate) fn silence_present(&self) {
+        let mut state = self.state();
+        state.silenced = state.accepted;
     }
 
     pub(crate) fn drop_connections(&self) {
@@ -305,7 +319,9 @@ impl Shared {
         let mut buffer = [0; 16 * 1024];
         let mut has_lost = false;
         loop {
-            let read = match input.read(&mut buffer) {
+            let read = input.read(&mut buffer);
+            has_lost |= number < self.state().silenced;
+            let read = match read {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,

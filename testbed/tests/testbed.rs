@@ -144,3 +144,25 @@ fn the_proxy_does_what_it_says() {
     ping(&mut connect().unwrap()).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(100), "both ways are slow");
 }
+
+#[test]
+fn silenced_connections_stay_open_while_new_ones_are_served() {
+    let server = Redis::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let connect = || TcpStream::connect(proxy.address()).unwrap();
+    let is_silent = |socket: &mut TcpStream| {
+        ping(socket).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+
+    let mut present = connect();
+    ping(&mut present).unwrap();
+    proxy.silence_present();
+    assert!(is_silent(&mut present));
+    let mut new = connect();
+    ping(&mut new).unwrap();
+    assert!(is_silent(&mut present), "for good");
+
+    proxy.silence_present();
+    assert!(is_silent(&mut new));
+    ping(&mut connect()).unwrap();
+}

@@ -8,6 +8,8 @@ async fn a_missing_feature_is_named() {
         ("rediss://me:hush@db/", "redis"),
         ("redis+sentinel://me:hush@a,b/main", "redis"),
         ("redis+cluster://me:hush@a,b", "redis"),
+        ("valkey://me:hush@db/", "redis"),
+        ("valkeys+sentinel://me:hush@a,b/main", "redis"),
         #[cfg(not(feature = "redlock"))]
         ("redlock:redis://me:hush@a,redis://b,redis://c", "redlock"),
         #[cfg(not(feature = "etcd"))]
@@ -25,5 +27,22 @@ async fn a_missing_feature_is_named() {
         assert_eq!(error.kind(), lockwright::ErrorKind::InvalidConfig);
         let text = format!("{error:?}");
         assert!(text.contains(&format!("`{feature}`")) && !text.contains("hush"), "{text}");
+    }
+}
+
+/// Compiled with the default features too.
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+#[tokio::test]
+async fn fence_check_comes_with_sqlite() {
+    use lockwright::sql::sqlite::{check_fence, make_fence_table};
+    use lockwright::sql::sqlx::{Connection, SqliteConnection};
+
+    let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+    make_fence_table(&mut connection).await.unwrap();
+    for (fence, is_refused) in [(2, false), (1, true)] {
+        let mut transaction = connection.begin().await.unwrap();
+        let answer = check_fence(&mut transaction, "x", lockwright::Fence::new(fence)).await;
+        assert_eq!(answer.is_err(), is_refused, "{answer:?}");
+        transaction.commit().await.unwrap();
     }
 }

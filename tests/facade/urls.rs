@@ -31,7 +31,8 @@ async fn what_is_said_to_be_missing_is_missing() {
     let text = refused("nonsense").await.to_string();
     let (_, schemes) = text.split_once("begins with one of ").unwrap();
     for scheme in schemes.split(", ").filter_map(|one| one.strip_suffix(" (not in this build)")) {
-        if cfg!(feature = "redis") && scheme.starts_with("rediss") {
+        let has_tls = ["rediss", "valkeys"].iter().any(|secured| scheme.starts_with(secured));
+        if cfg!(feature = "redis") && has_tls {
             continue; // it lacks TLS, which the backend says of a URL that is right
         }
         let error = refused(&format!("{scheme}//me:hush@db:1")).await.to_string();
@@ -125,6 +126,22 @@ mod redis {
         let port = lockwright_testbed::port::free();
         let error = refused(&format!("redis://me:hush@127.0.0.1:{port}/")).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+
+    #[tokio::test]
+    async fn valkey_urls_lead_to_the_redis_backend() {
+        let server = Redis::start().unwrap();
+        let url = server.url().replace("redis://", "valkey://");
+        let locks = lockwright::connect(&url).await.unwrap();
+        assert_eq!(locks.profile().backend, "redis");
+        let free = lockwright_testbed::port::free();
+        for scheme in ["valkey", "VALKEY+Cluster", "valkey+sentinel", "valkey+unix"] {
+            let rest = if scheme.ends_with("unix") { "/no/such/socket" } else { "" };
+            let host = if rest.is_empty() { format!("127.0.0.1:{free}/") } else { String::new() };
+            let master = if scheme.ends_with("sentinel") { "main" } else { "" };
+            let error = refused(&format!("{scheme}://{host}{master}{rest}")).await;
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{scheme}: {error}");
+        }
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use crate::late::{self, Late};
 use crate::libtest::{Reader, Suite};
 use crate::process::{self, Finished, cargo, clear_progress, without_our_own};
 use crate::report::{Counts, Outcome, Report};
+use crate::versions::Root;
 use crate::{lanes, table, tested};
 
 /// How long a binary may take to say which tests it has.
@@ -25,6 +26,10 @@ pub(crate) struct Binary {
     path: PathBuf,
     /// The package's folder, in which it runs, as with `cargo test`.
     folder: PathBuf,
+    /// The server to use instead of the installed one, with its title in the table.
+    on: Option<(&'static str, Root)>,
+    /// A filter for the names of the tests to run.
+    only: Option<&'static str>,
 }
 
 /// Builds test binaries, as the arguments of `cargo test` choose them. A failure was shown already.
@@ -67,7 +72,15 @@ fn artifact(line: &str) -> Option<Binary> {
     };
     let source = PathBuf::from(text(line, "src_path")?);
     let source = source.strip_prefix(&folder).unwrap_or(&source).display().to_string();
-    Some(Binary { title: format!("{package} {source}"), package, name, path, folder })
+    Some(Binary {
+        title: format!("{package} {source}"),
+        package,
+        name,
+        path,
+        folder,
+        on: None,
+        only: None,
+    })
 }
 
 /// The text that stands for `key` in one of cargo's messages: the first, as none of those that are asked
@@ -132,8 +145,23 @@ fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite,
 }
 
 impl Binary {
+    /// Returns the binary to be run on another server than the installed one.
+    pub(crate) fn on(
+        mut self,
+        title: &'static str,
+        root: Root,
+        only: Option<&'static str>,
+    ) -> Self {
+        self.title += &format!(" on {title}");
+        self.on = Some((title, root));
+        self.only = only;
+        self
+    }
+
     fn log(&self, step: &str) -> String {
-        format!("{step}-{}-{}", self.package, self.name)
+        let on = self.on.iter().filter_map(|(_, root)| root.folder.file_name());
+        let on: String = on.map(|name| format!("-{}", name.to_string_lossy())).collect();
+        format!("{step}-{}-{}{on}", self.package, self.name)
     }
 
     fn run(&self, log: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
@@ -149,6 +177,9 @@ impl Binary {
             }
             suite
         }));
+        if let Some((title, root)) = &self.on {
+            suites.iter_mut().for_each(|suite| suite.note_server(title, &root.server));
+        }
         (suites, finished)
     }
 
@@ -190,8 +221,14 @@ impl Binary {
     fn command(&self, args: &[String]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(args).current_dir(&self.folder);
+        if !args.iter().any(|arg| arg == "--exact") {
+            command.args(self.only);
+        }
         without_our_own(&mut command);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
+        if let Some((_, root)) = &self.on {
+            command.env("LOCKWRIGHT_SERVER_ROOT", &root.folder);
+        }
         command
     }
 }
@@ -287,7 +324,33 @@ mod tests {
             name,
             path,
             folder: folder.to_path_buf(),
+            on: None,
+            only: None,
         }
+    }
+
+    #[test]
+    fn suite_on_a_newer_server_has_a_column_and_a_log_of_its_own() {
+        const SUITE: &str = "echo 'suite: x'; echo 'running 1 test'; echo 'test a ... ok'; \
+                             echo \"root: $LOCKWRIGHT_SERVER_ROOT, only: $*\"; \
+                             echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; \
+                             0 filtered out; finished in 0.10s'";
+        let folder = crate::log_folder().join(format!("self-test-on-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let root = Root { folder: "/servers/mysql".into(), server: "MySQL 9.7".to_owned() };
+        let binary = script(&folder, "on", SUITE).on("MySQL 8.4+", root, Some("a"));
+        let (suites, finished) = binary.run("self-test-on", &[], process::RUNNING);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(finished.ok());
+        assert_eq!(binary.log("step"), "step-self-test-on-mysql");
+        let suite = &suites[0];
+        assert_eq!(suite.title, "self-test on on MySQL 8.4+");
+        assert_eq!(suite.lines[..2], ["suite: x on MySQL 8.4+", "server: MySQL 9.7"]);
+        assert!(
+            suite.lines.contains(&"root: /servers/mysql, only: a".to_owned()),
+            "{:?}",
+            suite.lines
+        );
     }
 
     #[test]

@@ -8,6 +8,9 @@ use crate::report::Counts;
 /// What a conformance suite's first line says, before the name of what it tested.
 pub(crate) const MARK: &str = "suite: ";
 
+/// The prefix of the line that [`Suite::note_server`] adds; the server and its version follow.
+pub(crate) const SERVER: &str = "server: ";
+
 /// What the line has with which a thread's panic begins.
 pub(crate) const PANICKED: &str = " panicked at ";
 
@@ -64,6 +67,15 @@ impl Suite {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
             Some(format!("{}{reason}", test.trim()))
         })
+    }
+
+    /// Records that the suite ran on another server than the installed one. Its column's name then ends
+    /// with `title`.
+    pub(crate) fn note_server(&mut self, title: &str, server: &str) {
+        if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
+            self.lines[at] += &format!(" on {title}");
+            self.lines.insert(at + 1, format!("{SERVER}{server}"));
+        }
     }
 
     /// Whether its tests are the cases of the conformance suite.

@@ -16,6 +16,8 @@
 //! | `late` | tells tests that were late from those that were wrong |
 //! | `libtest` | reads what test binaries print |
 //! | `servers` | the table of what must be installed, and its installation |
+//! | `versions` | the conformance suite on newer versions of the servers |
+//! | `packages` | packages of the distribution's later suites, unpacked into folders |
 //! | `cost`, `recorded` | what hot paths cost in instructions, and the record of it |
 //! | `bench` | builds the comparative benchmarks, and starts them |
 //! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and hears who they are |
@@ -34,6 +36,7 @@ mod interop;
 mod lanes;
 mod late;
 mod libtest;
+mod packages;
 mod pages;
 mod peers;
 mod process;
@@ -46,6 +49,7 @@ mod steps;
 mod table;
 mod test;
 mod tested;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

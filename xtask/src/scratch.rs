@@ -50,6 +50,11 @@ pub(crate) fn tell(command: &mut Command) {
     }
 }
 
+/// Returns the folder for temporary files.
+pub(crate) fn folder() -> PathBuf {
+    FOLDER.get().cloned().unwrap_or_else(std::env::temp_dir)
+}
+
 fn in_memory() -> Option<PathBuf> {
     let all = Path::new(IN_MEMORY);
     remove_those_left_in(all);

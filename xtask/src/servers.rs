@@ -28,7 +28,7 @@ struct Need {
     why: &'static str,
 }
 
-type Version = (u32, u32);
+pub(crate) type Version = (u32, u32);
 
 const NEEDS: &[Need] = &[
     Need {
@@ -260,7 +260,7 @@ fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     for (need, problem) in &missing {
         println!("     {} {problem}; {}", need.what, need.why);
     }
-    if missing.is_empty() || !is_debian() || !is_root() {
+    if missing.is_empty() || !may_install() {
         return missing;
     }
     let packages: Vec<&str> = missing.iter().flat_map(|(need, _)| need.packages).copied().collect();
@@ -323,6 +323,11 @@ fn expand(place: &str) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
+/// Returns the file for a path that may contain a `*`: the one with the largest number there.
+pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
+    expand(path.to_str()?).into_iter().find(|path| path.is_file())
+}
+
 /// Whether it can be run at all; what comes of it is another question.
 fn starts(binary: &Path) -> bool {
     let mut command = Command::new(binary);
@@ -335,7 +340,7 @@ fn searched(need: &Need) -> String {
 }
 
 /// The first thing in `text` that looks like a version: `v=7.0.15`, `3.11.2 (main, ...)`.
-fn version(text: &str) -> Option<Version> {
+pub(crate) fn version(text: &str) -> Option<Version> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut parts = word.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -367,6 +372,11 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     text += "  (run as root there, this command does it itself, and starts and enables nothing)\n";
     text += "Without any server: cargo xtask test --quick";
     text
+}
+
+/// Returns whether packages may be installed: as root on Debian or Ubuntu.
+pub(crate) fn may_install() -> bool {
+    is_debian() && is_root()
 }
 
 fn is_debian() -> bool {

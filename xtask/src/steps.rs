@@ -8,7 +8,7 @@ use crate::examples::Example;
 use crate::libtest::Reader;
 use crate::process::{self, Finished, cargo, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
-use crate::{binaries, cost, examples, interop, lanes, pages, servers, table, tested};
+use crate::{binaries, cost, examples, interop, lanes, pages, servers, table, tested, versions};
 
 /// What the command line asked for.
 #[derive(Debug)]
@@ -64,6 +64,12 @@ pub(crate) const ALL: &[Step] = &[
         what: "the hot paths cost the instructions that are recorded",
         stops: false,
         run: cost::step,
+    },
+    Step {
+        name: "versions",
+        what: "the conformance suite on newer versions of the servers",
+        stops: false,
+        run: versions::step,
     },
     Step { name: "table", what: "every case by every backend", stops: false, run: cases },
     Step {

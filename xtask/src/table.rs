@@ -1,13 +1,14 @@
 //! The table of case by backend, from what the conformance suites print.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::libtest::{MARK, Suite};
+use crate::libtest::{MARK, SERVER, Suite};
 use crate::process::plain;
+use crate::versions;
 
 /// The page that has it.
 const PAGE: &str = "docs/src/conformance.md";
@@ -32,9 +33,16 @@ impl Verdict {
     }
 }
 
+/// The prefix of the page's line that names the newer servers.
+const NEWER: &str = "Newer servers, as of the last change of this page: ";
+
 /// Cases by backend.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table(BTreeMap<String, BTreeMap<String, Verdict>>);
+pub(crate) struct Table {
+    columns: BTreeMap<String, BTreeMap<String, Verdict>>,
+    /// The newer servers with their versions: `MySQL 9.7`.
+    newer: BTreeSet<String>,
+}
 
 impl Table {
     /// Takes in a test binary's output, if it is a conformance suite's.
@@ -43,23 +51,63 @@ impl Table {
         let Some(label) = lines.iter().find_map(|line| line.strip_prefix(MARK)) else {
             return false;
         };
-        let cases = self.0.entry(label.trim().to_owned()).or_default();
+        let cases = self.columns.entry(label.trim().to_owned()).or_default();
         cases.extend(lines.iter().filter_map(|line| verdict(line)));
+        let newer = lines.iter().filter_map(|line| line.strip_prefix(SERVER));
+        self.newer.extend(newer.map(str::to_owned));
         true
     }
 
+    /// Keeps the page's columns of newer servers that this run doesn't have, because not every machine can run
+    /// them.
+    fn keep_newer(&mut self, page: &str) {
+        let kept = Self::of_page(page);
+        if self.newer.is_empty() {
+            self.newer = kept.newer;
+        }
+        for (label, cases) in kept.columns {
+            if is_on_newer(&label) {
+                self.columns.entry(label).or_insert(cases);
+            }
+        }
+    }
+
+    /// Reads the table of the page.
+    fn of_page(page: &str) -> Self {
+        let mut labels = Vec::new();
+        let mut table = Self::default();
+        for line in page.lines() {
+            if let Some(servers) = line.strip_prefix(NEWER) {
+                let servers = servers.trim_end_matches('.').split(", ");
+                table.newer = servers.map(str::to_owned).collect();
+            }
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let Some((first, cells)) = cells.split_first() else { continue };
+            if let Some(case) = first.strip_prefix('`').and_then(|case| case.strip_suffix('`')) {
+                for (label, shown) in labels.iter().zip(cells) {
+                    let verdict = Verdict::ALL.into_iter().find(|it| it.shown() == *shown);
+                    let column = table.columns.entry(String::clone(label)).or_default();
+                    column.extend(verdict.map(|verdict| (case.to_owned(), verdict)));
+                }
+            } else if first.parse::<usize>().is_ok() {
+                labels.extend(cells.first().map(|label| (*label).to_owned()));
+            }
+        }
+        table
+    }
+
     fn backends(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.columns.keys().map(String::as_str)
     }
 
     fn failed(&self) -> usize {
-        let verdicts = self.0.values().flat_map(BTreeMap::values);
+        let verdicts = self.columns.values().flat_map(BTreeMap::values);
         verdicts.filter(|verdict| **verdict == Verdict::Failed).count()
     }
 
     fn cases(&self) -> Vec<&str> {
         let mut cases: Vec<&str> =
-            self.0.values().flat_map(BTreeMap::keys).map(String::as_str).collect();
+            self.columns.values().flat_map(BTreeMap::keys).map(String::as_str).collect();
         cases.sort_unstable();
         cases.dedup();
         cases
@@ -67,7 +115,7 @@ impl Table {
 
     /// How many cases each backend passed, failed, and doesn't promise; its number is that of its column.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
-        (1..).zip(&self.0).map(|(number, (backend, cases))| {
+        (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
             (number, backend.as_str(), Verdict::ALL.map(count))
         })
@@ -84,10 +132,10 @@ impl Table {
             let _ = write!(text, " {number} |");
         }
         text += "\n|---|";
-        text += &":-:|".repeat(self.0.len());
+        text += &":-:|".repeat(self.columns.len());
         for case in self.cases() {
             let _ = write!(text, "\n| `{case}` |");
-            for cases in self.0.values() {
+            for cases in self.columns.values() {
                 let _ =
                     write!(text, " {} |", cases.get(case).map_or("", |verdict| verdict.shown()));
             }
@@ -108,12 +156,12 @@ impl Table {
         let cases = self.cases();
         let width = cases.iter().map(|case| case.len()).max().unwrap_or(0);
         let _ = write!(text, "\n     {:width$}", "");
-        for number in 1..=self.0.len() {
+        for number in 1..=self.columns.len() {
             let _ = write!(text, " {number:>2}");
         }
         for case in cases {
             let _ = write!(text, "\n     {case:width$}");
-            for cases in self.0.values() {
+            for cases in self.columns.values() {
                 let shown = match cases.get(case) {
                     Some(Verdict::Passed) => "✓",
                     Some(Verdict::Failed) => "✗",
@@ -136,10 +184,19 @@ impl Table {
              moved, something that its locks protect).\n`lockwright conformance` does no such thing to \
              the server of its URL, so it says \"not promised\"\nof more cases, and of each why. What a \
              case checks, `lockwright conformance --list` says.\n[Guarantees](guarantees.md) says what \
-             the promises mean.\n\n{}",
+             the promises mean.\n\n\
+             A backend *on* a server ran on a newer version than the machine has installed, which the test \
+             command\nfetches: `MySQL 8.4+` is version 8.4 or later.\n\n{NEWER}{}.\n\n{}",
+            self.newer.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
             self.markdown()
         )
     }
+}
+
+/// Returns whether a column is that of a newer server.
+fn is_on_newer(label: &str) -> bool {
+    let (_, server) = label.split_once(" on ").unwrap_or_default();
+    versions::SERVERS.iter().any(|known| known.title == server)
 }
 
 /// A line such as `test [not promised] loss::a_case ... ignored`, taken apart.
@@ -180,6 +237,7 @@ pub(crate) fn note(suite: &Suite) {
     if table.add(suite) {
         for label in table.backends() {
             // The table would lack it, and is compared with the page.
+            let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
         }
@@ -202,20 +260,26 @@ fn read() -> io::Result<Table> {
 /// Prints the table of the last test run, and compares it with the page, which is written anew
 /// where it is different.
 pub(crate) fn check() -> Result<(), String> {
-    let table = read().map_err(|error| format!("the suites\' results can\'t be read: {error}"))?;
-    if table.0.is_empty() {
+    let mut table =
+        read().map_err(|error| format!("the suites\' results can\'t be read: {error}"))?;
+    if table.columns.is_empty() {
         return Err("no conformance suite has run".to_owned());
     }
+    let page = crate::root().join(PAGE);
+    table.keep_newer(&fs::read_to_string(&page).unwrap_or_default());
     print!("{}", table.plain());
     if table.failed() > 0 {
         return Err(format!("{} cases failed; the page stays as it is", table.failed()));
     }
-    let page = crate::root().join(PAGE);
     compare(&page, &table.page())
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    if fs::read_to_string(page).is_ok_and(|text| text == wanted) {
+    // A new version of a newer server alone is no change: the distribution's suites are updated.
+    let without_newer = |text: &str| {
+        text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
+    };
+    if fs::read_to_string(page).is_ok_and(|text| without_newer(&text) == without_newer(wanted)) {
         return Ok(());
     }
     match fs::write(page, wanted) {
@@ -242,6 +306,40 @@ mod tests {
             &["test x::one ... FAILED", "test x::two ... ok", "suite: a", "test x::one ... ok"],
         ));
         assert_eq!(table.counts().map(|(_, _, counts)| counts).collect::<Vec<_>>(), [[2, 0, 0]]);
+    }
+
+    #[test]
+    fn columns_of_newer_servers_are_kept_where_they_did_not_run() {
+        let lines =
+            ["server: MySQL 9.7", "test x::one ... ok", "test [not promised] x::two ... ignored"];
+        let mut table = Table::default();
+        table.add(&suite("mysql-row on MySQL 8.4+", &lines));
+        table.add(&suite("gone on Other 1+", &lines[1..]));
+        table.add(&suite("memory", &lines[1..]));
+        let page = table.page();
+        assert_eq!(Table::of_page(&page), table);
+        assert!(page.contains("of this page: MySQL 9.7.\n"), "{page}");
+        let mut without = Table::default();
+        without.add(&suite("memory", &lines[1..]));
+        without.keep_newer(&page);
+        table.columns.remove("gone on Other 1+");
+        assert_eq!(without, table);
+        let mut failed = Table::default();
+        failed.add(&suite("mysql-row on MySQL 8.4+", &["test x::one ... FAILED"]));
+        failed.keep_newer(&page);
+        assert_eq!(failed.failed(), 1);
+    }
+
+    #[test]
+    fn new_version_of_a_newer_server_keeps_the_page() {
+        let folder = std::env::temp_dir().join(format!("lockwright-page-{}", std::process::id()));
+        fs::write(&folder, format!("a\n{NEWER}MySQL 9.7.\nb\n")).unwrap();
+        let same = compare(&folder, &format!("a\n{NEWER}MySQL 9.8.\nb\n"));
+        let different = compare(&folder, &format!("a\n{NEWER}MySQL 9.8.\nc\n"));
+        let written = fs::read_to_string(&folder).unwrap();
+        fs::remove_file(&folder).unwrap();
+        assert!(same.is_ok() && different.is_err());
+        assert!(written.contains("9.8"), "{written}");
     }
 
     #[test]

@@ -42,6 +42,8 @@ const ALONE: &[(&str, &str)] = &[("lockwright-etcd", "server"), ("lockwright-zoo
 /// wait until all others have stopped.
 const PATIENT: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "beside", "6"),
+    ("lockwright-sql", "held", "6"),
+    ("lockwright-sql", "lease_faults", "6"),
     ("lockwright-sql", "mysql_held", "6"),
     ("lockwright-sql", "postgres_held", "6"),
     ("lockwright-redis", "server", "6"),

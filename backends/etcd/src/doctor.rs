@@ -86,7 +86,9 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
         let listing =
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
-        let listed = shared.members.ask(Effect::Reads, listing).await.map_err(Trouble::error)?;
+        let limit = shared.members.config().response_timeout;
+        let listed =
+            shared.members.ask(Effect::Reads, limit, listing).await.map_err(Trouble::error)?;
         findings.extend(size(listed.value.members()));
         if !has_alarm {
             match writes(shared).await {
@@ -278,7 +280,7 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
 
 /// Times writes that change nothing, as all that locking needs is permitted and quick enough.
 async fn writes(shared: &Shared) -> Result<Option<Finding>> {
-    let shortest = shared.ask_for_lease(1).await?;
+    let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let nobody = shared.keys().nobody();

@@ -61,7 +61,8 @@ async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
         let options = LeaseTimeToLiveOptions::new().with_keys();
         link.client.lease_client().time_to_live(lease.id, Some(options)).await
     };
-    let told = shared.members.ask(Effect::Reads, asking).await.map_err(Trouble::error)?;
+    let limit = shared.members.limit(lease.ttl);
+    let told = shared.members.ask(Effect::Reads, limit, asking).await.map_err(Trouble::error)?;
     // Afterwards, so that it has all that was sent before.
     let on_lease = shared.roster.all(|_, place| place.lease.id == lease.id);
     let known: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();

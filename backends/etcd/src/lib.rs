@@ -170,7 +170,7 @@ impl Config {
             let message = "there is no tokio runtime; connect from within one";
             return Err(Error::invalid_config(message).with_backend("etcd"));
         };
-        let members = Members::new(config, runtime);
+        let members = Arc::new(Members::new(config, runtime));
         members.link().await.map_err(|no_link| no_link.error)?;
         let clock = Clock::boot();
         let (sender, alive) = watch::channel(());

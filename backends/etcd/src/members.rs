@@ -29,6 +29,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long connecting is put off at most when nobody could be connected to.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long a request waits for its answer before its connection is checked, and the shortest wait of that
+/// check.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// The longest pause between two checks while there is no answer.
+const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
+
 /// A connection to one member.
 pub(crate) struct Link {
     pub(crate) client: Client,
@@ -36,8 +43,13 @@ pub(crate) struct Link {
     pub(crate) member: usize,
     /// No other connection has this number.
     pub(crate) number: u64,
+    /// How long a check waits for an answer before it tries a new connection.
+    patience: Duration,
     is_suspect: AtomicBool,
-    became_suspect: Notify,
+    /// Set if the connection was silent while a new one worked.
+    is_dead: AtomicBool,
+    is_being_checked: AtomicBool,
+    changed: Notify,
 }
 
 impl std::fmt::Debug for Link {
@@ -49,15 +61,27 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Waits until it is no longer used.
     pub(crate) async fn until_suspect(&self) {
+        self.until(&self.is_suspect).await;
+    }
+
+    async fn until(&self, flag: &AtomicBool) {
         loop {
-            let notified = self.became_suspect.notified();
+            let notified = self.changed.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.is_suspect() {
+            if flag.load(Ordering::SeqCst) {
                 return;
             }
             notified.await;
         }
+    }
+
+    /// Waits until the member sends any answer on this connection. A member rejects a request without a key
+    /// at once, without its disk or other members.
+    async fn says_anything(&self) {
+        let request = GetOptions::new().with_serializable();
+        // If the connection fails, the requests on it get the error.
+        let _ = self.client.kv_client().get("", Some(request)).await;
     }
 
     fn is_suspect(&self) -> bool {
@@ -121,6 +145,22 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
+/// A request in flight. If it is dropped without an answer, its connection is checked, because the caller may
+/// have a shorter limit than this backend.
+struct Unanswered<'a> {
+    members: &'a Arc<Members>,
+    link: &'a Arc<Link>,
+    is_answered: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.members.check(self.link);
+        }
+    }
+}
+
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -172,10 +212,14 @@ impl Members {
         &self.runtime
     }
 
+    /// Returns the limit of one request for a claim of this TTL. It leaves time for a second request.
+    pub(crate) fn limit(&self, ttl: Duration) -> Duration {
+        self.config.response_timeout.min(ttl / 2)
+    }
+
     /// For how long the first member that is asked may keep silent before the next one is. That one
     /// gets the rest of the time: where all are slow, going round is of no use.
-    fn patience(&self, is_first: bool) -> Duration {
-        let limit = self.config.response_timeout;
+    fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
@@ -185,14 +229,15 @@ impl Members {
     /// # Cancel safety
     /// If it is dropped, the request may have been sent.
     pub(crate) async fn ask<T, F>(
-        &self,
+        self: &Arc<Self>,
         effect: Effect,
+        limit: Duration,
         request: impl Fn(Arc<Link>) -> F,
     ) -> Result<Answer<T>, Trouble>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let end = Instant::now() + self.config.response_timeout;
+        let end = Instant::now() + limit;
         // What to say if nobody answers in time.
         let mut last: Option<Error> = None;
         let mut was_unsure = false;
@@ -221,13 +266,15 @@ impl Members {
                 }
             };
             let left = end.saturating_duration_since(Instant::now());
-            let limit = self.patience(last.is_none()).min(left);
-            let verdict = match timeout(limit, request(Arc::clone(&link))).await {
-                Ok(Ok(value)) => return Ok(Answer { value, link, was_unsure }),
-                Ok(Err(cause)) => judge(&cause, effect),
-                Err(_) => Verdict::Unsure(effect.unanswered(&format!(
-                    "{} did not answer within {limit:?}",
-                    self.config.endpoints[link.member]
+            let patience = self.patience(limit, last.is_none()).min(left);
+            let sent = Instant::now();
+            let verdict = match self.answer(&link, patience, request(Arc::clone(&link))).await {
+                Some(Ok(value)) => return Ok(Answer { value, link, was_unsure }),
+                Some(Err(cause)) => judge(&cause, effect),
+                None => Verdict::Unsure(effect.unanswered(&format!(
+                    "{} did not answer within {:?}",
+                    self.config.endpoints[link.member],
+                    sent.elapsed()
                 ))),
             };
             let is_its_own = !matches!(verdict, Verdict::Later(_));
@@ -251,10 +298,85 @@ impl Members {
         }
     }
 
+    /// Waits for the answer to a request. Returns `None` at the limit, or if the connection is dead.
+    async fn answer<T>(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        limit: Duration,
+        request: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut unanswered = Unanswered { members: self, link, is_answered: false };
+        let dies = async {
+            let mut pause = SILENCE;
+            while timeout(pause, link.until(&link.is_dead)).await.is_err() {
+                self.check(link);
+                pause = (pause * 2).min(LONGEST_CHECK_PAUSE);
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = timeout(limit, request) => answer.ok(),
+            () = dies => None,
+        };
+        unanswered.is_answered = answer.is_some();
+        answer
+    }
+
+    /// Replaces a connection in the background if it is silent while a new connection works. A slow member
+    /// keeps its connection, so that no request has to be repeated.
+    fn check(self: &Arc<Self>, link: &Arc<Link>) {
+        let is_over = link.is_suspect() || self.runtime.has_gone();
+        if is_over || link.is_being_checked.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (members, link) = (Arc::downgrade(self), Arc::clone(link));
+        self.runtime.spawn(async move {
+            let lives = link.says_anything();
+            tokio::pin!(lives);
+            let mut pause = link.patience;
+            while timeout(pause, &mut lives).await.is_err() {
+                let Some(members) = members.upgrade().filter(|_| !link.is_suspect()) else { break };
+                tokio::select! {
+                    () = &mut lives => break,
+                    () = members.replace(&link) => {}
+                }
+                pause = (pause * 2).min(LONGEST_CHECK_PAUSE);
+            }
+            link.is_being_checked.store(false, Ordering::SeqCst);
+        });
+    }
+
+    /// Replaces a silent connection by a new one, if the client can connect.
+    async fn replace(&self, link: &Arc<Link>) {
+        let _only_one = self.connecting.lock().await;
+        if link.is_suspect() {
+            return;
+        }
+        match self.connect(Some(link.member)).await {
+            Ok(new) => {
+                self.take(new);
+                link.is_dead.store(true, Ordering::SeqCst);
+                self.suspect(link);
+            }
+            Err(no_link) => {
+                tracing::debug!(failure = %no_link.error, "etcd: a silent connection can't be replaced");
+            }
+        }
+    }
+
+    /// Makes this the current connection.
+    fn take(&self, link: Link) -> Arc<Link> {
+        let link = Arc::new(link);
+        *self.round() = None;
+        tracing::debug!(member = self.config.endpoints[link.member], "etcd: asking this member");
+        *self.current() = Some(Arc::clone(&link));
+        link
+    }
+
     /// Takes a connection out of use.
     pub(crate) fn suspect(&self, link: &Arc<Link>) {
         link.is_suspect.store(true, Ordering::SeqCst);
-        link.became_suspect.notify_waiters();
+        link.changed.notify_waiters();
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
     }
 
@@ -275,23 +397,20 @@ impl Members {
         }
         self.round().as_ref().map_or(Ok(()), |round| round.answer())?;
         let failed = self.current().as_ref().map(|link| link.member);
-        let link = match self.connect(failed).await {
-            Ok(link) => Arc::new(link),
+        match self.connect(failed).await {
+            Ok(link) => Ok(self.take(link)),
             Err(no_link) => {
                 let mut round = self.round();
                 *round = Some(Round::failed(&no_link, round.as_ref()));
-                return Err(no_link);
+                Err(no_link)
             }
-        };
-        *self.round() = None;
-        tracing::debug!(member = self.config.endpoints[link.member], "etcd: asking this member");
-        *self.current() = Some(Arc::clone(&link));
-        Ok(link)
+        }
     }
 
     /// Connects to whichever member first shows that it can decide something. The one that has just
     /// failed comes last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, NoLink> {
+        let begun = Instant::now();
         let mut trying = JoinSet::new();
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
@@ -322,8 +441,14 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
+                        // On a slow network an answer takes longer, but less time than connecting.
+                        patience: begun
+                            .elapsed()
+                            .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),
                         is_suspect: AtomicBool::new(false),
-                        became_suspect: Notify::new(),
+                        is_dead: AtomicBool::new(false),
+                        is_being_checked: AtomicBool::new(false),
+                        changed: Notify::new(),
                     });
                 }
                 Ok((_, Err(failure))) => failures.push(failure),

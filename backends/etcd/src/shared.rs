@@ -28,7 +28,7 @@ const PROOFS: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) members: Members,
+    pub(crate) members: Arc<Members>,
     pub(crate) clock: Clock,
     pub(crate) leases: Pool,
     pub(crate) roster: Roster<Place>,
@@ -129,10 +129,11 @@ impl Shared {
         lease: Option<&Lease>,
     ) -> Result<Answered, Trouble> {
         let kept = lease.and_then(Lease::kept_alive);
+        let limit = self.members.limit(lease.map_or(Duration::MAX, |lease| lease.ttl));
         let before = self.revisions.highest();
         let Answer { value, link, was_unsure } = self
             .members
-            .ask(effect, |link: Arc<Link>| {
+            .ask(effect, limit, |link: Arc<Link>| {
                 let (mut kv, txn) = (link.client.kv_client(), txn.clone());
                 async move { kv.txn(txn).await }
             })
@@ -152,7 +153,8 @@ impl Shared {
         let seat = |lease| Seat { lease, claim, clock: self.clock.clone(), is_taken: false };
         let (seconds, is_fixed) = (seconds(claim.ttl), claim.upkeep == Upkeep::Fixed);
         if is_fixed {
-            let lease = self.ask_for_lease(seconds).await?;
+            let limit = self.members.limit(claim.ttl);
+            let lease = self.ask_for_lease(seconds, limit).await?;
             lease.carry_alone(claim);
             return Ok(seat(lease));
         }
@@ -162,7 +164,7 @@ impl Shared {
                 Some(lease) => seat(lease),
                 None => {
                     // However many stand in line when nobody answers, each is told so in time.
-                    let limit = self.members.config().response_timeout;
+                    let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "others who need a lease too have not been answered for so long";
                         error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))
@@ -190,8 +192,8 @@ impl Shared {
         }
     }
 
-    /// A new lease for one fixed claim.
-    pub(crate) async fn ask_for_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
+    /// Asks for a new lease for one fixed claim, until the limit.
+    pub(crate) async fn ask_for_lease(&self, seconds: u64, limit: Duration) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let granting = |link: Arc<Link>| async move {
             let sent = self.clock.now();
@@ -199,7 +201,7 @@ impl Shared {
         };
         // One that is granted unheard carries nothing, and runs out.
         let (sent, granted) =
-            self.members.ask(Effect::Reads, granting).await.map_err(Trouble::error)?.value;
+            self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
@@ -218,8 +220,9 @@ impl Shared {
                 Err(error) => Err(error),
             }
         };
+        let limit = self.members.limit(Duration::from_secs(seconds));
         let (sent, ttl) =
-            self.members.ask(Effect::Reads, granting).await.map_err(Trouble::error)?.value;
+            self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
         Ok(Arc::new(Lease::new(id, Duration::from_secs(ttl.unsigned_abs()), false, sent)))
     }
 
@@ -243,7 +246,7 @@ impl Shared {
     /// Keeps a lease alive. If it isn't there any more, all that it carried is lost.
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), Trouble> {
         let keeping = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
-        match self.members.ask(Effect::Reads, keeping).await {
+        match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), keeping).await {
             Ok(_) => Ok(()),
             Err(Trouble::NoLease) => {
                 if self.bears_a_key(lease).await? {
@@ -312,7 +315,8 @@ impl Shared {
         let asking = |link: Arc<Link>| async move {
             link.client.lease_client().time_to_live(lease, None).await
         };
-        match self.members.ask(Effect::Reads, asking).await {
+        let limit = self.members.limit(Duration::MAX);
+        match self.members.ask(Effect::Reads, limit, asking).await {
             Ok(Answer { value, .. }) if value.ttl() >= 0 => {
                 let granted = Duration::from_secs(value.granted_ttl().unsigned_abs());
                 let left = Duration::from_secs(value.ttl().unsigned_abs() + 1);

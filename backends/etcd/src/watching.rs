@@ -186,7 +186,10 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
     loop {
         match shared.members.link().await {
             Ok(link) => {
-                let ended = watch(shared, &link, &mut next).await;
+                let ended = tokio::select! {
+                    ended = watch(shared, &link, &mut next) => ended,
+                    () = link.until_suspect() => Ok(()),
+                };
                 shared.watching.stands.send_replace(false);
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, and is begun anew");
@@ -241,11 +244,8 @@ async fn watch(
             }
             timeout(limit, stream.message()).await
         };
-        let heard = tokio::select! {
-            () = link.until_suspect() => return Ok(()),
-            heard = message => heard,
-        };
-        let heard = heard
+        let heard = message
+            .await
             .map_err(|_| format!("it did not begin within {limit:?}"))?
             .map_err(|cause| words(&cause))?
             .ok_or_else(|| "the stream has ended".to_owned())?;

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `lib.rs` | the map, and the [profile] |
 //! | `backend.rs` | [`Memory`], the trait implementation |
-//! | `store.rs` | the names and the tombstones, without any locking of their own |
+//! | `store.rs` | the names, without any locking of their own |
+//! | `tombstones.rs` | the tokens that are never granted again |
 //! | `row.rs` | one name: its holds and its queue |
 //!
 //! Waiting clients queue in the order in which they came, and are woken when a hold is released. A
@@ -19,6 +20,7 @@
 mod backend;
 mod row;
 mod store;
+mod tombstones;
 
 use std::time::Duration;
 

@@ -195,6 +195,17 @@ impl Held {
         granted
     }
 
+    /// Answers a repeated request, and re-arms the hold unless it was broken.
+    pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
+        let mut granted = self.granted();
+        if self.broken.is_some() {
+            granted.valid = Some(self.left(now));
+        } else {
+            self.expires = now + ttl;
+        }
+        granted
+    }
+
     pub(crate) fn left(&self, now: BootInstant) -> Duration {
         self.expires.saturating_since(now)
     }

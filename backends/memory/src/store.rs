@@ -1,23 +1,19 @@
 //! The holds, queues and tombstones. Every method is one atomic step, given that its caller has
 //! the store to itself; the instant at which it happens is the caller's.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::hash_map::EntryRef;
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, ErrorKind, Fence,
-    Inspection, LockName, Mode, NameMap, Page, Reason, Renew, Renewal, RenewalOutcome, Result,
-    Seen, Settle, Token,
+    Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, Fence, Inspection,
+    LockName, Mode, NameMap, Page, Reason, Renew, Renewal, RenewalOutcome, Result, Seen, Settle,
+    Token,
 };
 
 use crate::row::{Held, Row};
+use crate::tombstones::Tombstones;
 
-/// How long a tombstone keeps a late duplicate out, at least.
-const TOMBSTONE: Duration = Duration::from_secs(3_600);
-/// How many tombstones there may be before the old ones are looked for.
-const SWEEP_FROM: usize = 1_024;
 /// How many names a page of a listing has.
 const PAGE: usize = 100;
 
@@ -27,7 +23,7 @@ pub(crate) struct Store {
     /// The last fence of any name: one counter for all is above each of them, and lets idle names
     /// be forgotten.
     last_fence: u64,
-    tombstones: HashMap<Token, BootInstant>,
+    tombstones: Tombstones,
 }
 
 /// What a step did, and whether those who wait for the name should be told.
@@ -43,17 +39,12 @@ impl Store {
         queue_for: Option<Duration>,
         now: BootInstant,
     ) -> Result<Done<Attempt>> {
-        self.refuse_the_buried(claim.token)?;
+        self.tombstones.refuse(claim.token, now)?;
         let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
         let waiters = row.is_waited_for();
         if let Some(hold) = row.held_by(claim.token) {
-            let mut granted = hold.granted();
-            if hold.broken.is_some() {
-                granted.valid = Some(hold.left(now));
-            } else {
-                hold.expires = now + claim.ttl;
-            }
+            let mut granted = hold.repeated(claim.ttl, now);
             granted.waiters = waiters;
             return Ok(Done { answer: Attempt::Granted(granted), wake: false });
         }
@@ -100,14 +91,13 @@ impl Store {
 
     /// Gives the hold of a token to another one.
     pub(crate) fn swap(&mut self, from: Token, to: &Claim, now: BootInstant) -> Result<Attempt> {
-        self.refuse_the_buried(to.token)?;
+        self.tombstones.refuse(to.token, now)?;
         let not_held = Ok(Attempt::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
         // A repeat, whose first answer didn't arrive.
         if let Some(hold) = row.held_by(to.token) {
-            hold.expires = now + to.ttl;
-            return Ok(Attempt::Granted(hold.granted()));
+            return Ok(Attempt::Granted(hold.repeated(to.ttl, now)));
         }
         let Some(hold) = row.held_by(from) else { return not_held };
         if hold.broken.is_some() || hold.mode != to.mode {
@@ -123,18 +113,8 @@ impl Store {
         hold.expires = now + to.ttl;
         let granted = hold.granted();
         // A late duplicate of the first acquire mustn't find the name free some day.
-        self.tombstones.insert(from, now + TOMBSTONE.max(to.ttl));
+        self.tombstones.insert(from, now);
         Ok(Attempt::Granted(granted))
-    }
-
-    fn refuse_the_buried(&self, token: Token) -> Result<()> {
-        if self.tombstones.is_empty() || !self.tombstones.contains_key(&token) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Lost(Reason::Gone),
-            "this claim was ended before it arrived; ask with a new token",
-        ))
     }
 
     pub(crate) fn renew(&mut self, renew: &Renew<'_>, now: BootInstant) -> Renewal {
@@ -162,10 +142,7 @@ impl Store {
         now: BootInstant,
     ) -> Done<Ended> {
         if settle == Settle::Unanswered {
-            if self.tombstones.len() >= SWEEP_FROM {
-                self.tombstones.retain(|_, until| now < *until);
-            }
-            self.tombstones.insert(claim.token, now + TOMBSTONE.max(claim.ttl));
+            self.tombstones.insert(claim.token, now);
         }
         let not_held = Done { answer: Ended::NotHeld, wake: false };
         let EntryRef::Occupied(mut entry) = self.names.entry_ref(&claim.name) else {
@@ -245,7 +222,7 @@ impl Store {
                 for token in &tokens {
                     row.remove(*token);
                     // A repeat of its acquire may still be on its way.
-                    self.tombstones.insert(*token, now + TOMBSTONE);
+                    self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();
                 if row.is_idle() {

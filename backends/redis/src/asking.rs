@@ -5,10 +5,10 @@ use std::time::Duration;
 use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Result};
 use redis::Value;
 
+use crate::FOREIGN_POLL;
 use crate::answer::{self, Words};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::{FOREIGN_POLL, OFFER};
 
 /// What the script says to a claim.
 #[derive(Debug)]
@@ -80,17 +80,20 @@ fn busy(words: &Words) -> Busy {
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Whoever is further back asks later: those before it may get it first, and each of them that has
-/// gone holds it up for as long as an offer lives.
+/// Sets when a queued waiter asks again: when the present hold or offer runs out, wherever the waiter is in
+/// the queue. All waiters before it may be dead; then its request offers the lock to the next one. Live
+/// waiters before it ask a moment earlier, so they get the lock first.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
+    const MOMENT: Duration = Duration::from_millis(1);
+    const MOMENTS: u32 = 20;
 
     let before = u32::try_from(before).unwrap_or(u32::MAX);
     let is_foreign = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
     let later = if is_foreign {
         FOREIGN_POLL * before.min(FOREIGN_POLLS - 1)
     } else {
-        OFFER.saturating_mul(before)
+        MOMENT * before.min(MOMENTS)
     };
     busy.retry_after = busy.retry_after.map(|time| time.saturating_add(later));
     busy.queued = true;

@@ -113,7 +113,7 @@ impl Redis {
         if wait != Wait::No {
             wakeups.offers().asks(claim.token);
         }
-        let answer = self.servers.run(&scripts::ACQUIRE, &scripted, &arguments, Effect::Changes);
+        let answer = self.servers.run(&scripts::ACQUIRE, &scripted, &arguments, limited(claim));
         let outcome = answer.await.and_then(|answer| asking::outcome(answer, &keys, claim.mode));
         if !matches!(outcome, Ok(Outcome::Queued(..))) {
             wakeups.offers().asked(claim.token);
@@ -154,8 +154,7 @@ impl Redis {
         let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
         let scripted = [lock, fence, hold, &ends_to, &ends_from, queue, holders, about];
         let scripted = scripted.map(String::as_str);
-        let answer =
-            self.servers.run(&scripts::SWAP, &scripted, &arguments, Effect::Changes).await?;
+        let answer = self.servers.run(&scripts::SWAP, &scripted, &arguments, limited(to)).await?;
         match asking::outcome(answer, &keys, to.mode)? {
             Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(Attempt::Busy(busy)),
@@ -219,11 +218,11 @@ impl Redis {
         let arguments = [&token, &buried, released, claim.name.as_str(), counts];
         let answer = match &self.servers {
             Servers::One(link) => {
-                link.run(&scripts::RELEASE, &scripted, &arguments, Effect::Changes).await?
+                link.run(&scripts::RELEASE, &scripted, &arguments, limited(claim)).await?
             }
             Servers::Cluster(cluster) => {
                 let release = &scripts::RELEASE;
-                match cluster.try_run(release, &scripted, &arguments, Effect::Changes).await? {
+                match cluster.try_run(release, &scripted, &arguments, limited(claim)).await? {
                     Some(answer) => answer,
                     None => {
                         let mode = claim.mode;
@@ -252,7 +251,7 @@ impl Redis {
         let (buried, released) = (buried_for(claim, settle).to_string(), self.servers.wakeups());
         let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
         let arguments = [&token, &buried, released.released(), claim.name.as_str()];
-        let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, Effect::Changes);
+        let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
         match answer.await.map_err(|error| error.with_name(&claim.name))? {
             Value::Int(1) => Ok(Ended::Released),
             Value::Int(0) => Ok(Ended::NotHeld),
@@ -361,6 +360,11 @@ fn buried_for(claim: &Claim, settle: Settle) -> u128 {
         Settle::Answered => 0,
         Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
     }
+}
+
+/// Returns the effect of one request for a claim. The claim's TTL limits the wait for the answer.
+fn limited(claim: &Claim) -> Effect {
+    Effect::changes_within(claim.patience())
 }
 
 fn ended() -> Error {

@@ -70,9 +70,9 @@ impl Config {
         self
     }
 
-    /// How long the server may take to answer; 1 s by default. Afterwards the request is
-    /// indeterminate and the connection is replaced. Keep it well under a third of the TTL, so
-    /// that a hold survives a lost answer.
+    /// The time limit for the server's answer; 1 s by default. For short TTLs it is half of the TTL, or a
+    /// fifth for a renewal, so that there is time for a second try. A request without an answer is
+    /// indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;

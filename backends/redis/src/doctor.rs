@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// The server behind this very connection.
-    pub(crate) async fn behind(link: &Link, live: &Live) -> Result<Self> {
+    pub(crate) async fn behind(link: &Arc<Link>, live: &Live) -> Result<Self> {
         let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
             Some(answer) => Some(facts_of_info(answer)?),
             None => None,

@@ -1,27 +1,50 @@
 //! What the redis client's errors mean for a lock.
 
+use std::time::Duration;
+
 use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
+use tokio::time::Instant;
 
 /// Whether a request changes anything on the server. One that doesn't certainly had no effect,
 /// whatever became of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
+    /// A change whose answer is useless after this instant.
+    ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
+    /// Returns the effect of a change whose answer is useless after `limit`. The wait is never shorter than
+    /// 100 ms, which a busy machine may need: with the shortest TTLs the caller's own limit applies.
+    pub(crate) fn changes_within(limit: Duration) -> Self {
+        const SHORTEST: Duration = Duration::from_millis(100);
+        Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
+    }
+
+    /// Returns how long a request that is sent now waits for its answer, at most `longest`. Zero means
+    /// that the request must not be sent.
+    pub(crate) fn limit(self, longest: Duration) -> Duration {
+        match self {
+            Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
+            Self::Changes | Self::Reads => longest,
+        }
+    }
+
     fn unanswered(self, what: &str) -> Error {
         let (kind, outcome) = match self {
-            Self::Changes => (ErrorKind::Indeterminate, "; the request may have been carried out"),
+            Self::Changes | Self::ChangesBy(_) => {
+                (ErrorKind::Indeterminate, "; the request may have been carried out")
+            }
             Self::Reads => (ErrorKind::Unavailable, ""),
         };
         error(kind, format!("{what}{outcome}"))
     }
 
     /// No answer came in time.
-    pub(crate) fn timed_out(self, limit: std::time::Duration) -> Error {
+    pub(crate) fn timed_out(self, limit: Duration) -> Error {
         self.unanswered(&format!("the server did not answer within {limit:?}"))
     }
 }
@@ -36,8 +59,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what:?}"))
 }
 
-/// Errors with which a server refuses a command before it changes anything. Redis checks them
-/// ahead of a script's first write, and a script's writes all stand together.
+/// Errors with which a server refuses a command before it changes anything. If a script fails half-way with
+/// one of them, it had no effect: its deciding write is the last command whose failure is reported.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server wants a password; put it into the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

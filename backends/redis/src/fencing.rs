@@ -39,8 +39,17 @@ pub struct FencedScript(Script);
 
 impl FencedScript {
     /// Of this Lua, which sees its own keys and arguments only, as `KEYS` and `ARGV`.
+    ///
+    /// The script may begin with a line such as `#!lua flags=allow-oom`. The flags must allow writes, because
+    /// the fence is written.
     pub fn new(text: &str) -> Self {
-        Self(Script::new(&format!("{}\n{text}", include_str!("scripts/fenced.lua"))))
+        // The server accepts a shebang line only at the very beginning.
+        let (shebang, rest) = match text.split_once('\n') {
+            Some((line, rest)) if line.starts_with("#!") => (line, rest),
+            _ => ("", text),
+        };
+        let check = include_str!("scripts/fenced.lua");
+        Self(Script::new(format!("{shebang}\n{check}\n{rest}").trim_start()))
     }
 
     /// Runs it if no later holder has been there, and notes the fence under `key`.

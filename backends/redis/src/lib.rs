@@ -16,7 +16,7 @@
 //! keys that the others never look at. An operator sees a hold with
 //! `HGETALL lockwright:{name}:hold`.
 //!
-//! Redis 6.0 or newer is needed: wake-ups come over RESP3, on the connection that asks.
+//! Redis 6.0 or later is needed, or Valkey: wake-ups arrive over RESP3, on the connection for requests.
 //!
 //! # Connecting
 //!
@@ -27,7 +27,8 @@
 //! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is the servers' |
 //! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, by some of its nodes |
 //!
-//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` do it over TLS, with the feature `tls`.
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme
+//! may begin with `valkey` instead of `redis`: `valkey:`, `valkeys:`, `valkey+unix:`, and so on.
 //!
 //! | parameter | says |
 //! |---|---|

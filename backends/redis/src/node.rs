@@ -257,7 +257,7 @@ impl Node {
                     &self.certificate_key,
                 ],
                 &arguments,
-                Effect::Changes,
+                Effect::changes_within(claim.patience()),
             )
             .await?;
         Ok(match asking::outcome(answer, &keys, claim.mode)? {
@@ -305,7 +305,7 @@ impl Node {
                     &certificate.text,
                     &millis_rounded_up(claim.ttl + IDLE_FENCE).to_string(),
                 ],
-                Effect::Changes,
+                Effect::changes_within(claim.patience()),
             )
             .await?;
         let words = Words::of(answer, Effect::Changes)?;
@@ -338,8 +338,11 @@ impl Node {
         keys.push(&self.certificate_key);
         let mut arguments = batch.arguments();
         arguments.push(&certificate.text);
-        let answer =
-            self.link().run_on(&live, &scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
+        if holds.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let effect = Effect::changes_within(Renew::time_to_answer(holds));
+        let answer = self.link().run_on(&live, &scripts::RENEW, &keys, &arguments, effect).await?;
         let renewals = batch.renewals_of_a_node(answer)?;
         Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }

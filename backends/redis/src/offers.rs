@@ -17,9 +17,10 @@
 //!
 //! # Who looks after an offer
 //!
-//! Whoever makes an offer by a release looks again once it must have been taken or have lapsed. If
-//! locks change hands faster than that, nobody needs to. Where that client has gone too, the next in
-//! the queue is late by a slow poll at most.
+//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed. If the
+//! lock changes hands faster than that, no check is needed. The client may die before its check, so each
+//! waiter also asks again when the hold or the offer that it last saw runs out. The next two waiters behind a
+//! new offer are sent its lifetime.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,6 +37,9 @@ use crate::servers::{Servers, WeakServers};
 
 /// How much later than an offer lapses it is looked after: timers on both sides are coarse.
 const GRACE: Duration = Duration::from_millis(20);
+
+/// How much later the waiters behind an offer ask. The client that made the offer checks it first.
+const BEHIND: Duration = Duration::from_millis(250);
 
 /// The claims of this backend that wait in a queue, and the offers that it made.
 #[derive(Debug)]
@@ -58,6 +62,10 @@ struct Waiting {
     ask_again: bool,
     /// The offer that was told of: in a Cluster each connection tells of it.
     told: Option<u64>,
+    /// The lock, once the claim is queued.
+    name: Option<LockName>,
+    /// When this waiter is woken because the offer to another waiter has lapsed.
+    asks_at: Option<Instant>,
 }
 
 impl Default for Offers {
@@ -93,6 +101,8 @@ impl Offers {
             queued: None,
             ask_again: true,
             told: None,
+            name: None,
+            asks_at: None,
         });
     }
 
@@ -109,9 +119,10 @@ impl Offers {
         // Nobody renews a hold that is fixed, so it has to begin with its full TTL.
         let ask_again = ask_again || claim.upkeep == Upkeep::Fixed;
         let mut waiting = self.waiting();
-        let told = waiting.get(&claim.token).and_then(|known| known.told);
-        let queued = Some((sent, micros));
-        waiting.insert(claim.token, Waiting { queued, ask_again, told });
+        let known = waiting.get(&claim.token);
+        let (told, asks_at) = known.map_or((None, None), |known| (known.told, known.asks_at));
+        let (queued, name) = (Some((sent, micros)), Some(claim.name.clone()));
+        waiting.insert(claim.token, Waiting { queued, ask_again, told, name, asks_at });
     }
 
     /// It doesn't any more.
@@ -148,6 +159,31 @@ impl Offers {
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
+    }
+
+    /// Reads a message to a waiter behind an offer: the waiter's token, and the offer's lifetime in ms.
+    /// Returns the token and when to wake the waiter, unless a wake-up is planned already.
+    pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
+        let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
+        let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
+        let mut waiting = self.waiting();
+        let known = waiting.get_mut(&token).filter(|known| known.name.is_some())?;
+        let at = Instant::now() + life + BEHIND;
+        known.asks_at.replace(at).is_none().then_some((token, at))
+    }
+
+    /// Returns the lock that the claim must ask for again now. If there is a later offer, returns when it
+    /// lapses. `None` if the claim no longer waits.
+    pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
+        let mut waiting = self.waiting();
+        let known = waiting.get_mut(&token)?;
+        match known.asks_at {
+            Some(later) if later > Instant::now() => Some(Err(later)),
+            _ => {
+                known.asks_at = None;
+                known.name.clone().map(Ok)
+            }
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
@@ -261,6 +297,25 @@ mod tests {
         let before = offers.now();
         let start = told(&offers, &claim, 5_000_000_000).start.unwrap();
         assert!(before <= start && start <= offers.now());
+    }
+
+    #[test]
+    fn waiter_behind_offers_asks_once_after_the_last_of_them() {
+        let offers = Offers::default();
+        let claim = claim(Upkeep::Renewed);
+        let behind = |life: u64| offers.receive_behind(&format!("behind {} {life}", claim.token));
+        assert_eq!(behind(0), None, "it isn't waiting");
+        offers.asks(claim.token);
+        assert_eq!(behind(0), None, "it isn't queued yet");
+        offers.waits(&claim, offers.now(), 1, false);
+        assert!(behind(0).is_some());
+        assert_eq!(behind(60_000), None, "it is planned already");
+        assert!(matches!(offers.asks_now(claim.token), Some(Err(_))), "later");
+        offers.forget(claim.token);
+        assert_eq!(offers.asks_now(claim.token), None);
+        for odd in ["behind", "behind x", "behind x 1", "x"] {
+            assert_eq!(offers.receive_behind(odd), None);
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! 3983. A configuration that says `user default off` and no more leaves that user without rights:
 //! every lock of such a server is gone after a restart, however durable its log is.
 
+use std::sync::Arc;
+
 use lockwright_core::Result;
 use redis::Value;
 
@@ -24,7 +26,7 @@ pub(crate) enum Replay {
 }
 
 /// Asks the server.
-pub(crate) async fn ask(link: &Link, live: &Live) -> Result<Replay> {
+pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
         // It is who asks, and may do what the scripts do.

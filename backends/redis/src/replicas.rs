@@ -102,6 +102,7 @@ pub(crate) fn are_waited_for(script: &Script) -> bool {
 
 impl Link {
     /// Runs a script, and waits until the replicas have what it did.
+    #[expect(clippy::too_many_arguments, reason = "a request and its effect")]
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
         live: &Live,
@@ -110,8 +111,9 @@ impl Link {
         script: &Script,
         keys: &[&str],
         arguments: &[&str],
+        effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        let asked = self.ask_script(live, before, script, keys, arguments, Effect::Changes).await?;
+        let asked = self.ask_script(live, before, script, keys, arguments, effect).await?;
         let answer = match asked {
             Ok(answer) if did_something(&answer) => answer,
             // A refusal, or nothing that replicas should have.
@@ -123,14 +125,15 @@ impl Link {
         let asking = wait.query_async::<u32>(&mut connection);
         let is_acquire =
             [&*scripts::ACQUIRE, &*scripts::SWAP].into_iter().any(|it| std::ptr::eq(script, it));
-        let told = match self.within(live, limit, Effect::Changes, asking).await {
+        let told = match self.within(live, limit, effect, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(
                 "only {count} of {} replicas acknowledged within {:?}",
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
-            Err(silence) if is_acquire => return Err(silence),
+            // The script has run, even if no time was left for WAIT.
+            Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };
         if !is_acquire {

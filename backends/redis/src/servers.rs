@@ -141,12 +141,16 @@ impl Servers {
 
     /// Renews holds, of any slots.
     pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
         let prefix = &self.config().key_prefix;
         let renewals = match self {
             Self::One(link) => {
                 let batch = Batch::new(prefix, holds)?;
                 let (keys, arguments) = (batch.keys(), batch.arguments());
-                let answer = link.run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
+                let effect = Effect::changes_within(Renew::time_to_answer(holds));
+                let answer = link.run(&scripts::RENEW, &keys, &arguments, effect).await?;
                 batch.renewals(answer)?
             }
             Self::Cluster(cluster) => cluster.renew(holds).await?,

@@ -70,10 +70,15 @@ impl Kind {
 pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
+    // Valkey's schemes are the same under its own name.
+    let scheme = match scheme.strip_prefix("valkey") {
+        Some(rest) => format!("redis{rest}"),
+        None => scheme,
+    };
     let (kind, secured) = match scheme.as_str() {
-        "redis+unix" | "valkey+unix" | "unix" => (Some(Kind::Socket), false),
-        "redis" | "valkey" => (Some(Kind::One), false),
-        "rediss" | "valkeys" => (Some(Kind::One), true),
+        "redis+unix" | "unix" => (Some(Kind::Socket), false),
+        "redis" => (Some(Kind::One), false),
+        "rediss" => (Some(Kind::One), true),
         "redis+sentinel" => (Some(Kind::Sentinel), false),
         "rediss+sentinel" => (Some(Kind::Sentinel), true),
         "redis+cluster" => (Some(Kind::Cluster), false),
@@ -134,8 +139,11 @@ fn socket(url: &str) -> Result<Contents, String> {
 
 fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
     let mut parameters = Parameters::of(parts.query)?;
-    let files =
-        Files::take(|name| parameters.take(name), secured, "the URL doesn't begin with rediss")?;
+    let files = Files::take(
+        |name| parameters.take(name),
+        secured,
+        "the URL begins with neither rediss nor valkeys",
+    )?;
     let mut login = |name| (kind == Kind::Sentinel).then(|| parameters.take(name)).flatten();
     let (sentinel_user, sentinel_password) = (login("sentinel_user"), login("sentinel_password"));
     let key_prefix = parameters.take("prefix").unwrap_or_default();

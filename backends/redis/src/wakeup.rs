@@ -14,11 +14,13 @@
 //! Both are hints. Messages get lost while there is no connection, so after each new subscription
 //! everybody who waited is woken; and a waiter polls anyway.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use lockwright_core::kit::Audience;
-use lockwright_core::{Event, LockName, Reason};
+use lockwright_core::{Event, LockName, Reason, Token};
 use redis::{FromRedisValue, Value};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::SLOW_POLL;
 use crate::cluster::Current;
@@ -99,7 +101,12 @@ impl Wakeups {
     }
 
     /// Takes a message: its channel and what was published there.
-    pub(crate) fn receive(&self, message: &[Value], from: &Whereabouts) {
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        message: &[Value],
+        from: &Whereabouts,
+        runtime: &Handle,
+    ) {
         let text = |value: Option<&Value>| String::from_redis_value(value?.clone()).ok();
         let (Some(channel), Some(text)) = (text(message.first()), text(message.get(1))) else {
             return;
@@ -109,12 +116,28 @@ impl Wakeups {
         } else if channel == self.broken {
             broken_hold(&text)
         } else if channel == self.offers.channel() {
+            if let Some((token, at)) = self.offers.receive_behind(&text) {
+                runtime.spawn(ask_later(Arc::downgrade(self), token, at));
+            }
             self.offers.receive(&text)
         } else {
             None
         };
         if let Some(event) = event {
             self.audience.send(&event);
+        }
+    }
+}
+
+/// Wakes a waiter when the offers to other waiters have lapsed.
+async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
+    loop {
+        sleep_until(at).await;
+        let Some(wakeups) = wakeups.upgrade() else { return };
+        match wakeups.offers.asks_now(token) {
+            Some(Err(later)) => at = later,
+            Some(Ok(name)) => return wakeups.audience.wake(&name),
+            None => return,
         }
     }
 }

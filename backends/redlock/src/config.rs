@@ -155,7 +155,9 @@ fn split(nodes: &str) -> Vec<&str> {
     let is_next = |rest: &str, at: usize| {
         let after = &rest[at + 1..];
         let scheme = after.split_once("://").map_or("", |(scheme, _)| scheme);
-        ["redis", "rediss", "redis+unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        ["redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"]
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
     };
     while let Some(at) = rest.match_indices(',').map(|(at, _)| at).find(|at| is_next(rest, *at)) {
         parts.push(&rest[..at]);
@@ -196,6 +198,10 @@ mod tests {
         assert_eq!(
             split("redis://me:hu,sh@a:1,rediss://b:2/1,redis+unix:///x?db=1"),
             ["redis://me:hu,sh@a:1", "rediss://b:2/1", "redis+unix:///x?db=1"]
+        );
+        assert_eq!(
+            split("valkey://me:hu,sh@a:1,Valkeys://b:2/1,valkey+unix:///x,redis://c"),
+            ["valkey://me:hu,sh@a:1", "Valkeys://b:2/1", "valkey+unix:///x", "redis://c"]
         );
     }
 

@@ -1,12 +1,15 @@
 //! The trait.
 
+use std::error::Error as _;
+
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
-    Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait, async_trait,
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
+    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
+    async_trait,
 };
 
 use crate::errors::BACKEND;
-use crate::{ZooKeeper, acquiring, breaking, doctor, ending, listing, renewing};
+use crate::{ZooKeeper, acquiring, breaking, doctor, ending, listing, reaching, renewing};
 
 #[async_trait]
 impl DistributedLock for ZooKeeper {
@@ -19,8 +22,18 @@ impl DistributedLock for ZooKeeper {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        let attempt = acquiring::acquire(&self.shared, claim, wait).await;
-        attempt.map_err(|error| named(error).with_name(&claim.name))
+        let error = match acquiring::acquire(&self.shared, claim, wait).await {
+            Ok(attempt) => return Ok(attempt),
+            Err(error) => named(error).with_name(&claim.name),
+        };
+        if error.kind() != ErrorKind::Indeterminate || error.source().is_some() {
+            return Err(error);
+        }
+        // The library connects again by itself, and its error is only that no answer came.
+        Err(match reaching::refusal(&self.shared.config).await {
+            Some(refusal) => error.with_source(refusal),
+            None => error,
+        })
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {

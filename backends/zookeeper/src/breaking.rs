@@ -7,8 +7,9 @@ use lockwright_core::{BreakHow, Broken, ErrorKind, LockName, Result, Seen};
 use zookeeper_client as zk;
 
 use crate::ending::deleted;
-use crate::errors::{Effect, error};
+use crate::errors::{Effect, Failure, error};
 use crate::listing::{Held, holders, up_to_date};
+use crate::notes;
 use crate::session::Session;
 use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;
@@ -53,8 +54,7 @@ async fn break_one(
     for _ in 0..TRIES {
         let Some(held) = found else { return Ok(Broken::NotHeld) };
         if how == BreakHow::Now {
-            let removing = session.client().delete(&held.path, None);
-            if deleted(session.answer(removing).await)? {
+            if free(session, queue_path, &held, note).await? {
                 // Another program's holder asks nobody again: it believes for ever.
                 let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);
                 return Ok(Broken::Freed(ttl));
@@ -84,4 +84,35 @@ async fn break_one(
         found = holders.into_iter().find(|held| held.path == path);
     }
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+}
+
+/// Deletes the node of a hold, and leaves a note for its holder in the same transaction. Returns whether the
+/// node existed.
+async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
+    let client = session.client();
+    if let Some(Value { token, .. }) = &held.value {
+        for _ in 0..TRIES {
+            let (data, stat) = match session.read(|| client.get_data(queue_path)).await {
+                Ok(found) => found,
+                Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(false),
+                Err(failure) => return Err(failure.error(Effect::Reads)),
+            };
+            let Some(data) = notes::with(&data, *token, note) else { break };
+            let mut both = client.new_multi_writer();
+            both.add_delete(&held.path, None)
+                .and_then(|()| both.add_set_data(queue_path, &data, Some(stat.version)))
+                .map_err(|cause| Failure::Said(cause).error(Effect::Reads))?;
+            let committing = both.commit();
+            match session.answer(async { committing.await.map_err(zk::Error::from) }).await {
+                Ok(_) => return Ok(true),
+                Err(Failure::Said(zk::Error::NoNode)) => return Ok(false),
+                // Another operator left a note.
+                Err(Failure::Said(zk::Error::BadVersion)) => {}
+                // This user may delete the node, but not write to its parent.
+                Err(Failure::Said(zk::Error::NoAuth)) => break,
+                Err(failure) => return Err(failure.error(Effect::Changes)),
+            }
+        }
+    }
+    deleted(session.answer(client.delete(&held.path, None)).await)
 }

@@ -34,6 +34,7 @@ pub struct Config {
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) silence_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) for_diagnosis: bool,
 }
@@ -52,6 +53,7 @@ impl Config {
             shown,
             response_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
+            silence_timeout: Duration::from_millis(1_200),
             idle_timeout: Duration::from_secs(60),
             for_diagnosis: false,
         })
@@ -82,11 +84,20 @@ impl Config {
         self
     }
 
-    /// How long one server may take to accept a session, and to be silent, before another is
-    /// tried; 2 s by default, and never more than two fifths of the session's timeout.
+    /// How long one server may take to accept a session before another is tried; 2 s by default, and at most
+    /// the [silence timeout](Self::silence_timeout).
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a connection may be silent before its session moves to a new connection; 1.2 s by default, and
+    /// at most about a quarter of the session's timeout. After three eighths of this time, an idle connection
+    /// is pinged.
+    #[must_use]
+    pub fn silence_timeout(mut self, limit: Duration) -> Self {
+        self.silence_timeout = limit;
         self
     }
 
@@ -109,15 +120,20 @@ impl Config {
     /// Checks what was set since the URL was read.
     pub(crate) fn checked(mut self) -> Result<Self> {
         self.contents.prefix = url::prefix(&self.contents.prefix).map_err(invalid)?;
-        if self.response_timeout.is_zero() || self.connect_timeout.is_zero() {
+        let times = [self.response_timeout, self.connect_timeout, self.silence_timeout];
+        if times.iter().any(Duration::is_zero) {
             return Err(invalid("a time-out of zero lets nothing through"));
         }
         if !self.contents.tick.is_none_or(url::is_tick) {
             return Err(invalid("a tick lasts for a millisecond to 24 days"));
         }
         // They are reckoned with.
-        for limit in [&mut self.response_timeout, &mut self.connect_timeout, &mut self.idle_timeout]
-        {
+        for limit in [
+            &mut self.response_timeout,
+            &mut self.connect_timeout,
+            &mut self.silence_timeout,
+            &mut self.idle_timeout,
+        ] {
             *limit = (*limit).min(FOREVER);
         }
         Ok(self)
@@ -143,6 +159,7 @@ impl fmt::Debug for Config {
             .field("tick", &self.contents.tick)
             .field("response_timeout", &self.response_timeout)
             .field("connect_timeout", &self.connect_timeout)
+            .field("silence_timeout", &self.silence_timeout)
             .field("idle_timeout", &self.idle_timeout)
             .field("for_diagnosis", &self.for_diagnosis)
             .finish()

@@ -65,6 +65,7 @@
 //! | `ending.rs` | releasing, and settling |
 //! | `listing.rs` | who holds what |
 //! | `breaking.rs` | an operator's break |
+//! | `notes.rs` | notes on broken holds |
 //! | `doctor.rs` | what is wrong with an ensemble |
 //! | `four_letters.rs` | what a server says of itself |
 //! | `seen.rs` | the latest transaction that a client saw |
@@ -85,6 +86,7 @@ pub mod fencing;
 mod four_letters;
 mod limits;
 mod listing;
+mod notes;
 mod paths;
 mod proof;
 mod reaching;

@@ -77,7 +77,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
             // On a slow way there is no session yet when this time is over.
-            Err(cause) if asked >= config.connect_timeout => return Err(cause),
+            Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(FOREVER),
         }
     }

@@ -43,7 +43,7 @@ pub(crate) async fn nobody_there(config: &Config) -> Error {
     for _ in 0..2 {
         sleep(PATIENCE).await;
         let tried = all(config).await;
-        if !tried.iter().all(|(_, tried)| matches!(tried, Tried::Refuses | Tried::Unknown)) {
+        if !refuse(&tried) {
             return std::future::pending().await;
         }
     }
@@ -53,6 +53,16 @@ pub(crate) async fn nobody_there(config: &Config) -> Error {
 /// Why there is no session, by what becomes of trying each server.
 pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
+}
+
+/// Returns why a request has no answer, if all servers refuse connections. A silent network isn't waited for.
+pub(crate) async fn refusal(config: &Config) -> Option<Error> {
+    let tried = timeout(PATIENCE, all(config)).await.ok()?;
+    refuse(&tried).then(|| said(&tried, config))
+}
+
+fn refuse(tried: &[(String, Tried)]) -> bool {
+    tried.iter().all(|(_, tried)| matches!(tried, Tried::Refuses | Tried::Unknown))
 }
 
 /// Tries all at the same time. They are in the order of the URL.

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use zookeeper_client as zk;
 
 use crate::errors::Failure;
+use crate::notes;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
@@ -80,7 +81,7 @@ async fn renew_in(
     let mut known = Vec::with_capacity(looks.len());
     for (at, claim, look) in looks {
         let found = session.answer(look).await;
-        known.push((at, renewal(shared, &claim, session, found, begun)));
+        known.push((at, renewal(shared, &claim, session, found, begun).await));
     }
     known
 }
@@ -97,7 +98,7 @@ fn standing(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
 }
 
 /// What the node of a hold says.
-fn renewal(
+async fn renewal(
     shared: &Shared,
     claim: &Claim,
     session: &Arc<Session>,
@@ -113,8 +114,9 @@ fn renewal(
             stat
         }
         Err(failure) if failure.is(&zk::Error::NoNode) => {
+            let reason = notes::why_gone(shared, session, &claim.name, claim.token).await;
             shared.roster.leave(claim);
-            return Renewal::not_held(Reason::Gone);
+            return Renewal::not_held(reason);
         }
         Err(_) => return Renewal::INDETERMINATE,
     };

@@ -13,6 +13,9 @@ use crate::errors::{Effect, Failure, answer, error};
 use crate::proof::Anchor;
 use crate::{reaching, tls};
 
+/// The shortest silence timeout, unless two fifths of the session's timeout are less.
+const SILENCE: Duration = Duration::from_millis(300);
+
 /// How long to wait for the library's next connection before it is asked again.
 const BREATH: Duration = Duration::from_millis(10);
 
@@ -241,6 +244,12 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
+/// Returns how long a connection may be silent before its session moves to a new connection. The library's
+/// default of two fifths of the timeout leaves too little time for a hold whose renewal is due.
+fn silence(config: &Config, timeout: Duration) -> Duration {
+    config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
+}
+
 /// Connects with a new session to one of these, and tries each only once if `eagerly`.
 pub(crate) async fn connect_to(
     config: &Config,
@@ -248,9 +257,12 @@ pub(crate) async fn connect_to(
     timeout: Duration,
     eagerly: bool,
 ) -> Result<zk::Client> {
-    let mut connector = zk::Client::connector()
-        .with_session_timeout(timeout)
-        .with_connection_timeout(config.connect_timeout);
+    let mut connector =
+        zk::Client::connector().with_session_timeout(timeout).with_connection_timeout(if eagerly {
+            config.connect_timeout
+        } else {
+            silence(config, timeout)
+        });
     if eagerly {
         connector = connector.with_fail_eagerly();
     }

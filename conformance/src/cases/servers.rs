@@ -146,7 +146,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
     let holder = client(&context, &server.connect).await?;
     let guard = holder.mutex("x").ttl(context.ttl * 10).acquire().await?;
     let waiter = tokio::spawn({
-        let (locks, limit) = (locks.clone(), context.patience() * 5);
+        let (locks, limit) = (locks.clone(), context.patience() * 20);
         async move { locks.mutex("x").wait_for(limit).acquire().await }
     });
     context.clock.sleep(context.ttl / 5).await;

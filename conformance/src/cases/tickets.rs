@@ -1,10 +1,11 @@
 //! Holds that move to another process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, Ended, ErrorKind, HoldState, Locks, Mode, Owner, RenewalOutcome,
-    Seen, Settle, Token,
+    Attempt, BreakHow, Claim, Ended, ErrorKind, HoldState, Locks, Mode, Owner, Reason,
+    RenewalOutcome, Seen, Settle, Token,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
@@ -36,6 +37,12 @@ pub(super) const CASES: &[Case] = &[
         a_repeated_swap_is_the_same_hold,
         [Tickets],
         "with the same fence, and one release ends it"
+    ),
+    case!(
+        Tickets,
+        a_repeated_swap_does_not_rearm_a_broken_hold,
+        [Tickets, Breakable],
+        "and it runs out as it would without the repeat"
     ),
     case!(
         Tickets,
@@ -190,6 +197,25 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let answer = backend.swap(first.token, &next(&context)).await;
     ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "the next one's hold was taken over");
     release(&*backend, &third).await
+}
+
+async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> Verdict {
+    let backend = context.backend().await?;
+    let (first, second) = (context.claim("x"), context.claim("x"));
+    take(&context, &*backend, &first).await?;
+    let Attempt::Granted(_) = backend.swap(first.token, &second).await? else {
+        return Err(Failure::new("the hold wasn't there for its own token"));
+    };
+    let seen = Seen::Token(second.token);
+    backend.break_lock(&second.name, seen, BreakHow::RunOut, "the suite", "to see").await?;
+    context.clock.sleep(context.ttl / 2).await;
+    let _ = backend.swap(first.token, &second).await;
+    let outcome = renew(&*backend, &second).await?;
+    ensure!(outcome == RenewalOutcome::NotHeld(Reason::Broken), "its renewal: {outcome:?}");
+    let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
+    let next = context.claim("x");
+    context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
+    release(&*backend, &next).await
 }
 
 async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict {

@@ -38,6 +38,12 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         Waiting,
+        a_limit_of_zero_is_one_try,
+        [],
+        "a free name is granted, and a held name times out"
+    ),
+    case!(
+        Waiting,
         a_try_says_none,
         [],
         "a try doesn't wait, neither for a holder nor for a local turn"
@@ -150,6 +156,16 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
+}
+
+async fn a_limit_of_zero_is_one_try(context: Arc<Context>) -> Verdict {
+    let (one, two) = (context.client().await?, context.client().await?);
+    let guard = one.mutex("x").wait_for(Duration::ZERO).acquire().await?;
+    let kind = two.mutex("x").wait_for(Duration::ZERO).acquire().await.err().map(|e| e.kind());
+    ensure!(kind == Some(ErrorKind::TimedOut(Step::Holder)), "a held name was answered {kind:?}");
+    guard.release().await?;
+    two.mutex("x").wait_for(Duration::ZERO).acquire().await?.release().await?;
+    context.nothing_left().await
 }
 
 async fn a_try_says_none(context: Arc<Context>) -> Verdict {

@@ -137,6 +137,7 @@ pub(crate) enum HallFlaw {
     OldTokensStayGood,
     RepeatedSwapIsRefused,
     BrokenMoves,
+    RepeatedSwapRearms,
     BreakHitsTheMoved,
     NewcomersOvertake,
     LastComeFirstServed,
@@ -192,6 +193,11 @@ pub(crate) const HALLS: &[(HallFlaw, &str, &str)] = &[
     (HallFlaw::OldTokensStayGood, "an_old_token_is_worth_nothing", "by the old token"),
     (HallFlaw::RepeatedSwapIsRefused, "a_repeated_swap_is_the_same_hold", "a repeat was refused"),
     (HallFlaw::BrokenMoves, "a_broken_hold_does_not_move", "of a broken hold"),
+    (
+        HallFlaw::RepeatedSwapRearms,
+        "a_repeated_swap_does_not_rearm_a_broken_hold",
+        "still not granted",
+    ),
     (
         HallFlaw::BreakHitsTheMoved,
         "a_moved_hold_is_broken_by_its_new_token",

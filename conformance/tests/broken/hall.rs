@@ -292,7 +292,9 @@ impl DistributedLock for Hall {
         let granted = |hold: &Held| Attempt::Granted(Granted::new(Fence::new(hold.fence)));
         let own = room.holds.iter_mut().find(|hold| hold.claim.token == to.token);
         if let Some(hold) = own.filter(|_| !self.has(Flaw::RepeatedSwapIsRefused)) {
-            hold.expires = now + to.ttl;
+            if !hold.is_broken || self.has(Flaw::RepeatedSwapRearms) {
+                hold.expires = now + to.ttl;
+            }
             return Ok(granted(hold));
         }
         let any = self.has(Flaw::TicketsAreGoodForever) && !room.holds.is_empty();

@@ -21,6 +21,7 @@ use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
 use super::background::{Job, send_release};
+use super::guard::end_in_background;
 use super::hold::{Grant, Hold};
 use super::parking::Spot;
 use super::request::Options;
@@ -68,10 +69,11 @@ pub(crate) async fn by_tries(
             Ok(None) | Err(_) => {}
         }
         if left > 0 {
-            shared.clock.sleep(shared.spread(pause)).await;
-            if shared.is_closed() {
-                return Err(shared.tell(Error::closed(), &name));
-            }
+            let pause = async {
+                shared.clock.sleep(shared.spread(pause)).await;
+                Ok(())
+            };
+            shared.unless_closed(pause).await.map_err(|error| shared.tell(error, &name))?;
         }
     }
     shared.metrics.timed_out.add(1);
@@ -107,10 +109,26 @@ pub(crate) fn acquire(
 ) -> Acquiring<'_> {
     let begun = shared.clock.now();
     match begin(shared, name, options, limit, begun) {
-        Begun::Done(hold) => Acquiring::Done(Some(Ok(hold))),
+        Begun::Done(hold) => Acquiring::Done(Some(hold.map(admitted).transpose())),
         Begun::Failed(error) => Acquiring::Done(Some(Err(error))),
         Begun::So(far) => Acquiring::Waiting(Box::pin(go_on(far, options, limit, begun))),
     }
+}
+
+/// Returns a hold that was just granted. If the client no longer grants locks, the hold is released in
+/// the background.
+pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
+    match hold.shared.ready() {
+        Ok(()) => Ok(hold),
+        Err(error) => Err(not_admitted(hold, error)),
+    }
+}
+
+#[cold]
+fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
+    let error = hold.shared.tell(error, &hold.claim.name);
+    end_in_background(hold);
+    error
 }
 
 /// What became of a request without waiting for anything.
@@ -138,20 +156,20 @@ fn begin(
     begun: BootInstant,
 ) -> Begun {
     let mut turn = match options.mode {
-        Mode::Exclusive => match enter(&shared, &name, options, limit) {
+        Mode::Exclusive => match enter(&shared, &name, options, limit, begun) {
             Ok(Entry::Turn) => Turn::taken(shared, name),
             Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
             Ok(Entry::Busy) => return Begun::Done(None),
             Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
             Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
-        Mode::Shared | Mode::Permits { .. } => match enter_beside(&shared, &name, options) {
+        Mode::Shared | Mode::Permits { .. } => match enter_beside(&shared, &name, options, begun) {
             Ok(None) => Turn::beside_others(shared, name),
             Ok(Some(share)) => return Begun::Done(Some(share.into_hold())),
             Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
     };
-    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options));
+    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
     let before = pending.send(begun);
     let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim)) else {
         pending.unsend(before);
@@ -174,12 +192,23 @@ fn failed(shared: &Shared, error: Error, name: &LockName, limit: Limit) -> Error
     shared.tell(error, name)
 }
 
-fn enter(shared: &Arc<Shared>, name: &LockName, options: &Options, limit: Limit) -> Result<Entry> {
-    shared.table().turns.enter(name, &want(options), limit != Limit::Once)
+fn enter(
+    shared: &Shared,
+    name: &LockName,
+    options: &Options,
+    limit: Limit,
+    now: BootInstant,
+) -> Result<Entry> {
+    shared.table().turns.enter(name, &want(options), limit != Limit::Once, now)
 }
 
-fn enter_beside(shared: &Shared, name: &LockName, options: &Options) -> Result<Option<Entered>> {
-    shared.table().turns.enter_beside(name, &want(options))
+fn enter_beside(
+    shared: &Shared,
+    name: &LockName,
+    options: &Options,
+    now: BootInstant,
+) -> Result<Option<Entered>> {
+    shared.table().turns.enter_beside(name, &want(options), now)
 }
 
 fn want(options: &Options) -> Want {
@@ -187,6 +216,7 @@ fn want(options: &Options) -> Want {
         mode: options.mode,
         ttl: options.ttl,
         upkeep: options.upkeep,
+        max_hold: options.max_hold,
         owner: options.owner.clone(),
         identity: options.identity.clone(),
     }
@@ -196,18 +226,35 @@ fn want(options: &Options) -> Want {
 async fn in_queue(
     shared: &Shared,
     name: &LockName,
-    receiver: oneshot::Receiver<Passed>,
+    mut receiver: oneshot::Receiver<Passed>,
     limit: Limit,
+    ttl: Duration,
+    begun: BootInstant,
 ) -> Result<Passed> {
     shared.metrics.waited.add(1);
-    // Closing turns away all who stand in the queue; whoever came just after that sees it here.
-    if shared.is_closed() {
-        return Err(Error::closed());
-    }
-    match until(&shared.clock, limit.instant(), receiver).await {
-        Some(Ok(passed)) => Ok(passed),
-        Some(Err(_)) => Err(Error::closed()),
-        None => Err(Error::timed_out(Step::LocalTurn, name)),
+    let mut look_at = if limit == Limit::None { begun + ttl } else { limit.instant() };
+    loop {
+        match until(&shared.clock, look_at, &mut receiver).await {
+            Some(Ok(passed)) => return Ok(passed),
+            Some(Err(_)) => return Err(Error::closed()),
+            None => {}
+        }
+        let now = shared.clock.now();
+        let trouble = shared.table().turns.trouble(name).cloned();
+        let timed_out = |step| Error::timed_out(step, name);
+        match (limit, trouble) {
+            (Limit::None, None) => look_at = now + ttl,
+            (Limit::None, Some(trouble)) => {
+                look_at = trouble.since.max(begun) + ttl;
+                if look_at <= now {
+                    return Err(trouble.error(now));
+                }
+            }
+            (_, None) => return Err(timed_out(Step::LocalTurn)),
+            (_, Some(trouble)) => {
+                return Err(timed_out(Step::Answer).with_source(trouble.error(now)));
+            }
+        }
     }
 }
 
@@ -218,28 +265,6 @@ enum Answer {
     TooLate,
     Busy(Busy),
     Failed(Error),
-}
-
-/// Asks the server once, for the claim that the turn has or a fresh one, and waits for its answer
-/// for as long as it could be of use.
-async fn ask(
-    turn: &mut Turn,
-    options: &Options,
-    wait: Wait,
-    limit: Limit,
-    sent: BootInstant,
-) -> Answer {
-    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options));
-    let before = pending.send(sent);
-    let claim = &pending.claim;
-    let useless = if shared.backend.profile().blocks && wait != Wait::No {
-        BootInstant::FAR_FUTURE
-    } else {
-        shared.term(sent, claim.ttl, None).lost_at
-    };
-    let send = || shared.backend.acquire(claim, wait);
-    let answer = answer(&shared.clock, send, useless.min(limit.instant()), "the acquire").await;
-    hear(shared, pending, before, answer, sent)
 }
 
 /// What an answer to a claim means, also for what is pending.
@@ -277,54 +302,63 @@ fn hear(
     }
 }
 
-/// Goes on with a request that can't be answered without waiting.
-async fn go_on(
-    far: Far,
-    options: &Options,
-    limit: Limit,
-    begun: BootInstant,
-) -> Result<Option<Arc<Hold>>> {
-    let mut sent = begun;
-    let (mut turn, answer) = match far {
-        Far::Asked(turn, answer) => (turn, Some(answer)),
-        Far::Unasked(turn) => (turn, None),
+/// Continues a request that has to wait. Closing the client ends it.
+async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
+    let (shared, name) = match &far {
+        Far::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
+        Far::Unasked(turn) | Far::Asked(turn, _) => {
+            (Arc::clone(turn.shared()), turn.name().clone())
+        }
+    };
+    // Boxed: the future is large, and is moved several times.
+    let waiting = Box::pin(waiting(far, options, limit, begun));
+    match shared.unless_closed(waiting).await {
+        Ok(hold) => hold.map(admitted).transpose(),
+        Err(error) => Err(failed(&shared, error, &name, limit)),
+    }
+}
+
+async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
+    let (mut turn, answer, was_queued) = match far {
+        Far::Asked(turn, answer) => (turn, Some(answer), false),
+        Far::Unasked(turn) => (turn, None, false),
         Far::Queued(shared, name, receiver) => {
-            match in_queue(&shared, &name, receiver, limit).await {
-                Ok(Passed::Turn(turn)) => {
-                    sent = shared.clock.now();
-                    (turn, None)
-                }
-                Ok(Passed::Entered(share)) => return Ok(Some(share.into_hold())),
-                Err(error) => return Err(failed(&shared, error, &name, limit)),
+            match in_queue(&shared, &name, receiver, limit, options.ttl, begun).await? {
+                Passed::Turn(turn) => (turn, None, true),
+                Passed::Entered(share) => return Ok(Some(share.into_hold())),
+                Passed::Refused(error) => return Err(error),
             }
         }
     };
-    let answer = match answer {
-        Some(answer) => answer,
-        None => ask(&mut turn, options, Wait::No, limit, sent).await,
-    };
-    if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
-        return Ok(None);
-    }
     let shared = Arc::clone(turn.shared());
+    let (mut sent, mut trouble) = (begun, None);
+    if was_queued {
+        sent = shared.clock.now();
+        trouble = shared.table().turns.trouble(turn.name()).cloned();
+    }
     let mut asking = Asking {
         shared: &shared,
         options,
         limit,
         sent,
         // Who stood in the queue was.
-        counted: sent != begun,
+        counted: was_queued,
         spot: None,
-        troubled_since: None,
-        trouble: None,
+        // The previous request for this lock may have been without an answer for long.
+        troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
+        trouble: trouble.map(|trouble| trouble.error(sent)),
         pause: TRY_AGAIN.0,
     };
-    match asking.until_granted(&mut turn, answer).await {
-        Ok((granted, believed)) => {
-            Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
-        }
-        Err(error) => Err(failed(&shared, error, turn.name(), limit)),
+    let answer = match answer {
+        Some(answer) => answer,
+        None => asking.ask(&mut turn).await,
+    };
+    if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
+        return Ok(None);
     }
+    let (granted, believed) = asking.until_granted(&mut turn, answer).await?;
+    asking.answered(&turn);
+    Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
 }
 
 /// A request that has to ask more than once.
@@ -374,33 +408,70 @@ impl Asking<'_> {
                 Answer::Failed(error) => self.after_error(turn, error)?,
             };
             self.wait(&next).await;
-            if !matches!(next, Next::Now) && self.shared.is_closed() {
-                return Err(Error::closed());
-            }
             if let Some((granted, believed)) = self.take_handed(turn) {
                 return Ok((granted, believed));
             }
             self.sent = self.shared.clock.now();
-            if self.sent >= self.limit.instant() {
-                let troubled = self.troubled_since.is_some();
-                let step = if troubled { Step::Answer } else { Step::Holder };
-                let timed_out = Error::timed_out(step, turn.name());
-                return Err(match self.trouble.take() {
-                    Some(trouble) => timed_out.with_source(trouble),
-                    None => timed_out,
-                });
+            if self.sent >= self.give_up_at() {
+                return Err(self.given_up(turn.name()));
             }
-            let wait = match &self.spot {
-                None => Wait::No,
-                Some(_) => Wait::Until(self.limit.instant()),
-            };
-            answer = ask(turn, self.options, wait, self.limit, self.sent).await;
+            answer = self.ask(turn).await;
+        }
+    }
+
+    /// Sends one acquire request, for the turn's claim or for a fresh one. Waits for the answer as long as
+    /// it could be useful.
+    async fn ask(&self, turn: &mut Turn) -> Answer {
+        let (shared, pending) =
+            turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
+        let before = pending.send(self.sent);
+        let claim = &pending.claim;
+        let wait = match &self.spot {
+            None => Wait::No,
+            Some(_) => Wait::Until(self.limit.instant()),
+        };
+        let answer_by = match self.is_blocked() {
+            true => self.limit.instant(),
+            false => shared.term(self.sent, claim.ttl, None).lost_at.min(self.give_up_at()),
+        };
+        let send = || shared.backend.acquire(claim, wait);
+        let answer = answer(&shared.clock, send, answer_by, "the acquire").await;
+        hear(shared, pending, before, answer, self.sent)
+    }
+
+    /// Returns whether the backend answers only when the holder releases.
+    fn is_blocked(&self) -> bool {
+        self.spot.is_some() && self.shared.backend.profile().blocks
+    }
+
+    /// Returns when to give up: at the limit, or without a limit after one TTL without an answer.
+    fn give_up_at(&self) -> BootInstant {
+        match (self.limit, self.troubled_since) {
+            (Limit::None, Some(since)) => since + self.options.ttl,
+            (limit, _) => limit.instant(),
+        }
+    }
+
+    fn given_up(&mut self, name: &LockName) -> Error {
+        match (self.trouble.take(), self.troubled_since) {
+            (Some(trouble), Some(since)) if self.limit == Limit::None => {
+                trouble.tried_for(self.shared.clock.now().saturating_since(since))
+            }
+            (Some(trouble), _) => Error::timed_out(Step::Answer, name).with_source(trouble),
+            (None, _) => Error::timed_out(Step::Holder, name),
+        }
+    }
+
+    /// Records that the server answers again.
+    fn answered(&mut self, turn: &Turn) {
+        self.trouble = None;
+        if self.troubled_since.take().is_some() {
+            turn.note_answer();
         }
     }
 
     fn after_busy(&mut self, turn: &Turn, busy: &Busy) -> Next {
-        self.troubled_since = None;
-        self.trouble = None;
+        self.answered(turn);
         self.pause = TRY_AGAIN.0;
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
@@ -420,26 +491,29 @@ impl Asking<'_> {
         let shared = self.shared;
         shared.metrics.attempts_failed.add(1);
         let ended = error.lost_reason().is_some();
-        if self.limit == Limit::Once || !(ended || error.is_transient()) {
+        if !(ended || error.is_transient()) {
             return Err(error);
         }
         let now = shared.clock.now();
-        let since = *self.troubled_since.get_or_insert(now);
+        // A blocked request waited for the holder, not for the server.
+        let unanswered_since = if self.is_blocked() { now } else { self.sent };
+        let since = *self.troubled_since.get_or_insert(unanswered_since);
+        turn.note_trouble(since, &error);
+        if self.limit == Limit::Once {
+            return Err(error);
+        }
         // That a place was lost meanwhile says less to a user than what it was lost by, and so does
         // that the last answer was waited for no longer.
-        let is_cut_short = now >= self.limit.instant();
+        let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
             _ => error,
         };
-        if self.limit == Limit::None && now >= since + self.options.ttl {
-            return Err(trouble.tried_for(now.saturating_since(since)));
-        }
+        self.trouble = Some(trouble);
         if is_cut_short {
-            return Err(Error::timed_out(Step::Answer, turn.name()).with_source(trouble));
+            return Err(self.given_up(turn.name()));
         }
         self.pause = (self.pause * 2).min(TRY_AGAIN.1);
-        self.trouble = Some(trouble);
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
@@ -451,7 +525,8 @@ impl Asking<'_> {
 
     async fn wait(&mut self, next: &Next) {
         let clock = &self.shared.clock;
-        let at_most = |time| (clock.now() + time).min(self.limit.instant());
+        let give_up_at = self.give_up_at();
+        let at_most = |time| (clock.now() + time).min(give_up_at);
         match next {
             Next::Now => {}
             Next::Fresh => {
@@ -485,6 +560,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     options.check(&shared)?;
     let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
+    let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
     // The server swaps what the token has, and an acquire that comes late may have brought it a hold after
     // another one's. That has a fence of its own.
@@ -492,10 +568,10 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     loop {
         let sent = shared.clock.now();
         let failure = if is_the_same {
-            let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, &options));
+            let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, &options, sent));
             let before = pending.send(sent);
             let claim = &pending.claim;
-            let useless = shared.term(sent, claim.ttl, None).lost_at;
+            let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
             let send = || shared.backend.swap(ticket.token(), claim);
             let answer = answer(&shared.clock, send, useless, "the resumption").await;
             match hear(shared, pending, before, answer, sent) {
@@ -507,7 +583,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
                 Answer::Failed(failure) => failure,
             }
         } else {
-            match is_there(&shared, ticket, sent).await {
+            match is_there(&shared, ticket, sent, give_up_at).await {
                 Ok(true) => {
                     is_the_same = true;
                     continue;
@@ -517,17 +593,22 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
             }
         };
         let now = shared.clock.now();
-        if !failure.is_transient() || now >= begun + options.ttl {
+        if !failure.is_transient() || now >= give_up_at {
             return Err(failure);
         }
-        shared.clock.sleep(shared.spread(pause)).await;
+        shared.clock.sleep_until((now + shared.spread(pause)).min(give_up_at)).await;
         pause = (pause * 2).min(TRY_AGAIN.1);
     }
 }
 
 /// Whether what the token of a ticket has is the hold that the ticket was made of.
-async fn is_there(shared: &Shared, ticket: &Ticket, now: BootInstant) -> Result<bool> {
-    let useless = shared.term(now, ticket.ttl(), None).lost_at;
+async fn is_there(
+    shared: &Shared,
+    ticket: &Ticket,
+    now: BootInstant,
+    give_up_at: BootInstant,
+) -> Result<bool> {
+    let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
     let look = || shared.backend.inspect(ticket.name());
     let seen = answer(&shared.clock, look, useless, "the look at the hold of the ticket").await?;
     let is_it = |holder: &Holder| {
@@ -537,22 +618,17 @@ async fn is_there(shared: &Shared, ticket: &Ticket, now: BootInstant) -> Result<
     Ok(seen.holders.iter().any(is_it))
 }
 
-fn fresh(shared: &Shared, name: LockName, options: &Options) -> Pending {
+fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -> Pending {
     let claim = Claim {
         name,
         mode: options.mode,
-        token: shared.token(),
+        token: shared.token(now),
         identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
         ttl: options.ttl,
         fences: 1,
         upkeep: options.upkeep,
     };
-    Pending {
-        claim,
-        settle: Settle::Answered,
-        on_server: false,
-        last_sent: BootInstant::from_nanos(0),
-    }
+    Pending { claim, settle: Settle::Answered, on_server: false, last_sent: now }
 }
 
 /// What is believed of a grant that came in time.

@@ -55,6 +55,11 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
+/// Writes to the application's log. A subscriber that panics must not end renewals and releases.
+pub(crate) fn say(log: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(log));
+}
+
 /// Nothing of what it asks is used after a panic but its drop.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))

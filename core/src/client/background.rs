@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::claim::{Claim, Ended, Settle};
 use crate::clock::BootInstant;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-use super::answer::answer;
+use super::answer::{answer, say};
 use super::hold::Hold;
 use super::shared::Shared;
 use super::turns::Pending;
@@ -17,7 +17,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     settle: Settle,
-    /// Whether a local turn goes on when it is done.
+    /// Set if a local turn is passed on when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }
@@ -69,29 +69,52 @@ impl Job {
     /// (its runtime is going down), the turn goes on all the same.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         // Here and not at the first poll, which may never come.
-        let running = Running(self);
+        let mut running = Running(self);
         async move {
             running.0.work().await;
         }
     }
 
-    async fn work(&self) {
-        let (claim, shared) = (self.claim(), &self.shared);
+    /// Passes the turn on before the release is done. If the server doesn't answer the release, the next
+    /// request asks the server itself, within its own limit.
+    ///
+    /// A turn only keeps requests of one client from waiting on the server for each other. Exclusion
+    /// doesn't need it: the server distinguishes claims by their tokens, and backends keep claims apart
+    /// as for two clients (in the modes `session` and `row`, each claim has its own connection).
+    fn pass_turn(&mut self, since: BootInstant, error: &Error) {
+        if std::mem::take(&mut self.has_turn) {
+            let name = &self.claim().name;
+            self.shared.table().turns.note_trouble(name, since, error);
+            self.shared.pass_turn(name, None);
+        }
+    }
+
+    async fn work(&mut self) {
+        let (claim, shared) = (self.claim().clone(), Arc::clone(&self.shared));
         let begun = shared.clock.now();
         let mut pause = TRY_AGAIN.0;
         loop {
-            let answer = send_release(shared, claim, self.settle).await;
+            let sent = shared.clock.now();
+            let answer = send_release(&shared, &claim, self.settle).await;
             let now = shared.clock.now();
+            if answer.is_ok() && self.has_turn {
+                shared.table().turns.note_answer(&claim.name);
+            }
             match answer {
                 Ok(ended) if self.is_settled(ended, now) => break,
                 // Without a tombstone it may still arrive, and would then be held for a TTL.
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::debug!(name = %claim.name, %error, "a release has to be tried again");
+                    say(
+                        || tracing::debug!(name = %claim.name, %error, "a release has to be tried again"),
+                    );
                     if !error.is_transient() || self.may_give_up(begun, now) {
-                        tracing::warn!(name = %claim.name, %error, "a release was given up");
+                        say(
+                            || tracing::warn!(name = %claim.name, %error, "a release was given up"),
+                        );
                         break;
                     }
+                    self.pass_turn(sent, &error);
                 }
             }
             if shared.is_closed() && now > begun + claim.ttl {

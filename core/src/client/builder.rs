@@ -101,7 +101,10 @@ impl Builder {
 
     /// The runtime on which holds are renewed and background releases run; the present one if not
     /// set. It needs its timer, and the backend's connections live on it too: don't let it end
-    /// before the client. On a current-thread runtime nothing is renewed between two `block_on`s.
+    /// before the client. If it does, no hold is renewed until the next request inside another runtime, which
+    /// then runs the renewals. Until then each hold is lost at its deadline, as
+    /// [`check`](crate::Guard::check) reports. A current-thread runtime renews nothing between two
+    /// `block_on`s.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

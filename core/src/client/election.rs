@@ -136,6 +136,11 @@ impl Observer {
     /// May be dropped and called again, as in a loop of `select!`: no change is missed by that, and none is
     /// told later.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
+        let shared = Arc::clone(self.election.locks.shared());
+        shared.inside(self.look()).await
+    }
+
+    async fn look(&mut self) -> Result<Option<Leader>> {
         let clock = self.election.locks.shared().clock.clone();
         loop {
             if self.looking.is_empty() {

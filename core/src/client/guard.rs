@@ -109,9 +109,13 @@ macro_rules! common {
             /// A future that doesn't yield can't be stopped, and neither can what it has already
             /// sent elsewhere: for that there is the fence.
             ///
+            /// Outside a tokio runtime, `future` is polled inside the client's runtime.
+            ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future was done, or
             /// during its last poll: what it did then wasn't all done under the lock.
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the
+            /// caller is outside a runtime.
             ///
             /// # Cancel safety
             /// Dropping it drops `future`; the guard is unharmed.
@@ -169,6 +173,20 @@ impl Guard {
     /// refused there whose fence is below the highest seen. Concurrent readers share one.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
+    }
+
+    pub(super) fn client(&self) -> &Arc<Shared> {
+        &self.0.hold().shared
+    }
+
+    /// Returns an error if the client was closed after the grant.
+    pub(super) fn ready(&self) -> Result<()> {
+        if self.client().is_closed() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// Returns the error for a multi-lock request that has this hold when the client is closed.
+    pub(super) fn closed(&self) -> Error {
+        self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
     /// What goes with all that is sent under this lock.
@@ -273,10 +291,11 @@ impl Held {
     }
 
     async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
+        self.hold().shared.has_runtime()?;
         let signal = Signal::new(self.hold());
         let mut ended = pin!(signal.ended());
         let mut future = pin!(future);
-        std::future::poll_fn(|cx| {
+        let run = std::future::poll_fn(|cx| {
             self.check()?;
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(self.check().map(|()| output));
@@ -288,15 +307,18 @@ impl Held {
                     .unwrap_or_else(|| lost(self.hold(), Reason::Expired)))),
                 Poll::Pending => Poll::Pending,
             }
-        })
-        .await
+        });
+        self.hold().shared.inside(run).await
     }
 
     async fn renew(&self) -> Result<()> {
         self.check()?;
         let hold = self.hold();
         let start = hold.clock().now();
-        let mut answers = ask_renewal(&hold.shared, std::slice::from_ref(hold))
+        let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
+        let mut answers = hold
+            .shared
+            .inside(asking)
             .await
             .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
         let answer = answers.pop();
@@ -316,10 +338,9 @@ impl Held {
 
     async fn verify(&self) -> Result<bool> {
         let hold = self.hold();
-        let seen = hold
-            .shared
-            .backend
-            .inspect(&hold.claim.name)
+        let shared = &hold.shared;
+        let seen = shared
+            .inside(shared.backend.inspect(&hold.claim.name))
             .await
             .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
         Ok(seen
@@ -390,7 +411,8 @@ impl Releasing {
 
     async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let answer = send_release(&hold.shared, &hold.claim, hold.settle()).await;
+        let sending = send_release(&hold.shared, &hold.claim, hold.settle());
+        let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 

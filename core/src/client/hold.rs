@@ -13,6 +13,7 @@ use crate::event::Reason;
 use crate::token::Fence;
 use crate::validity::Term;
 
+use super::answer::say;
 use super::owner::Owner;
 use super::shared::Shared;
 use super::signal::HoldState;
@@ -183,6 +184,10 @@ impl Hold {
         self.settle
     }
 
+    pub(crate) fn keep_until(&self) -> BootInstant {
+        self.keep_until
+    }
+
     pub(crate) fn granted_at(&self) -> BootInstant {
         self.granted_at
     }
@@ -253,7 +258,9 @@ impl Hold {
         if lost {
             self.shared.metrics.lost.add(1);
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost");
+            say(
+                || tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost"),
+            );
             self.notify_changed();
         }
         lost
@@ -297,7 +304,7 @@ impl Hold {
             .is_ok();
         if at_risk {
             self.shared.metrics.at_risk.add(1);
-            tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk");
+            say(|| tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"));
             self.notify_changed();
         }
     }

@@ -3,6 +3,7 @@
 //! silent server can't keep a loss from being told.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::clock::BootInstant;
 use crate::error::Result;
 use crate::token::Token;
 
-use super::answer::answer;
+use super::answer::{answer, say};
 use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
@@ -23,6 +24,9 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// How long a failed renewal waits for its next try: a twentieth of the TTL and no more than a quarter of
 /// what is left, within these.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// How long the keeper pauses after a panic, which may repeat.
+const AFTER_PANIC: Duration = Duration::from_millis(20);
 
 /// Marks the end of the keeper, however it comes: also when its runtime goes down.
 struct Going(Weak<Shared>);
@@ -45,12 +49,9 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                start_jobs(&shared);
-                take_facts(&shared);
-                let now = shared.clock.now();
-                shared.table().holds.take_due(now, &mut due);
-                attend(&shared, now, &mut due);
-                shared.table().holds.next_due(now)
+                // A waker of the application may panic. That must not end the renewals.
+                let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
+                round.unwrap_or_else(|_| Some(after_panic(&shared)))
             };
             match next {
                 None => roused.notified().await,
@@ -65,6 +66,29 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
     }
 }
 
+/// Runs one round, and returns the instant of the next.
+fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> {
+    start_jobs(shared);
+    take_facts(shared);
+    let now = shared.clock.now();
+    shared.table().holds.take_due(now, due);
+    attend(shared, now, due);
+    shared.table().holds.next_due(now)
+}
+
+/// Schedules all holds again, because the holds of that round may be missing. Returns when.
+#[cold]
+fn after_panic(shared: &Shared) -> BootInstant {
+    let next = shared.clock.now() + AFTER_PANIC;
+    let mut table = shared.table();
+    let all = table.holds.find(|_| true);
+    for hold in &all {
+        hold.renewing.store(false, Ordering::Release);
+    }
+    table.holds.reschedule(all.iter().map(|hold| (hold, next)));
+    next
+}
+
 fn start_jobs(shared: &Arc<Shared>) {
     loop {
         let job = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -75,8 +99,9 @@ fn start_jobs(shared: &Arc<Shared>) {
     }
 }
 
-/// Acts on what the backend told of holds, all at once: a session that ends takes many with it.
-fn take_facts(shared: &Arc<Shared>) {
+/// Acts on the backend's events, all at once: the end of a session loses many holds. If the keeper has
+/// ended, the thread that reports an event calls this.
+pub(crate) fn take_facts(shared: &Shared) {
     let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
     if told.is_empty() {
         return;
@@ -91,15 +116,17 @@ fn take_facts(shared: &Arc<Shared>) {
     let now = shared.clock.now();
     let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
     for hold in &holds {
-        match facts[&hold.claim.token] {
+        // A waker of the application may panic. That must not delay the report of the other facts.
+        let report = || match facts[&hold.claim.token] {
             Fact::AtRisk => {
-                hold.put_at_risk();
                 hold.renew_again_at(now);
+                hold.put_at_risk();
             }
             Fact::Lost(reason) => {
                 hold.lose(reason);
             }
-        }
+        };
+        let _ = catch_unwind(AssertUnwindSafe(report));
     }
     shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
@@ -141,13 +168,19 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
 async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, holds = batch.len(), "a renewal failed");
+        say(|| tracing::debug!(%error, holds = batch.len(), "a renewal failed"));
         Vec::new()
     });
     let mut answers = answers.into_iter();
     let now = shared.clock.now();
-    let look_again: Vec<BootInstant> =
-        batch.iter().map(|hold| note_renewal(hold, answers.next(), start, now)).collect();
+    let look_again: Vec<BootInstant> = batch
+        .iter()
+        .map(|hold| {
+            // A waker of the application may panic. That must not end the other renewals.
+            let answer = answers.next();
+            catch_unwind(AssertUnwindSafe(|| note_renewal(hold, answer, start, now))).unwrap_or(now)
+        })
+        .collect();
     if shared.table().holds.reschedule(batch.iter().zip(look_again)) {
         shared.keeper.notify_one();
     }

@@ -1,9 +1,7 @@
 //! What a user makes requests with.
 
 use std::any::Any;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backend::DistributedLock;
@@ -101,8 +99,10 @@ impl Locks {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
         let shared = self.shared();
         let name = shared.full_name(name.as_ref())?;
-        let inspection =
-            shared.backend.inspect(&name).await.map_err(|error| shared.tell(error, &name))?;
+        let inspection = shared
+            .inside(shared.backend.inspect(&name))
+            .await
+            .map_err(|e| shared.tell(e, &name))?;
         Ok(self.in_namespace(inspection))
     }
 
@@ -119,7 +119,7 @@ impl Locks {
         let mut names = Vec::new();
         let mut from = None;
         loop {
-            let page = shared.backend.list(&prefix, from).await?;
+            let page = shared.inside(shared.backend.list(&prefix, from)).await?;
             names.extend(page.names.into_iter().map(|inspection| self.in_namespace(inspection)));
             match page.next {
                 Some(next) => from = Some(next),
@@ -149,8 +149,7 @@ impl Locks {
         check_text("reason", reason, 512)?;
         let by = shared.identity.to_string();
         shared
-            .backend
-            .break_lock(&name, seen, how, &by, reason)
+            .inside(shared.backend.break_lock(&name, seen, how, &by, reason))
             .await
             .map_err(|error| shared.tell(error, &name))
     }
@@ -167,7 +166,8 @@ impl Locks {
     /// # Cancel safety
     /// May be dropped; the batch may then be cleared away all the same.
     pub async fn sweep(&self, idle: Duration) -> Result<Swept> {
-        self.shared().backend.sweep(idle).await
+        let shared = self.shared();
+        shared.inside(shared.backend.sweep(idle)).await
     }
 
     /// Looks at the live server for what would make its locks less safe than they seem.
@@ -178,7 +178,8 @@ impl Locks {
     /// # Cancel safety
     /// May be dropped.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.shared().backend.doctor().await
+        let shared = self.shared();
+        shared.inside(shared.backend.doctor()).await
     }
 
     /// What the backend promises.
@@ -207,26 +208,19 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Refuses new requests, turns away those that wait, and waits for the releases under way.
-    /// Live guards go on. Returns also when the client's runtime has gone: what was still to be
-    /// released then runs out on the server.
+    /// Closes the client. New requests are rejected and waiting requests are turned away, both with
+    /// [`Closed`](crate::ErrorKind::Closed). No request is granted after this call: a grant that arrives
+    /// late is released. Live guards stay valid and are renewed.
+    ///
+    /// Waits for the releases under way. A request whose task doesn't run can't give its claim back, and is
+    /// waited for at most a second. If the client's runtime has ended, this returns, and unreleased holds
+    /// run out on the server.
     ///
     /// # Cancel safety
     /// May be dropped and called again; the client is closed from the first call on.
     pub async fn close(&self) {
         let shared = self.shared();
-        shared.closed.store(true, Ordering::SeqCst);
-        let turned_away = shared.table().turns.turn_away_all();
-        drop(turned_away);
-        shared.parking.wake_all();
-        loop {
-            let mut idle = pin!(shared.idle.notified());
-            idle.as_mut().enable();
-            if shared.releasing() == 0 || shared.keeper_gone.load(Ordering::Acquire) {
-                return;
-            }
-            idle.await;
-        }
+        shared.inside(shared.close()).await;
     }
 
     fn in_namespace(&self, mut inspection: Inspection) -> Inspection {

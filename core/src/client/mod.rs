@@ -12,6 +12,7 @@
 //! | `hold` | one hold's state: the term, the two stages of loss |
 //! | `registry` | all live holds, by the instant at which something is due |
 //! | `keeper` | the one task: renews, tells losses, starts background releases |
+//! | `closing` | turning requests away: the client was closed, or its runtime has ended |
 //! | `multi`, `together` | many names at once: asking for them, and holding them |
 //! | `election` | who leads |
 //! | `ticket` | a hold that moves to another process |
@@ -24,6 +25,7 @@ mod answer;
 mod background;
 mod beside;
 mod builder;
+mod closing;
 mod election;
 mod guard;
 mod hold;

@@ -7,10 +7,11 @@
 use std::cmp::Ordering;
 use std::convert::Infallible;
 use std::fmt;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, ErrorKind, Result};
 
 use super::guard::Guard;
 use super::locks::Locks;
@@ -214,7 +215,8 @@ impl MultiRequest {
             true => guard.renew().await,
             false => guard.check(),
         };
-        match renewed {
+        let ready = || guard.guards.iter().try_for_each(|guard| guard.ready());
+        match renewed.and_then(|()| ready()) {
             Ok(()) => Ok(guard),
             Err(error) => {
                 give_back(guard.guards).await;
@@ -266,10 +268,14 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
+        // No other lock is held yet, so this name can't be an alias of one.
+        if held.is_empty() {
+            return self.wait(options, limit).await;
+        }
         let is_apart = match self.request(options).try_acquire().await {
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) => self.is_apart_from(held).await?,
-            Err(error) if error.is_transient() => held.is_empty(),
+            Err(error) if error.is_transient() => false,
             Err(error) => return Err(error),
         };
         *has_waited = true;
@@ -280,6 +286,17 @@ impl Part {
         }
     }
 
+    /// Waits until the client of a held lock is closed, and returns its error.
+    async fn closed(held: &[Guard]) -> Error {
+        let mut closed: Vec<_> =
+            held.iter().map(|guard| Box::pin(guard.client().closed())).collect();
+        std::future::poll_fn(|cx| {
+            let is_closed = closed.iter_mut().position(|one| one.as_mut().poll(cx).is_ready());
+            is_closed.map_or(Poll::Pending, |at| Poll::Ready(held[at].closed()))
+        })
+        .await
+    }
+
     async fn wait(&self, options: &Options, limit: Option<BootInstant>) -> Result<Guard> {
         let request = self.request(options);
         match limit {
@@ -287,11 +304,6 @@ impl Part {
             Some(limit) => {
                 let shared = self.locks.shared();
                 let left = limit.saturating_since(shared.clock.now());
-                if left.is_zero() {
-                    shared.metrics.timed_out.add(1);
-                    let name = shared.full_name(&self.name)?;
-                    return Err(shared.tell(Error::timed_out(Step::Holder, &name), &name));
-                }
                 request.wait_for(left).acquire().await
             }
         }
@@ -305,6 +317,7 @@ impl Part {
         run(held, async {
             tokio::select! {
                 biased;
+                error = Self::closed(held), if !held.is_empty() => Err(error),
                 taken = taking => taken,
                 never = self.renewing(held), if is_fixed && !held.is_empty() => match never {},
             }
@@ -364,6 +377,9 @@ impl Part {
 /// Gives back what there is of an attempt that failed; what can't be is released in the background.
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
-        let _ = guard.release().await;
+        // A closed client doesn't wait for the server; dropping the guard releases it.
+        if !guard.client().is_closed() {
+            let _ = guard.release().await;
+        }
     }
 }

@@ -62,13 +62,6 @@ impl Parking {
         }
     }
 
-    /// Wakes everybody.
-    pub(crate) fn wake_all(&self) {
-        for parked in self.lots().by_token.values() {
-            parked.wake.notify_one();
-        }
-    }
-
     /// Hands a grant to the claim that waits for it. Nobody may wait for it any more: then its
     /// release is under way, and covers what was handed over.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {

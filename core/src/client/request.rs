@@ -138,6 +138,10 @@ impl<H: Handle> Request<H> {
     }
 
     /// How long [`acquire`](Request::acquire) waits at most.
+    ///
+    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the
+    /// lock is held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even
+    /// if it is too short for the server's answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -159,6 +163,9 @@ impl<H: Handle> Request<H> {
 
     /// Lets requests with the same owner share one hold: they get another guard on it at once,
     /// with the same fence, the same TTL and no trip to the server. It ends with the last guard.
+    ///
+    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed)
+    /// while the hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
@@ -167,6 +174,9 @@ impl<H: Handle> Request<H> {
     /// Waits for the hold.
     ///
     /// A server that can't be reached is asked again until the limit; without a limit, for one TTL.
+    /// The same applies while an earlier request of this client for the same lock has no answer.
+    ///
+    /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
     /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the step it was at: nothing is held, and
@@ -178,6 +188,8 @@ impl<H: Handle> Request<H> {
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend doesn't do,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name that is in use as something else,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) too if the client's runtime has ended and the caller
+    ///   is outside a runtime, because the hold would not be renewed.
     ///
     /// # Cancel safety
     /// May be dropped at any await point. Its place goes to the next local request; a claim that
@@ -185,11 +197,12 @@ impl<H: Handle> Request<H> {
     pub async fn acquire(self) -> Result<H> {
         // Its options stay where they are: they would be a third of what is moved.
         let (shared, options) = (self.shared, &self.options);
-        let name = checked(&shared, self.name, options)?;
         // Where nothing has to be waited for, a loop of requests would let nobody else of its
         // thread go on.
         tokio::task::consume_budget().await;
-        let hold = match (options.retry, options.wait) {
+        let name = checked(&shared, self.name, options)?;
+        let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
+        let hold = match (tries, options.wait) {
             (Some((tries, pause)), _) => {
                 Box::pin(acquire::by_tries(shared, name, options, tries, pause)).await?
             }
@@ -205,7 +218,8 @@ impl<H: Handle> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Asks once. `None` when it is held, or when another task of this client is at it.
+    /// Asks once. Returns `None` if the lock is held, or if another task of this client is acquiring or
+    /// releasing it. Returns an error if the server doesn't answer that task's request.
     ///
     /// # Errors
     /// As [`acquire`](Request::acquire), but for the limit: an error of the server comes at once.
@@ -214,19 +228,19 @@ impl<H: Handle> Request<H> {
     /// May be dropped; a claim that may stand on the server is settled in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
-        let name = checked(&shared, self.name, options)?;
         tokio::task::consume_budget().await;
+        let name = checked(&shared, self.name, options)?;
         Ok(acquire::acquire(shared, name, options, Limit::Once).await?.map(H::from_hold))
     }
 }
 
+/// The retry setting for a limit of zero: one try.
+const ONE_TRY: (u32, Duration) = (1, Duration::ZERO);
+
 /// The name, if it and the options are such as the backend takes.
-fn checked(shared: &Shared, name: Result<LockName>, options: &Options) -> Result<LockName> {
+fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> Result<LockName> {
     let name = name?;
-    if shared.is_closed() {
-        return Err(shared.tell(Error::closed(), &name));
-    }
-    match options.check(shared) {
+    match shared.ready().and_then(|()| options.check(shared)) {
         Ok(()) => Ok(name),
         Err(error) => Err(shared.tell(error, &name)),
     }

@@ -21,6 +21,7 @@ use crate::validity::{Lengths, Rules, Term};
 
 use super::background::Job;
 use super::jitter::Jitter;
+use super::keeper::take_facts;
 use super::metrics::Metrics;
 use super::parking::Parking;
 use super::registry::Totals;
@@ -88,10 +89,17 @@ pub(crate) struct Shared {
     ended: AtomicU64,
     /// Other releases under way: in the background, and of holds that were lost before.
     others: AtomicU64,
-    /// Told when a release is done after the client was closed, and when the keeper has gone.
+    /// The number of waiting requests.
+    pub(crate) waiting: AtomicU64,
+    /// After the client was closed: notified when a release is done or a request was turned away. Also
+    /// notified when the keeper ends.
     pub(crate) idle: Notify,
+    /// Notified when the client is closed.
+    pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) keeper_gone: AtomicBool,
+    /// The runtime on which the keeper runs.
+    pub(super) runtime: Mutex<Handle>,
 }
 
 /// What a backend can tell about a hold.
@@ -109,7 +117,6 @@ impl Shared {
         clock: Clock,
     ) -> Self {
         Self {
-            backend,
             usual_lengths: settings.rules.lengths(settings.ttl),
             settings,
             identity: Arc::new(identity),
@@ -122,9 +129,13 @@ impl Shared {
             facts: Mutex::default(),
             ended: AtomicU64::new(0),
             others: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             idle: Notify::new(),
+            closing: Notify::new(),
             closed: AtomicBool::new(false),
             keeper_gone: AtomicBool::new(false),
+            runtime: Mutex::new(backend.runtime.clone()),
+            backend,
         }
     }
 
@@ -142,7 +153,11 @@ impl Shared {
 
     fn note(&self, token: Token, fact: Fact) {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
-        self.keeper.notify_one();
+        if self.keeper_gone.load(Ordering::Acquire) {
+            take_facts(self);
+        } else {
+            self.keeper.notify_one();
+        }
     }
 
     /// Has the keeper do a release. May be called from any thread, also outside a runtime.
@@ -172,6 +187,7 @@ impl Shared {
         for job in jobs {
             job.give_up();
         }
+        take_facts(self);
         self.idle.notify_waiters();
     }
 
@@ -208,7 +224,7 @@ impl Shared {
     }
 
     /// Tells whoever closes the client that a release is done.
-    fn tell_idle(&self) {
+    pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
         }
@@ -247,9 +263,9 @@ impl Shared {
         settle == Settle::Answered || self.backend.profile().tombstones
     }
 
-    /// A fresh claim's token.
-    pub(crate) fn token(&self) -> Token {
-        self.settings.tokens.next()
+    /// Returns a token for a fresh claim.
+    pub(crate) fn token(&self, now: BootInstant) -> Token {
+        self.settings.tokens.next(now)
     }
 
     /// `time`, give or take a quarter.

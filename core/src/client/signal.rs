@@ -77,7 +77,7 @@ impl Signal {
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
-                () = self.hold.clock().sleep_until(lost_at) => {}
+                () = self.hold.shared.inside(self.hold.clock().sleep_until(lost_at)) => {}
             }
         }
     }
@@ -100,7 +100,7 @@ impl Signal {
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
-                () = self.hold.clock().sleep_until(lost_at) => {}
+                () = self.hold.shared.inside(self.hold.clock().sleep_until(lost_at)) => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::ErrorKind;
 
-use super::answer::answer;
+use super::answer::{answer, say};
 use super::shared::Shared;
 
 /// How long it rests when there was nothing more, and between two steps when there was.
@@ -42,12 +42,12 @@ async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let send = || shared.backend.sweep(idle);
     match answer(&shared.clock, send, shared.clock.now() + PATIENCE, "the sweep").await {
         Ok(swept) => {
-            tracing::debug!(rows = swept.rows, "swept");
+            say(|| tracing::debug!(rows = swept.rows, "swept"));
             Some(swept.more)
         }
         Err(error) if error.kind() == ErrorKind::Unsupported => None,
         Err(error) => {
-            tracing::warn!(%error, "a sweep failed");
+            say(|| tracing::warn!(%error, "a sweep failed"));
             Some(false)
         }
     }

@@ -102,9 +102,7 @@ impl Locks {
     pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
         let shared = self.shared();
         let name = ticket.name();
-        if shared.is_closed() {
-            return Err(shared.tell(Error::closed(), name));
-        }
+        shared.ready().map_err(|error| shared.tell(error, name))?;
         if !shared.backend.profile().tickets {
             let what = "moving a hold to another process";
             return Err(Error::unsupported(what, shared.backend.profile()).with_name(name));
@@ -116,8 +114,10 @@ impl Locks {
                 shared.settings.namespace
             )));
         }
-        let hold = acquire::by_ticket(Arc::clone(shared), ticket).await;
-        Ok(Guard::from_hold(hold.map_err(|error| shared.tell(error, name))?))
+        let hold =
+            shared.unless_closed(Box::pin(acquire::by_ticket(Arc::clone(shared), ticket))).await;
+        let hold = hold.map_err(|error| shared.tell(error, name))?;
+        Ok(Guard::from_hold(acquire::admitted(hold)?))
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Out
     let signals: Vec<Signal> = guards.iter().map(Guard::signal).collect();
     let mut ends: Vec<Pin<Box<_>>> = signals.iter().map(|s| Box::pin(s.ended())).collect();
     let mut future = pin!(future);
-    std::future::poll_fn(|cx| {
+    let run = std::future::poll_fn(|cx| {
         check(guards)?;
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(check(guards).map(|()| output));
@@ -138,6 +138,9 @@ pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Out
             }
             (false, Ok(())) => Poll::Pending,
         }
-    })
-    .await
+    });
+    match guards.first() {
+        Some(guard) => guard.client().inside(run).await,
+        None => run.await,
+    }
 }

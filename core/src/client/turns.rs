@@ -30,6 +30,25 @@ pub(crate) struct Turns {
     taken: NameMap<Taken>,
     /// Of those who take no turns.
     beside: Beside,
+    /// Names whose turn belongs to a request without an answer from the server.
+    troubled: NameMap<Trouble>,
+}
+
+/// The absence of answers to the request that has a turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Trouble {
+    pub(crate) since: BootInstant,
+    /// The error of the last request.
+    message: Arc<str>,
+}
+
+impl Trouble {
+    /// Returns the error for a request that wasn't sent because of this.
+    pub(crate) fn error(&self, now: BootInstant) -> Error {
+        Error::unavailable("the server has not answered an earlier request for this lock")
+            .tried_for(now.saturating_since(self.since))
+            .with_source(Error::indeterminate(&*self.message))
+    }
 }
 
 /// A name whose turn is taken.
@@ -60,6 +79,7 @@ pub(crate) struct Want {
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) upkeep: Upkeep,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: Option<Owner>,
     /// Who asks, where that isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
@@ -85,6 +105,8 @@ pub(crate) enum Passed {
     Turn(Turn),
     /// A share in the hold of its own owner.
     Entered(Entered),
+    /// The request's owner holds the lock with other settings than requested.
+    Refused(Error),
 }
 
 /// A share in a hold that is entered again; ends it when dropped unused and last.
@@ -196,6 +218,20 @@ impl Turn {
             .expect("a turn has its name, or its claim does")
     }
 
+    /// Records that this request has no answer, for the requests that wait for the turn.
+    pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
+        if self.taken {
+            self.shared().table().turns.note_trouble(self.name(), since, error);
+        }
+    }
+
+    /// Records that the server answers again.
+    pub(crate) fn note_answer(&self) {
+        if self.taken {
+            self.shared().table().turns.note_answer(self.name());
+        }
+    }
+
     /// The claim that the turn has, or the one that `fresh` makes.
     pub(crate) fn claim(
         &mut self,
@@ -237,21 +273,33 @@ impl Drop for Turn {
 }
 
 /// Queued requests of an owner that has got its hold.
-pub(crate) struct Joined(VecDeque<Queued>);
+pub(crate) struct Joined {
+    entering: VecDeque<Queued>,
+    refused: Vec<(Queued, Error)>,
+}
 
 impl Joined {
     /// Gives each its share in the hold, where it was counted in before.
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
-        for queued in self.0 {
+        for queued in self.entering {
             // Gone by now: the share is dropped, and counts itself out.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
+        }
+        for (queued, error) in self.refused {
+            let _ = queued.sender.send(Passed::Refused(error));
         }
     }
 }
 
 impl Turns {
     /// Asks for the turn of `name`.
-    pub(crate) fn enter(&mut self, name: &LockName, want: &Want, may_wait: bool) -> Result<Entry> {
+    pub(crate) fn enter(
+        &mut self,
+        name: &LockName,
+        want: &Want,
+        may_wait: bool,
+        now: BootInstant,
+    ) -> Result<Entry> {
         use hashbrown::hash_map::EntryRef as Place;
 
         if let Some(hold) = want.owner.as_ref().and_then(|owner| self.beside.of(name, owner)) {
@@ -264,11 +312,14 @@ impl Turns {
             }
             Place::Occupied(place) => place.into_mut(),
         };
-        if let Some(hold) = taken.enter_again(want)? {
+        if let Some(hold) = taken.enter_again(want, now)? {
             return Ok(Entry::Entered(hold));
         }
         if !may_wait {
-            return Ok(Entry::Busy);
+            return match self.troubled.get(name) {
+                Some(trouble) => Err(trouble.error(now)),
+                None => Ok(Entry::Busy),
+            };
         }
         let (sender, receiver) = oneshot::channel();
         taken.queue.get_or_insert_default().push_back(Queued { want: want.clone(), sender });
@@ -276,14 +327,22 @@ impl Turns {
     }
 
     /// Asks for a share in what the request's own owner holds already, if it takes no turns.
-    pub(crate) fn enter_beside(&self, name: &LockName, want: &Want) -> Result<Option<Entered>> {
+    pub(crate) fn enter_beside(
+        &self,
+        name: &LockName,
+        want: &Want,
+        now: BootInstant,
+    ) -> Result<Option<Entered>> {
         let Some(owner) = &want.owner else { return Ok(None) };
         let turn = self.taken.get(name).and_then(|taken| taken.reentry.as_ref());
         if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
             return Err(unchangeable(reentry.mode, want.mode));
         }
         match self.beside.of(name, owner) {
-            Some(hold) if hold.claim.mode == want.mode => Ok(Some(Entered::again(hold))),
+            Some(hold) if hold.claim.mode == want.mode => {
+                want.fits(hold, now)?;
+                Ok(Some(Entered::again(hold)))
+            }
             Some(hold) => Err(unchangeable(hold.claim.mode, want.mode)),
             None => Ok(None),
         }
@@ -308,8 +367,15 @@ impl Turns {
             queued.want.owner.as_ref() == Some(owner) && queued.want.mode == hold.claim.mode
         });
         taken.queue = (!others.is_empty()).then(|| Box::new(others));
-        hold.guards.fetch_add(mine.len() as u32, Ordering::AcqRel);
-        Some(Joined(mine))
+        let (mut entering, mut refused) = (VecDeque::new(), Vec::new());
+        for queued in mine {
+            match queued.want.fits(hold, hold.granted_at()) {
+                Ok(()) => entering.push_back(queued),
+                Err(error) => refused.push((queued, error)),
+            }
+        }
+        hold.guards.fetch_add(entering.len() as u32, Ordering::AcqRel);
+        Some(Joined { entering, refused })
     }
 
     /// One guard fewer on a hold with an owner. True when it was the last.
@@ -342,6 +408,9 @@ impl Turns {
         let Some(queue) = &mut taken.queue else {
             if pending.is_none() {
                 entry.remove();
+                if !self.troubled.is_empty() {
+                    self.troubled.remove(name);
+                }
             }
             return None;
         };
@@ -352,6 +421,23 @@ impl Turns {
         }
         taken.reentry = next.want.reentry();
         Some(next)
+    }
+
+    /// Returns since when the request that has the turn of `name` is without an answer.
+    pub(crate) fn trouble(&self, name: &LockName) -> Option<&Trouble> {
+        self.troubled.get(name)
+    }
+
+    /// Records that the request that has the turn of `name` got no answer.
+    pub(crate) fn note_trouble(&mut self, name: &LockName, since: BootInstant, error: &Error) {
+        let message: Arc<str> = error.message().into();
+        let trouble = Trouble { since, message: Arc::clone(&message) };
+        self.troubled.entry_ref(name).or_insert(trouble).message = message;
+    }
+
+    /// Records that the server answers requests for `name` again.
+    pub(crate) fn note_answer(&mut self, name: &LockName) {
+        self.troubled.remove(name);
     }
 
     /// Ends all waiting: the client is closing.
@@ -389,7 +475,7 @@ impl Shared {
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
-                Err(Passed::Entered(_)) => unreachable!("a turn was sent"),
+                Err(_) => unreachable!("a turn was sent"),
             }
             next = self.table().turns.next(name, pending.as_ref());
         }
@@ -407,7 +493,7 @@ impl Want {
 
 impl Taken {
     /// A share in the hold, if it is the request's own owner's.
-    fn enter_again(&self, want: &Want) -> Result<Option<Entered>> {
+    fn enter_again(&self, want: &Want, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
         if want.owner.as_ref() != Some(&reentry.owner) {
             return Ok(None);
@@ -419,7 +505,27 @@ impl Taken {
         if !hold.looks_live() {
             return Ok(None);
         }
+        want.fits(hold, now)?;
         Ok(Some(Entered::again(hold)))
+    }
+}
+
+impl Want {
+    /// Returns an error if the owner's hold may last longer than this request allows. The request can't
+    /// wait, because its owner would wait for itself.
+    fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
+        let renewed = self.upkeep == Upkeep::Fixed && hold.claim.upkeep != Upkeep::Fixed;
+        let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
+        let what = match (renewed, too_long) {
+            (false, false) => return Ok(()),
+            (true, _) => "fixed, because the hold is renewed",
+            (false, true) => "limited by this max_hold, because the hold may last longer",
+        };
+        let message = format!(
+            "this owner holds the lock already, and a second guard can't be {what}; use the same setting \
+             for the first request, or release it before"
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Clock, DistributedLock, ErrorKind, HoldState, Locks, Reason};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::queue::futures_poll;
@@ -33,6 +33,183 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     elsewhere.release().await.unwrap();
     locks.close().await;
     assert!(memory.is_empty());
+}
+
+/// Sends a request, closes the client once all tasks are idle, and expects that the request is turned away
+/// at once and leaves nothing.
+async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let (locks, stage, other, memory, clock) = scene;
+    let request = tokio::spawn(request);
+    settle_down().await;
+    assert!(!request.is_finished());
+    let closed = clock.now();
+    // Later answers of the backend are too late.
+    locks.close().await;
+    let ended = tokio::time::timeout(TTL * 20, request).await;
+    let error = ended.expect("it is turned away").unwrap().err().expect("it gets nothing");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
+    assert_eq!(clock.now(), closed, "it is turned away at once");
+    clock.sleep(TTL * 3).await;
+    assert!(other.list("").await.unwrap().is_empty());
+    drop((stage, memory));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_first_round_trips() {
+    for act in [Act::Slow(secs(3)), Act::AnswerLate(secs(3)), Act::Vanish, Act::DoneAndSilent] {
+        for mode in 0..4 {
+            let scene = troubled();
+            let locks = scene.0.clone();
+            scene.1.on_acquire([act]);
+            match mode {
+                0 => expect_turned_away(scene, locks.mutex("x").acquire()).await,
+                1 => expect_turned_away(scene, locks.read("x").acquire()).await,
+                2 => expect_turned_away(scene, locks.mutex("x").try_acquire()).await,
+                _ => expect_turned_away(scene, locks.semaphore("x", 3).acquire()).await,
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_requests_that_block_in_the_backend() {
+    let scene = troubled();
+    scene.1.promise(|profile| profile.blocks = true);
+    let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
+    // The first acquire is busy. The second blocks until after the close.
+    scene.1.on_acquire([Act::Pass, Act::Slow(TTL * 2)]);
+    let request = scene.0.mutex("x").acquire();
+    expect_turned_away(scene, request).await;
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_requests_that_wait_for_a_holder() {
+    let scene = troubled();
+    let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
+    let request = scene.0.mutex("x").acquire();
+    expect_turned_away(scene, request).await;
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_requests_between_two_tries() {
+    let scene = troubled();
+    scene.1.on_every("acquire", Some(Act::Refuse(ErrorKind::Unavailable)));
+    let request = scene.0.mutex("x").acquire();
+    expect_turned_away(scene, request).await;
+    let scene = troubled();
+    scene.1.on_every("acquire", Some(Act::Refuse(ErrorKind::Unavailable)));
+    let request = scene.0.mutex("x").retry(10, secs(5)).acquire();
+    expect_turned_away(scene, request).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_the_local_queue() {
+    let scene = troubled();
+    scene.1.on_every("acquire", Some(Act::Vanish));
+    let first = tokio::spawn(scene.0.mutex("x").acquire());
+    settle_down().await;
+    let request = scene.0.mutex("x").acquire();
+    expect_turned_away(scene, request).await;
+    assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_multi_locks() {
+    for acts in [vec![Act::Vanish], vec![Act::Pass, Act::Vanish]] {
+        let scene = troubled();
+        scene.1.on_acquire(acts);
+        let request = scene.0.multi(["a", "b"]).acquire();
+        expect_turned_away(scene, request).await;
+    }
+    // It holds a lock of the client that closes, and waits for a lock of another client.
+    let scene = troubled();
+    let there = Memory::with_clock(scene.4.clone());
+    let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));
+    let held = holds.mutex("b").acquire().await.unwrap();
+    let request = scene.0.multi(["a"]).and(&waits, ["b"]).acquire();
+    expect_turned_away(scene, request).await;
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_resumptions() {
+    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(3))] {
+        let scene = troubled();
+        let ticket = scene.2.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+        scene.1.on_swap([act]);
+        let locks = scene.0.clone();
+        expect_turned_away(scene, async move { locks.resume(&ticket).await }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_turns_away_campaigns() {
+    let scene = troubled();
+    scene.1.on_acquire([Act::AnswerLate(secs(3))]);
+    let request = scene.0.election("x").campaign("me").acquire();
+    expect_turned_away(scene, request).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_waits_for_releases_of_turned_away_requests() {
+    let (locks, stage, _, memory, clock) = troubled();
+    stage.on_acquire([Act::DoneAndSilent]);
+    stage.on_release([Act::Slow(millis(300))]);
+    let request = tokio::spawn(locks.mutex("x").acquire());
+    settle_down().await;
+    let closed = clock.now();
+    locks.close().await;
+    assert!(clock.now() >= closed + millis(300) && memory.is_empty());
+    request.await.unwrap().unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_does_not_wait_for_an_unpolled_request() {
+    let (locks, stage, _, memory, clock) = troubled();
+    stage.on_acquire([Act::DoneAndSilent]);
+    let mut request = Box::pin(locks.mutex("x").acquire());
+    assert!(futures_poll(&mut request).is_none());
+    let closed = clock.now();
+    tokio::time::timeout(TTL * 20, locks.close()).await.expect("it ends");
+    assert!(clock.now() <= closed + secs(1) + millis(10));
+    assert_eq!(request.await.unwrap_err().kind(), ErrorKind::Closed);
+    settle_down().await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_is_granted_once_close_has_returned() {
+    for _ in 0..200 {
+        let memory = Memory::new();
+        let locks = Locks::new(Stage::new(&memory, &Clock::boot())).unwrap();
+        let is_closed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let tasks: Vec<_> = (0..4)
+            .map(|i| {
+                let (locks, is_closed) = (locks.clone(), Arc::clone(&is_closed));
+                tokio::spawn(async move {
+                    loop {
+                        let was_closed = is_closed.load(std::sync::atomic::Ordering::SeqCst);
+                        match locks.mutex(format!("x/{}", i % 2)).acquire().await {
+                            Ok(_) => assert!(!was_closed, "it was granted after the close"),
+                            Err(error) => break assert_eq!(error.kind(), ErrorKind::Closed),
+                        }
+                    }
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        locks.close().await;
+        is_closed.store(true, std::sync::atomic::Ordering::SeqCst);
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,11 @@
 //! Renewal: when, in what batches, and through which troubles.
 
-use lockwright_core::{ErrorKind, HoldState, Reason};
+use lockwright_core::{Clock, ErrorKind, HoldState, Locks, Reason};
+use lockwright_memory::Memory;
 
-use crate::support::{Act, TTL, another_client, client, millis, secs, troubled};
+use crate::support::{
+    Act, Stage, TTL, another_client, client, millis, secs, settle_down, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn renews_at_a_third_of_the_ttl() {
@@ -231,4 +234,168 @@ async fn a_loss_has_no_slack() {
     clock.sleep_until(capped.deadline() + millis(5)).await;
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     long.release().await.unwrap();
+}
+
+/// A log subscriber that panics at each event.
+struct Panicking;
+
+impl tracing::Subscriber for Panicking {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("the log is broken");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_continue_when_the_log_panics() {
+    let (locks, stage, _, _, clock) = troubled();
+    let _logging = tracing::subscriber::set_default(Panicking);
+    let lost = locks.mutex("lost").acquire().await.unwrap();
+    stage.events().send(lockwright_core::Event::Lost(lost.token(), Reason::Gone));
+    settle_down().await;
+    assert!(lost.check().is_err());
+    // A failed renewal is logged too, and so is the risk.
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.on_renew(vec![Act::Refuse(ErrorKind::Unavailable); 4]);
+    clock.sleep(TTL * 5).await;
+    guard.check().expect("it is renewed");
+    guard.release().await.unwrap();
+}
+
+/// A waker that panics once.
+#[derive(Default)]
+struct PanickingWaker(std::sync::atomic::AtomicBool);
+
+impl std::task::Wake for PanickingWaker {
+    fn wake(self: std::sync::Arc<Self>) {
+        let has_panicked = self.0.swap(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(has_panicked, "the waker is broken");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_continue_when_a_waker_panics() {
+    let (locks, _, clock) = client();
+    let (first, second) = (locks.mutex("x").fixed(), locks.mutex("y"));
+    let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
+    let signal = first.signal();
+    let mut ended = Box::pin(async move { signal.ended().await });
+    let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
+    assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    clock.jump(TTL);
+    clock.sleep(secs(2)).await;
+    // Both holds ran out in the jump. A later hold is renewed.
+    assert!(first.check().is_err() && second.check().is_err());
+    let third = locks.mutex("z").acquire().await.unwrap();
+    clock.sleep(TTL * 5).await;
+    third.check().expect("it is renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_losses_are_reported_when_a_waker_panics() {
+    let (locks, stage, ..) = troubled();
+    let (first, second) = (locks.mutex("x"), locks.mutex("y"));
+    let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
+    let signals = [first.signal(), second.signal()];
+    // The keeper may report either hold first. That report panics.
+    let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
+    let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
+    for ended in &mut ended {
+        let mut context = std::task::Context::from_waker(&waker);
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+    }
+    for guard in [&first, &second] {
+        stage.events().send(lockwright_core::Event::Lost(guard.token(), Reason::Gone));
+    }
+    settle_down().await;
+    for signal in &signals {
+        assert_eq!(signal.state(), HoldState::Lost(Reason::Gone));
+    }
+}
+
+#[test]
+fn renewals_move_to_the_runtime_of_the_next_request() {
+    let build = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (gone, here) = (build(), build());
+    let builder = Locks::builder(Memory::new()).ttl(millis(600));
+    let locks = builder.runtime(gone.handle().clone()).build().unwrap();
+    let before = here.block_on(locks.mutex("before").ttl(secs(3)).acquire()).unwrap();
+    drop(gone);
+    here.block_on(async {
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let (first, earlier) = (guard.deadline(), before.deadline());
+        tokio::time::timeout(secs(20), async {
+            while guard.deadline() == first || before.deadline() == earlier {
+                tokio::time::sleep(millis(5)).await;
+            }
+        })
+        .await
+        .expect("both are renewed");
+        guard.release().await.unwrap();
+        drop(before);
+        locks.close().await;
+    });
+}
+
+#[test]
+fn nothing_is_granted_without_a_runtime_for_renewals() {
+    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let memory = Memory::new();
+    let locks = Locks::builder(memory.clone()).runtime(gone.handle().clone()).build().unwrap();
+    drop(gone);
+    let error = crate::support::block_on(locks.mutex("x").acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("runtime"), "{error}");
+    assert!(memory.is_empty(), "the request was sent");
+}
+
+#[test]
+fn futures_outside_a_runtime_use_the_client_runtime() {
+    use crate::support::block_on;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let memory = Memory::new();
+    let build = || {
+        let stage = Stage::new(&memory, &Clock::boot());
+        Locks::builder(stage).ttl(secs(2)).runtime(runtime.handle().clone()).build().unwrap()
+    };
+    let (locks, other) = (build(), build());
+    let guard = block_on(locks.mutex("x").acquire()).unwrap();
+    block_on(guard.run(std::future::ready(()))).unwrap();
+    block_on(guard.run(async { tokio::time::sleep(millis(5)).await })).unwrap();
+    block_on(guard.renew()).unwrap();
+    assert!(block_on(guard.verify()).unwrap());
+    let error = block_on(other.mutex("x").wait_for(millis(20)).acquire()).unwrap_err();
+    assert!(error.is_timed_out());
+    block_on(other.mutex("x").retry(2, millis(5)).acquire()).unwrap_err();
+    let waiting = std::thread::spawn(move || block_on(other.mutex("x").acquire()).map(drop));
+    block_on(guard.release()).unwrap();
+    waiting.join().unwrap().unwrap();
+    let both = block_on(locks.multi(["a", "b"]).acquire()).unwrap();
+    block_on(both.run(async { tokio::time::sleep(millis(5)).await })).unwrap();
+    block_on(both.release()).unwrap();
+    let ticket = block_on(locks.mutex("t").acquire()).unwrap().into_ticket().unwrap();
+    block_on(block_on(locks.resume(&ticket)).unwrap().release()).unwrap();
+    assert!(block_on(locks.election("e").observe().next()).unwrap().is_none());
+    block_on(locks.inspect("x")).unwrap();
+    block_on(locks.close());
 }

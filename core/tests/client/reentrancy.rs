@@ -175,3 +175,49 @@ fn a_loss_is_not_told_under_a_lock() {
     });
     assert_eq!(told.recv_timeout(secs(20)), Ok(2), "woken, and it could ask the client");
 }
+
+#[tokio::test(start_paused = true)]
+async fn re_entry_with_a_tighter_limit_is_a_conflict() {
+    let (locks, _, other, ..) = troubled();
+    let kind =
+        |answer: lockwright_core::Result<lockwright_core::Guard>| answer.map_err(|e| e.kind());
+    for is_shared in [false, true] {
+        let request = |owner| match is_shared {
+            false => locks.mutex("x").reentrant(owner),
+            true => locks.read("x").reentrant(owner),
+        };
+        let owner = Owner::new();
+        let first = request(&owner).acquire().await.unwrap();
+        let error = request(&owner).fixed().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("fixed"), "{error}");
+        let error = request(&owner).max_hold(TTL * 2).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("max_hold"), "{error}");
+        first.release().await.unwrap();
+
+        // Equal or looser limits are no conflict.
+        let first = request(&owner).fixed().max_hold(TTL).acquire().await.unwrap();
+        let same = request(&owner).fixed().max_hold(TTL).acquire().await.unwrap();
+        let longer = request(&owner).max_hold(TTL * 2).acquire().await.unwrap();
+        let plain = request(&owner).acquire().await.unwrap();
+        assert_eq!(plain.token(), first.token());
+        assert_eq!(
+            kind(request(&owner).max_hold(secs(1)).acquire().await).unwrap_err(),
+            ErrorKind::Conflict
+        );
+        drop((first, same, longer, plain));
+        settle_down().await;
+    }
+    // A request that waits with the first one gets the conflict once the first one holds.
+    let held = other.mutex("x").acquire().await.unwrap();
+    let owner = Owner::new();
+    let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());
+    settle_down().await;
+    let second = tokio::spawn(locks.mutex("x").reentrant(&owner).fixed().acquire());
+    settle_down().await;
+    held.release().await.unwrap();
+    let guard = first.await.unwrap().unwrap();
+    assert_eq!(kind(second.await.unwrap()).unwrap_err(), ErrorKind::Conflict);
+    guard.release().await.unwrap();
+}

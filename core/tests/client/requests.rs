@@ -73,6 +73,42 @@ async fn retries_are_as_many_as_asked_for() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
+#[tokio::test(start_paused = true)]
+async fn limit_of_zero_is_one_try() {
+    let (locks, stage, other, _, clock) = troubled();
+    let begun = clock.now();
+    stage.on_acquire([
+        Act::Slow(secs(3)),
+        Act::Pass,
+        Act::Pass,
+        Act::Refuse(ErrorKind::Unavailable),
+    ]);
+    let guard = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap();
+    assert_eq!(clock.now(), begun + secs(3), "its answer is waited for");
+    guard.release().await.unwrap();
+    let both = locks.multi(["x", "y"]).wait_for(millis(0)).acquire().await.unwrap();
+    both.release().await.unwrap();
+    let tries = stage.calls("acquire").len();
+    let error = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let held = other.mutex("x").acquire().await.unwrap();
+    let begun = clock.now();
+    let error = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    assert_eq!(stage.calls("acquire").len(), tries + 2);
+    let error = locks.multi(["w", "x"]).wait_for(millis(0)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    assert_eq!(clock.now(), begun);
+    assert_eq!(locks.metrics().timed_out, 2);
+    held.release().await.unwrap();
+    // Any other limit applies.
+    stage.on_acquire([Act::Slow(secs(3))]);
+    let begun = clock.now();
+    let error = locks.mutex("x").wait_for(millis(1)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer));
+    assert!(clock.now() <= begun + millis(3));
+}
+
 /// Whoever waits can lose its place while the server can't be reached, which is what it is to hear.
 #[tokio::test(start_paused = true)]
 async fn what_kept_a_request_from_its_lock_is_told_and_not_what_it_lost_meanwhile() {

@@ -1,6 +1,8 @@
 //! Outcomes are honest, and what nobody knows is settled by token.
 
-use lockwright_core::{Error, ErrorKind, Settle, Step};
+use std::time::Duration;
+
+use lockwright_core::{Clock, Error, ErrorKind, Guard, Request, Settle, Step};
 
 use crate::support::{Act, TTL, millis, secs, settle_down, troubled};
 
@@ -50,15 +52,15 @@ async fn answered_holds_are_released_without_a_tombstone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settling_goes_on_until_it_is_answered_and_keeps_the_turn() {
+async fn settling_continues_until_it_is_answered() {
     let (locks, stage, other, memory, clock) = troubled();
     stage.on_acquire([Act::AnswerLost]);
     stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
-    // The turn is taken: the client doesn't fight its own ghost.
+    // The old claim holds the lock on the server until its release gets through.
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
-    assert_eq!(stage.calls("acquire").len(), 1);
+    assert_eq!(stage.calls("acquire").len(), 2);
     let guard = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
     assert_eq!(stage.calls("release").len(), 9);
     guard.release().await.unwrap();
@@ -163,6 +165,109 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     guard.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
     assert!(clock.now().saturating_since(start) < secs(1));
+    locks.close().await;
+    assert!(memory.is_empty());
+}
+
+/// Sends a request, and returns its error and duration.
+async fn failure(clock: &Clock, request: Request<Guard>) -> (Error, Duration) {
+    let begun = clock.now();
+    let ended = tokio::time::timeout(TTL * 20, request.acquire()).await;
+    let error = ended.expect("the request does not hang").unwrap_err();
+    (error, clock.now().saturating_since(begun))
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_without_limit_fails_within_one_ttl_of_silence() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.is_silent(true);
+    for request in [locks.mutex("x"), locks.read("y")] {
+        let (error, time) = failure(&clock, request).await;
+        assert_eq!(error.kind(), ErrorKind::Indeterminate);
+        assert!(time <= TTL + millis(10), "{time:?}");
+    }
+    let begun = clock.now();
+    let both = tokio::time::timeout(TTL * 20, locks.multi(["a", "b"]).acquire()).await;
+    assert!(both.expect("the request does not hang").unwrap_err().is_transient());
+    assert!(clock.now() <= begun + TTL + millis(10), "{:?}", clock.now().saturating_since(begun));
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_behind_an_unanswered_one_fails_within_one_ttl() {
+    for is_dropped in [false, true] {
+        let (locks, stage, _, _, clock) = troubled();
+        stage.is_silent(true);
+        let first = locks.mutex("x").wait_for(secs(1)).acquire();
+        if is_dropped {
+            tokio::time::timeout(millis(100), first).await.unwrap_err();
+        } else {
+            first.await.unwrap_err();
+        }
+        let (error, time) = failure(&clock, locks.mutex("x")).await;
+        assert!(error.is_transient() && !error.is_timed_out(), "{error:?}");
+        assert!(time <= TTL + millis(10), "{time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_behind_an_unanswered_release_fails_within_one_ttl() {
+    let (locks, stage, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.is_silent(true);
+    drop(guard);
+    let (error, time) = failure(&clock, locks.mutex("x")).await;
+    assert!(error.is_transient() && !error.is_timed_out(), "{error:?}");
+    assert!(time <= TTL + millis(10), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_queue_fails_within_one_ttl_of_silence() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.is_silent(true);
+    let patient = locks.mutex("x").wait_for(TTL * 10);
+    let patient = tokio::spawn(patient.acquire());
+    settle_down().await;
+    let waiting = (0..5).map(|_| {
+        let (locks, clock) = (locks.clone(), clock.clone());
+        tokio::spawn(async move { failure(&clock, locks.mutex("x")).await })
+    });
+    for waiting in waiting.collect::<Vec<_>>() {
+        let (error, time) = waiting.await.unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "it sent nothing");
+        assert!(std::error::Error::source(&error).is_some(), "the cause is reported");
+        assert!(time <= TTL + millis(10), "{time:?}");
+    }
+    let error = patient.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_behind_an_unanswered_request_is_an_error() {
+    let (locks, stage, _, _, _) = troubled();
+    stage.is_silent(true);
+    locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
+    settle_down().await;
+    let error = locks.mutex("x").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("has not answered"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_does_not_wait_for_the_settling_of_an_old_claim() {
+    let (locks, stage, _, memory, clock) = troubled();
+    stage.is_silent(true);
+    locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
+    // The first release has failed, and the second is in flight.
+    clock.sleep(secs(6)).await;
+    stage.on_every("acquire", None);
+    let begun = clock.now();
+    let acquired = tokio::time::timeout(TTL * 20, locks.mutex("x").acquire()).await;
+    let guard = acquired.expect("the request does not hang").unwrap();
+    assert_eq!(clock.now(), begun);
+    stage.is_silent(false);
+    clock.sleep(TTL * 3).await;
+    guard.check().expect("the release of the old claim has another token");
+    guard.release().await.unwrap();
     locks.close().await;
     assert!(memory.is_empty());
 }

@@ -2,7 +2,7 @@
 //! as a test says.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -113,7 +113,7 @@ struct Script {
     release: VecDeque<Act>,
     swap: VecDeque<Act>,
     inspect: VecDeque<Act>,
-    renew_always: Option<Act>,
+    always: HashMap<&'static str, Act>,
     calls: Vec<Call>,
     sweep: VecDeque<Result<Swept>>,
     swept: Vec<(BootInstant, Duration)>,
@@ -174,7 +174,23 @@ impl Stage {
     }
 
     pub(crate) fn on_every_renew(&self, act: Option<Act>) {
-        self.0.script.lock().unwrap().renew_always = act;
+        self.on_every("renew", act);
+    }
+
+    /// Sets the act for each call without an act of its own.
+    pub(crate) fn on_every(&self, what: &'static str, act: Option<Act>) {
+        let mut script = self.0.script.lock().unwrap();
+        match act {
+            Some(act) => script.always.insert(what, act),
+            None => script.always.remove(what),
+        };
+    }
+
+    /// Sets whether the server answers acquires and releases.
+    pub(crate) fn is_silent(&self, is_silent: bool) {
+        for what in ["acquire", "release"] {
+            self.on_every(what, is_silent.then_some(Act::Vanish));
+        }
     }
 
     pub(crate) fn calls(&self, what: &str) -> Vec<Call> {
@@ -188,7 +204,7 @@ impl Stage {
     fn note(&self, what: &'static str, token: Token, count: usize, settle: Option<Settle>) -> Act {
         let mut script = self.0.script.lock().unwrap();
         script.calls.push(Call { what, at: self.0.clock.now(), token, count, settle });
-        let always = script.renew_always;
+        let always = script.always.get(what).copied();
         let acts = match what {
             "acquire" => &mut script.acquire,
             "renew" => &mut script.renew,
@@ -196,7 +212,7 @@ impl Stage {
             "inspect" => &mut script.inspect,
             _ => &mut script.release,
         };
-        acts.pop_front().or(always.filter(|_| what == "renew")).unwrap_or(Act::Pass)
+        acts.pop_front().or(always).unwrap_or(Act::Pass)
     }
 
     /// What a grant says of its term, as the test wants it.
@@ -323,5 +339,26 @@ impl DistributedLock for Stage {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.0.memory.doctor().await
+    }
+}
+
+/// Runs a future on this thread, outside any runtime.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        let mut cx = std::task::Context::from_waker(&waker);
+        match future.as_mut().poll(&mut cx) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
     }
 }

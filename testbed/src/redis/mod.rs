@@ -18,7 +18,7 @@ pub use fleet::Fleet;
 pub use options::Options;
 pub use sentinels::{Sentinel, Sentinels, SentinelsOptions};
 
-use crate::{Certificates, Process, Program, Result, folder};
+use crate::{Certificates, Process, Program, Result, folder, packages};
 use door::Door;
 
 const CONFIGURATION: &str = "redis.conf";
@@ -178,7 +178,11 @@ fn write_configuration(
 }
 
 fn launch(folder: &Path, arguments: &[&str], door: &Door) -> Result<Process> {
-    let program = Program::new("redis-server", "redis-server").args(arguments.iter().copied());
+    let program = match packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]) {
+        Some(binary) => folder::text(&binary)?,
+        None => "redis-server".to_owned(),
+    };
+    let program = Program::new(program, "redis-server").args(arguments.iter().copied());
     let mut process = program.start(folder)?;
     process.wait_until_ready(|| door.answers().then_some(()))?;
     Ok(process)

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use etcd_client::{Client, PutOptions};
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Renew, RenewalOutcome, Seen,
-    Wait,
+    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Event, Reason, Renew,
+    RenewalOutcome, Seen, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client};
+use crate::kit::{
+    busy, claim, claim_for, connect, events, eventually, grant, member_and_client,
+    next as next_event,
+};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -150,4 +153,25 @@ async fn who_frees_whoever_holds_frees_nobody_else_if_the_answer_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_freed_a_hold_is_told_so_if_the_first_answer_is_lost() {
     freed_unheard(|claim| Seen::Token(claim.token)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_of_a_lock_broken_at_once_gets_broken() {
+    let (cluster, etcd) = member_and_client().await;
+    let operator = connect(&cluster.url()).await;
+    let (held, next) = (claim("orders"), claim("orders"));
+    let mut told = events(&etcd);
+    grant(&etcd, &held).await;
+    busy(&operator, &next, FOR_EVER).await;
+    let seen = Seen::Token(held.token);
+    let broken = operator.break_lock(&held.name, seen, BreakHow::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    eventually(|| async {
+        let attempt = operator.acquire(&next, FOR_EVER).await.unwrap();
+        matches!(attempt, Attempt::Granted(_)).then_some(())
+    })
+    .await;
+    assert_eq!(next_event(&mut told).await, Event::Lost(held.token, Reason::Broken));
+    let renewed = etcd.renew(&[Renew::of(&held)]).await.unwrap();
+    assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
 }

@@ -12,6 +12,7 @@ mod kit;
 mod large;
 mod late;
 mod leases;
+mod liveness;
 mod locking;
 mod login;
 mod members;
@@ -19,6 +20,7 @@ mod names;
 mod queue;
 mod runtimes;
 mod sharing;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod watching;

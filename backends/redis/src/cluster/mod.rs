@@ -364,7 +364,7 @@ impl Cluster {
 impl Request<'_> {
     async fn send(
         &self,
-        link: &Link,
+        link: &Arc<Link>,
         live: &Live,
         is_asking: bool,
     ) -> Result<Result<Value, RedisError>> {

@@ -26,7 +26,8 @@ impl Cluster {
         for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {
             let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
             let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
-            let task = self.runtime().spawn(async move { cluster.renew_in_slot(&batch).await });
+            let task =
+                self.runtime().spawn(async move { cluster.renew_in_slot(&batch, until).await });
             asking.push((places, task));
         }
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
@@ -53,9 +54,14 @@ impl Cluster {
         }
     }
 
-    async fn renew_in_slot(self: &Arc<Self>, batch: &Batch) -> Result<Vec<Renewal>> {
+    async fn renew_in_slot(
+        self: &Arc<Self>,
+        batch: &Batch,
+        until: Instant,
+    ) -> Result<Vec<Renewal>> {
         let (keys, arguments) = (batch.keys_of_a_slot(), batch.arguments());
-        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await?;
+        let effect = Effect::ChangesBy(until);
+        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, effect).await?;
         if let Some(answer) = answer {
             let mut renewals = batch.renewals(answer)?;
             for (renewal, (hold, _)) in renewals.iter_mut().zip(batch.holds()) {

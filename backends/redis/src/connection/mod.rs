@@ -6,12 +6,14 @@
 //! - when it breaks, which its reader tells at once;
 //! - when an answer doesn't come in time: a frozen server leaves its connections open, so nothing
 //!   but a time-out tells;
+//! - when a caller drops an unanswered request, and the probe after it gets no answer either (`probe.rs`);
 //! - when the server says that it is a replica now.
 //!
 //! Nothing is ever sent twice: after a request was handed to a connection, only its answer tells
 //! what became of it.
 
 mod opening;
+mod probe;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,6 +26,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+
+use self::probe::Unanswered;
 
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
@@ -66,6 +70,8 @@ pub(crate) struct Link {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Set while a probe waits for its answer.
+    probed: Arc<AtomicBool>,
     /// Where it leads.
     server: Arc<str>,
     /// Another for each connection of its link.
@@ -186,7 +192,7 @@ impl Link {
 
     /// The same on this very connection, whatever became of it.
     pub(crate) async fn run_on(
-        &self,
+        self: &Arc<Self>,
         live: &Live,
         script: &Script,
         keys: &[&str],
@@ -200,7 +206,7 @@ impl Link {
     /// The same, where the server's own error may lead to another server. The outer error is for
     /// what the server said nothing about. What `before` prepares goes right ahead of the script.
     pub(crate) async fn try_run_on(
-        &self,
+        self: &Arc<Self>,
         live: &Live,
         before: Option<&Cmd>,
         script: &Script,
@@ -220,14 +226,21 @@ impl Link {
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
-            return waiting.run_and_wait(&other, replicas, before, script, keys, arguments).await;
+            let answer = waiting
+                .run_and_wait(&other, replicas, before, script, keys, arguments, effect)
+                .await;
+            if answer.is_err() && !other.alive.load(Ordering::Acquire) {
+                // The cause may have silenced this connection too.
+                self.probe(live, Duration::ZERO);
+            }
+            return answer;
         }
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
     /// Sends a script, and its text if the server doesn't know it.
     pub(crate) async fn ask_script(
-        &self,
+        self: &Arc<Self>,
         live: &Live,
         before: Option<&Cmd>,
         script: &Script,
@@ -251,7 +264,7 @@ impl Link {
     }
 
     /// The same on this very connection, whatever became of it.
-    pub(crate) async fn read_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
@@ -259,7 +272,7 @@ impl Link {
     /// Sends one command, right behind the one that prepares it, if there is one. The outer error
     /// is for what the server said nothing about.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         live: &Live,
         before: Option<&Cmd>,
         command: &Cmd,
@@ -277,17 +290,24 @@ impl Link {
 
     /// Waits for an answer, and gives up a connection that gives none.
     pub(crate) async fn within<T>(
-        &self,
+        self: &Arc<Self>,
         live: &Live,
         limit: Duration,
         effect: Effect,
         asking: impl Future<Output = Result<T, RedisError>>,
     ) -> Result<Result<T, RedisError>> {
+        let limit = effect.limit(limit);
+        if limit.is_zero() {
+            let problem = "no time was left to ask the server; nothing was sent";
+            return Err(error(ErrorKind::Unavailable, problem));
+        }
+        let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
-            // Whatever else is on its way there goes on waiting, up to its own limit.
-            self.tell_broken(&live.alive);
+            // Other requests on this connection keep waiting, up to their own limits.
+            unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };
+        unanswered.answered();
         if let Err(cause) = &answer
             && (cause.is_unrecoverable_error() || errors::wants_another_server(cause))
         {

@@ -80,7 +80,8 @@ impl Link {
             sentinel::must_be_master(&mut connection, &shown).await?;
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(Live { connection, alive, server: address.into(), number })
+        let probed = Arc::default();
+        Ok(Live { connection, alive, probed, server: address.into(), number })
     }
 
     fn push_sender(
@@ -91,7 +92,9 @@ impl Link {
         move |push| {
             let link = link.upgrade().ok_or(SendError)?;
             match push.kind {
-                PushKind::Message => link.wakeups.receive(&push.data, &link.to),
+                PushKind::Message => {
+                    link.wakeups.receive(&push.data, &link.to, &link.runtime);
+                }
                 PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
                 PushKind::Disconnection => link.tell_broken(&alive),
                 _ => {}

@@ -64,8 +64,8 @@ end
 its.advance(token)
 first = its.grant(token, mode, ttl, fences, ARGV[4])
 if first then
-  -- The next may fit beside it.
-  its.advance()
+  -- The next waiter may hold concurrently. The grant stays if this fails.
+  pcall(its.advance)
 end
 if its.is_unfinished then
   redis.pcall('PUBLISH', ARGV[9], ARGV[10])

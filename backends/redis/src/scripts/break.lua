@@ -24,7 +24,8 @@ local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros,
 -- Everybody who waits is woken as well: whoever broke it may be gone before an offer has lapsed.
 local function tell()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  its.advance()
+  -- The hold is broken already, whatever fails here.
+  pcall(its.advance)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
 
@@ -67,7 +68,7 @@ if not ours and any then
   end
   redis.call('DEL', KEYS[1])
   its.value = false
-  its.advance()
+  pcall(its.advance)
   return { 'freed', left }
 end
 
@@ -81,11 +82,15 @@ local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
+  -- First, so that no break is recorded if PEXPIRE isn't permitted.
+  local described = redis.call('PEXPIRE', KEYS[3], life)
   -- Who broke it first is who broke it.
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)
   end
-  redis.call('PEXPIRE', KEYS[3], life)
+  if described == 0 then
+    redis.call('PEXPIRE', KEYS[3], life)
+  end
   -- Another value than the token: no renewal matches it, and it keeps its end.
   redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)

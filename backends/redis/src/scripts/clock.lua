@@ -15,11 +15,6 @@ local function time_of(holders, now)
   return time > now and time <= now + 1000 and now or time
 end
 
--- Has a token expire so long from then on.
-local function expire_in(holders, token, life, at)
-  redis.call('ZADD', holders, string.format('%.0f', at + 1 + life), token)
-end
-
 -- Has the key live as long as whoever holds longest. Answers how long that is; nil if nobody does.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -27,6 +22,20 @@ local function live_as_long(holders, at)
     local left = math.max(longest - at, 0) + 1
     redis.call('PEXPIRE', holders, string.format('%.0f', left))
     return left
+  end
+end
+
+-- Makes a token expire `life` after `at`, and keeps the key for as long as the longest hold. The key's
+-- expiry is extended first: a key that expires before a holder makes the clock seem to be ahead.
+local function expire_in(holders, token, life, at)
+  local expires = at + 1 + life
+  local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))
+  if score and tonumber(score) < expires then
+    redis.call('PEXPIRE', holders, string.format('%.0f', expires - at + 1))
+  end
+  redis.call('ZADD', holders, string.format('%.0f', expires), token)
+  if not score or longest == token and tonumber(score) > expires then
+    live_as_long(holders, at)
   end
 end
 

@@ -31,8 +31,8 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   end
 
   local function forget(token)
-    call('ZREM', holders, token)
     call('HDEL', about, token, 'broken:' .. token)
+    call('ZREM', holders, token)
   end
 
   -- The next fence, and counts so many from it on; nil if none are left.
@@ -67,7 +67,8 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     local taken = tonumber(wanted)
     for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
       local held = call('HGET', about, token) or ''
-      taken = taken + (tonumber(held:match('^(%d+)/')) or 0)
+      -- A holder without a record may have all permits.
+      taken = taken + tonumber(held:match('^(%d+)/') or of)
     end
     return taken <= tonumber(of)
   end
@@ -81,20 +82,21 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return count(fences, ttl)
   end
 
-  -- The lock comes last: whatever may fail before it, no permission say, leaves nothing held.
+  -- Makes a token a holder. The deciding write comes last: if an earlier command fails, for example
+  -- because a permission is missing, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
       hold_alone(lock, hold, token, identity, first, fences, micros, life)
       its.value = token
       return
     end
-    expire_in(holders, token, life, at)
-    live_as_long(holders, at)
     call('HSET', about, token, table.concat({ mode, first, text(micros), identity }, ' '))
     keep(about, life + 2)
     if its.value then
       keep(lock, life + 2)
-    else
+    end
+    expire_in(holders, token, life, at)
+    if not its.value then
       its.kind_of_marker = mode == 's' and 'shared' or 'permits'
       its.number = mode == 's' and first or mode:match('/(%d+)$')
       its.value = 'lockwright:' .. its.kind_of_marker .. ':' .. its.number
@@ -127,13 +129,18 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return true
   end
 
-  -- What a reader or a holder of permits has: mode, fence, ms left, identity, who broke it and why.
+  -- Describes a reader or a holder of permits: mode, fence, ms left, identity, who broke it and why. If
+  -- its record is missing, the mode comes from the marker, and the fence from the counter.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
-    local record = expires and call('HGET', about, token)
-    if record then
+    if expires then
+      local record = call('HGET', about, token) or ''
       local mode, first, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
-      return mode, first, expires - at, identity, call('HGET', about, 'broken:' .. token)
+      if not mode then
+        mode = its.kind_of_marker == 'shared' and 's' or '1/' .. its.number
+        first = call('GET', fence) or '0'
+      end
+      return mode, first, expires - at, identity or false, call('HGET', about, 'broken:' .. token)
     end
   end
 
@@ -141,46 +148,61 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   function its.extend(token, ttl)
     -- A full server refuses a script whose first write could take memory. This one can't.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
-    expire_in(holders, token, ttl, at)
-    live_as_long(holders, at)
     keep(fence, ttl + IDLE_FENCE)
     keep(about, ttl + 2)
+    expire_in(holders, token, ttl, at)
   end
 
-  -- Ends it. True if there was one.
+  -- Ends a hold. Returns true if there was one; it has then ended, whatever fails afterwards.
   function its.leave(token)
-    if not its.kind_of_marker or call('ZREM', holders, token) == 0 then
+    if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
     end
     forget(token)
-    local left = live_as_long(holders, at)
-    if left then
-      -- A stranger needn't wait for the time of who has gone.
-      call('PEXPIRE', lock, text(left))
-    else
-      call('DEL', lock)
-      its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
-    end
+    pcall(function()
+      local left = live_as_long(holders, at)
+      if left then
+        -- A foreign client needn't wait for the TTL of a holder that has left.
+        call('PEXPIRE', lock, text(left))
+      else
+        call('DEL', lock)
+        its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
+      end
+    end)
     return true
   end
 
-  -- Puts another token into its place, with the same time to go.
+  -- Replaces a holder's token; the time left stays the same. If the old token can't be removed, it stays
+  -- until it expires.
   function its.rename(from, to, mode, ttl, identity)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
-      forget(from)
       write(to, mode, ttl, 1, identity, first)
+      pcall(function()
+        forget(from)
+        live_as_long(holders, at)
+      end)
     end
     return first
   end
 
-  -- Takes a token out of the queue. True if it was there.
+  -- Removes a token from the queue. Returns whether it was there. A leftover record has no effect.
   function its.withdraw(token)
     if call('ZREM', queue, token) == 0 then
       return false
     end
-    call('HDEL', about, token)
+    redis.pcall('HDEL', about, token)
     return true
+  end
+
+  -- Takes back an offer that no client received.
+  local function take_back(token, mode)
+    if mode == 'x' then
+      call('DEL', lock, hold)
+      its.value = false
+    else
+      its.leave(token)
+    end
   end
 
   -- What the name is in use as for a token: 'lock', the size of a semaphore, or nil. Who waits and has
@@ -210,13 +232,14 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   end
 
   -- Offers the lock to those at the head of the queue that it can be given to, and drops those that
-  -- have gone. An offer is a hold with a short life, until who got it confirms it: whoever is
-  -- stopped is passed over soon. Ends at `token`, which is here to be granted. Answers how long the
-  -- longest of the offers lives; 0 if there are none.
-  function its.advance(token)
+  -- have gone. An offer is a hold with a short life until its client confirms it, so a stopped client is
+  -- passed over soon. An offer is written before it is published: a message is sent even if the script
+  -- fails afterwards. Stops at `token`, whose own request is running. Returns the longest lifetime of the
+  -- offers, or 0 if there are none.
+  local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
-      local first = call('ZRANGE', queue, 0, 0)[1]
+      local first, place = unpack(call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
       if not first or first == token then
         return longest
       end
@@ -235,23 +258,45 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
         if not fenced then
           return longest
         end
-        -- It may be told before it holds, as nobody hears of it before the script has ended.
+        its.withdraw(first)
+        write(first, mode, life, fences, identity, fenced)
         local told = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
           { first, fenced, fences, text(micros), text(life) }, ' '))
         if type(told) == 'table' then
-          -- Nobody may be told anything: so it stays free until whoever is next asks.
+          -- The user has no permission to publish. The lock stays free until the next waiter asks.
+          take_back(first, mode)
+          call('HSET', about, first, table.concat(
+            { mode, live, ttl, fences, channel, identity }, ' '))
+          call('ZADD', queue, place, first)
+          keep(queue, live - now)
+          keep(about, live - now)
           return longest
         end
-        its.withdraw(first)
         if told == 0 and counted then
+          take_back(first, mode)
           gone = gone + 1
         else
-          write(first, mode, life, fences, identity, fenced)
           offers, longest = offers + 1, math.max(longest, life)
         end
       end
     end
     its.is_unfinished = true
+    return longest
+  end
+
+  -- Makes offers, and sends their lifetime to the next two waiters. If an offer isn't taken, and the
+  -- client that made it has died, these waiters ask when it has lapsed.
+  function its.advance(token)
+    local longest = offer(token)
+    if longest > 0 then
+      for _, behind in ipairs(call('ZRANGE', queue, 0, 1)) do
+        local _, _, _, _, channel = waiter(behind)
+        if channel and behind ~= token then
+          redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
+                      'behind ' .. behind .. ' ' .. text(longest))
+        end
+      end
+    end
     return longest
   end
 
@@ -276,9 +321,11 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
 
   -- Lets it wait, or go on waiting. Answers how many are before it.
   function its.wait(token, mode, patience, ttl, fences, channel, identity)
-    if not call('ZSCORE', queue, token) then
-      local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      call('ZADD', queue, text(math.max((tonumber(last) or 0) + 1, micros)), token)
+    local before, place = call('ZRANK', queue, token), nil
+    if not before then
+      local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
+      before = last and call('ZRANK', queue, last) + 1 or 0
+      place = text(math.max((tonumber(score) or 0) + 1, micros))
       if not last and not its.kind_of_marker then
         -- Nobody else waits, and nobody holds beside others: so what is there is of readers that died, the last
         -- of which took the list of them along.
@@ -287,9 +334,13 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
     call('HSET', about, token, table.concat(
       { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
-    keep(queue, patience)
     keep(about, patience)
-    return call('ZRANK', queue, token)
+    if place then
+      call('ZADD', queue, place, token)
+    end
+    -- The claim is queued, whatever fails here.
+    pcall(keep, queue, patience)
+    return before
   end
 
   -- Who holds: ms until somebody else may at the latest, or -1; token, identity, fence, who broke it

@@ -21,14 +21,18 @@ local function waiting(queue, about)
   return count
 end
 
-local function beside(answer, holders, about)
+local function beside(answer, value, holders, about)
+  local permits = value:match('^lockwright:permits:(%d+)$')
+  local shape = permits and '1/' .. permits or 's'
   local at = time_of(holders, now)
   local all = redis.call('ZRANGE', holders, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
     local token, left = all[i], math.ceil(all[i + 1] - at)
-    local record = left > 0 and redis.call('HGET', about, token)
-    if record then
+    if left > 0 then
+      local record = redis.call('HGET', about, token) or ''
       local mode, fence, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
+      -- If its record is missing, only the mode is known, from the marker.
+      mode, fence, identity = mode or shape, fence or false, identity or false
       local by = redis.call('HGET', about, 'broken:' .. token)
       for _, word in ipairs({ left, token, identity, fence, by, mode }) do
         answer[#answer + 1] = word
@@ -47,7 +51,7 @@ for i = 1, #KEYS / 6 do
   else
     local answer = { 'free', last, waiting(queue, about) }
     if value and value:match('^lockwright:%a+:%d+$') then
-      beside(answer, holders, about)
+      beside(answer, value, holders, about)
       answer[1] = #answer > 3 and 'held' or 'free'
     elseif value then
       local left = redis.call('PTTL', lock)

@@ -16,25 +16,34 @@ local value = redis.pcall('GET', KEYS[1])
 local ended = value == token or value == token .. ':broken'
 if ended then
   redis.call('DEL', KEYS[1], KEYS[2])
-  if redis.call('EXISTS', KEYS[5]) == 0 then
-    return 1
-  end
 elseif redis.call('EXISTS', KEYS[5], KEYS[6]) == 0 then
   return 0
 end
 
-local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local its = family(KEYS[1], KEYS[4], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[5] == '1')
-if not its.look() then
-  return its.withdraw(token) and 1 or 0
+local its
+local function look()
+  local time = redis.call('TIME')
+  local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  its = family(KEYS[1], KEYS[4], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[5] == '1')
+  return its.look()
 end
-ended = ended or its.leave(token) or its.withdraw(token)
 if not ended then
-  return 0
+  if not look() then
+    return its.withdraw(token) and 1 or 0
+  elseif not its.leave(token) and not its.withdraw(token) then
+    return 0
+  end
 end
-local life = its.advance()
-if its.is_unfinished then
-  redis.pcall('PUBLISH', ARGV[3], ARGV[4])
-end
+
+-- The hold has ended, whatever fails from here on.
+local life = 0
+pcall(function()
+  if not its and (redis.call('EXISTS', KEYS[5]) == 0 or not look()) then
+    return
+  end
+  life = its.advance()
+  if its.is_unfinished then
+    redis.pcall('PUBLISH', ARGV[3], ARGV[4])
+  end
+end)
 return math.max(life, 1)

@@ -41,10 +41,9 @@ local function renew(lock, fence, holders, about, token, ttl)
   end
   -- A full server refuses all of a script whose first write could take memory. This one can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
-  expire_in(holders, token, ttl, clock)
-  live_as_long(holders, clock)
   keep(fence, ttl + 604800000)
   keep(about, ttl + 2)
+  expire_in(holders, token, ttl, clock)
   return 'renewed'
 end
 

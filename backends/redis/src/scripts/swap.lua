@@ -34,11 +34,12 @@ if value and value:match('^lockwright:%a+:%d+$') then
   if holds ~= mode or by then
     return { 'busy', left or -1 }
   end
+  -- A late duplicate of the old token's acquire must not be granted.
+  redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
   local first = its.rename(from, token, mode, ttl, ARGV[4])
   if not first then
     return { 'exhausted' }
   end
-  redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
   return { 'granted', first, '1' }
 end
 if value == token then

@@ -116,3 +116,17 @@ async fn a_script_that_fails_has_noted_its_fence() {
     let late = put(&mut connection, &fenced(3), "late").await;
     refused(late, ErrorKind::Lost(Reason::Superseded));
 }
+
+#[tokio::test]
+async fn script_may_begin_with_flags() {
+    let (_server, mut connection) = server().await;
+    let text = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], ARGV[1]) return 'done'";
+    let write = FencedScript::new(text);
+    let answer: Result<String> =
+        write.invoke(&mut connection, FENCE, &fenced(7), &[ORDER], &["flagged"]).await;
+    assert_eq!(answer.unwrap(), "done");
+    assert_eq!(get(&mut connection, ORDER).await, "flagged");
+    let late: Result<String> =
+        write.invoke(&mut connection, FENCE, &fenced(6), &[ORDER], &["late"]).await;
+    refused(late, ErrorKind::Lost(Reason::Superseded));
+}

@@ -145,9 +145,11 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
         let mut claim = claim_for("a", Duration::from_millis(100));
         claim.fences = round % 4 + 1;
         let granted = loop {
-            match redis.try_acquire(&claim).await.unwrap() {
-                Attempt::Granted(granted) => break granted,
-                Attempt::Busy(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            match redis.try_acquire(&claim).await {
+                Ok(Attempt::Granted(granted)) => break granted,
+                Ok(Attempt::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                // The TTL sets the limit, and a busy machine may take longer.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
             }
         };
         assert_eq!(granted.fences, claim.fences);

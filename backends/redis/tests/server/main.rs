@@ -10,11 +10,13 @@ mod kit;
 mod locking;
 mod node;
 mod operator;
+mod permissions;
 mod processes;
 mod queueing;
 mod replicas;
 mod resharding;
 mod sentinel;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking;

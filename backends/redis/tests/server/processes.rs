@@ -1,19 +1,21 @@
 //! Many who wait, in several processes.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{DistributedLock, Locks, Settle};
-use lockwright_testbed as testbed;
+use lockwright_testbed::{self as testbed, Cluster, Sentinels};
+use tokio::task::block_in_place;
 
 use crate::kit::{claim_for, connect, eventually, grant, name, server_and_client};
 
 const PROCESSES: usize = 4;
 const WAITERS: usize = 25;
 const URL: &str = "LOCKWRIGHT_TEST_URL";
+const SECONDS: &str = "LOCKWRIGHT_TEST_TTL";
 
 /// The part that a process plays: so many wait for the lock in it, and each has it once.
 #[tokio::test(flavor = "multi_thread")]
@@ -44,20 +46,34 @@ async fn part() {
 /// Another process: this test binary. Killed when dropped.
 struct Process {
     child: Child,
+    input: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    fn start(server: &testbed::Redis) -> Self {
+    fn start(part: &str, url: &str, ttl: Duration) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "--quiet", "processes::part"])
-            .env(URL, server.url())
-            .stdin(Stdio::null())
+            .args(["--ignored", "--exact", "--nocapture", "--quiet", part])
+            .env(URL, url)
+            .env(SECONDS, ttl.as_secs().to_string())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, said }
+        let input = child.stdin.take().unwrap();
+        Self { child, input, said }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Stops the process with `SIGSTOP`.
+    fn stop(&self) {
+        let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(stopped.unwrap().success());
     }
 
     /// What it says next, past what the test harness prints.
@@ -97,7 +113,8 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     // So long that nobody renews it meanwhile.
     let held = claim_for("a", Duration::from_secs(600));
     grant(&holder, &held).await;
-    let mut processes: Vec<Process> = (0..PROCESSES).map(|_| Process::start(&server)).collect();
+    let mut processes: Vec<Process> =
+        (0..PROCESSES).map(|_| Process::start("processes::part", &server.url(), TTL)).collect();
     for process in &mut processes {
         assert_eq!(process.hear(), "all wait");
     }
@@ -116,4 +133,129 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     for process in &mut processes {
         assert_eq!(process.hear(), format!("{WAITERS} were served"));
     }
+}
+
+/// The TTL of each hold here, and the lifetime of each offer.
+const TTL: Duration = Duration::from_secs(1);
+
+/// A client that acquires the lock, holds it until it is signalled, and then releases it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of other tests, played in a process of its own"]
+async fn contender() {
+    let locks = Locks::new(connect(&std::env::var(URL).unwrap()).await).unwrap();
+    println!("> connected");
+    let ttl = Duration::from_secs(std::env::var(SECONDS).unwrap().parse().unwrap());
+    let guard = locks.mutex("a").ttl(ttl).no_limit().acquire().await.unwrap();
+    println!("> holds");
+    let mut line = String::new();
+    block_in_place(|| std::io::stdin().read_line(&mut line)).unwrap();
+    guard.release().await.unwrap();
+    println!("> released");
+    std::future::pending::<()>().await;
+}
+
+/// Starts a holder and its waiters, in queue order.
+async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Process>) {
+    let observer = connect(url).await;
+    let start = || {
+        let mut process = Process::start("processes::contender", url, ttl);
+        assert_eq!(process.hear(), "connected");
+        process
+    };
+    let mut holder = start();
+    assert_eq!(holder.hear(), "holds");
+    let mut queue = Vec::new();
+    for waiters in 1..=waiters {
+        queue.push(start());
+        eventually(|| async {
+            let seen = observer.inspect(&name("a")).await.ok()?;
+            (seen.waiters == Some(waiters)).then_some(())
+        })
+        .await;
+    }
+    if ttl == TTL {
+        // Each waiter asks again when the holder's TTL seems to be over.
+        tokio::time::sleep(TTL * 3).await;
+    }
+    (holder, queue)
+}
+
+/// The required bound: the dead holder's TTL, one offer for each dead waiter ahead, and one second.
+fn bound(dead_waiters: u32) -> Duration {
+    TTL + TTL * dead_waiters + Duration::from_secs(1)
+}
+
+/// Kills the first of three waiters, stops the two behind it, and then kills the holder: the fourth waiter
+/// gets the lock within the bound.
+async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
+    let (mut holder, mut queue) = contenders(url, 4, TTL).await;
+    queue[0].kill();
+    queue[1].stop();
+    queue[2].stop();
+    let died = Instant::now();
+    holder.kill();
+    assert_eq!(queue[3].hear(), "holds");
+    assert!(died.elapsed() <= bound(3), "{:?}", died.elapsed());
+}
+
+/// Stops the first of two waiters, and kills the holder as soon as it has released. The client that made the
+/// offer to the stopped waiter is dead then.
+async fn dead_releaser_is_recovered_from(url: &str) {
+    let (mut holder, mut queue) = contenders(url, 2, TTL).await;
+    queue[0].stop();
+    holder.input.write_all(b"release\n").unwrap();
+    assert_eq!(holder.hear(), "released");
+    let died = Instant::now();
+    holder.kill();
+    assert_eq!(queue[1].hear(), "holds");
+    assert!(died.elapsed() <= bound(1), "{:?}", died.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_live_waiter_holds_within_the_bound() {
+    let server = testbed::Redis::start().unwrap();
+    dead_holder_and_dead_waiters_are_passed_over(&server.url()).await;
+    server.command::<()>(&["FLUSHALL"]).unwrap();
+    dead_releaser_is_recovered_from(&server.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_live_waiter_holds_within_the_bound_by_sentinel() {
+    let set = Sentinels::start().unwrap();
+    dead_holder_and_dead_waiters_are_passed_over(&set.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_live_waiter_holds_within_the_bound_in_a_cluster() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    dead_holder_and_dead_waiters_are_passed_over(&cluster.url()).await;
+}
+
+/// Waiters die one after the other, each while it holds an offer.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_that_die_in_a_row_cost_one_offer_each() {
+    let server = testbed::Redis::start().unwrap();
+    let (mut holder, mut queue) = contenders(&server.url(), 8, TTL).await;
+    let (last, dead) = queue.split_last_mut().unwrap();
+    dead.iter().for_each(Process::stop);
+    let died = Instant::now();
+    holder.kill();
+    assert_eq!(last.hear(), "holds");
+    assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
+}
+
+/// The waiters saw only the old hold, which had most of its long TTL left.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_releaser_of_a_long_hold_costs_one_offer() {
+    const OFFER: Duration = Duration::from_secs(2);
+
+    let server = testbed::Redis::start().unwrap();
+    let (mut holder, mut queue) = contenders(&server.url(), 2, Duration::from_secs(60)).await;
+    queue[0].stop();
+    holder.input.write_all(b"release\n").unwrap();
+    assert_eq!(holder.hear(), "released");
+    let died = Instant::now();
+    holder.kill();
+    assert_eq!(queue[1].hear(), "holds");
+    assert!(died.elapsed() <= OFFER + Duration::from_secs(1), "{:?}", died.elapsed());
 }

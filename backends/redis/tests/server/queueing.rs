@@ -403,3 +403,31 @@ async fn whoever_may_not_be_told_keeps_its_place() {
     grant(&redis, &second).await;
     redis.release(&second, Settle::Answered).await.unwrap();
 }
+
+#[tokio::test]
+async fn holders_without_a_record_are_described() {
+    let (server, redis) = server_and_client().await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        let held = Claim { mode, ..claim("a") };
+        grant(&redis, &held).await;
+        assert_eq!(server.command::<i64>(&["DEL", "lockwright:{a}:about"]).unwrap(), 1);
+        let seen = redis.inspect(&name("a")).await.unwrap();
+        let [holder] = &seen.holders[..] else { panic!("{seen:?}") };
+        assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
+        let all = match mode {
+            Mode::Permits { of, .. } => Mode::Permits { count: of, of },
+            _ => Mode::Exclusive,
+        };
+        let busy = busy(&redis, &Claim { mode: all, ..claim("a") }, Wait::No).await;
+        let holder = busy.holder.unwrap();
+        assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
+        // Without its record, the holder may have all permits.
+        let one_more = Claim { mode, ..claim("a") };
+        let attempt = redis.try_acquire(&one_more).await.unwrap();
+        assert_eq!(matches!(attempt, Attempt::Granted(_)), mode == Mode::Shared, "{attempt:?}");
+        for claim in [&held, &one_more] {
+            redis.release(claim, Settle::Answered).await.unwrap();
+        }
+        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    }
+}

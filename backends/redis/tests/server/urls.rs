@@ -16,7 +16,16 @@ fn every_form_is_read() {
         "redis+cluster://a:1,b:2",
         "redis+cluster://u:p@q@a,b:2,[::1]:3/?prefix=a@b",
         "redis+cluster://a?replicas=2&replica_timeout=0.5s",
-        "valkey://a",
+        "valkey://u:p@a:1/3?prefix=shop:",
+        "Valkey+Sentinel://a:1,b:2/mymaster",
+        "valkey+cluster://a:1,b:2",
+        "valkey+unix:///run/valkey.sock?db=1",
+        #[cfg(feature = "tls")]
+        "valkeys://a",
+        #[cfg(feature = "tls")]
+        "valkeys+sentinel://a:1,b:2/mymaster",
+        #[cfg(feature = "tls")]
+        "valkeys+cluster://a:1,b:2",
         " redis://a ",
     ] {
         if let Err(error) = Config::new(url) {
@@ -56,6 +65,8 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
         (format!("redis://u:{SECRET}@a:1,b:2/0"), "redis+cluster:"),
         (format!("redis://u:{SECRET}@a/0#insecure"), "always checked"),
         (format!("redis+other://u:{SECRET}@a/0"), "no Redis URL"),
+        (format!("valkey+other://u:{SECRET}@a/0"), "no Redis URL"),
+        (format!("valkey+sentinel://u:{SECRET}@a:1,b:2"), "master's name is missing"),
     ] {
         let error = Config::new(&url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
@@ -99,7 +110,7 @@ fn settings_show_no_secret() {
 #[cfg(not(feature = "tls"))]
 #[test]
 fn what_is_not_in_this_build_is_named() {
-    for url in ["rediss://a", "rediss+sentinel://a/m", "rediss+cluster://a,b"] {
+    for url in ["rediss://a", "rediss+sentinel://a/m", "rediss+cluster://a,b", "valkeys://a"] {
         let error = Config::new(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
         assert!(error.to_string().contains("the feature `tls`"), "{error}");

@@ -8,4 +8,5 @@ mod forgetting;
 mod kit;
 mod leaving;
 mod renewing;
+mod silence;
 mod vouching;

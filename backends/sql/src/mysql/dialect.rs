@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use lockwright_core::{ErrorKind, Finding, Result};
 use sqlx::error::DatabaseError;
@@ -9,9 +12,10 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySq
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::options::Options;
+use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{Cell, Dialect, Row, Texts};
 use crate::server::errors::Verdict;
-use crate::server::pool::Pool;
+use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
 use crate::server::sql::Value;
 use crate::server::table::Tables;
@@ -38,6 +42,21 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
 /// stands; the others say when the statement began.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
+/// A number of the server. A server that takes over after a failover has a different number.
+const SERVER: &str =
+    "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
+
+/// Returns a text that answers what identifies a session: its number and the server's.
+pub(super) fn identity() -> String {
+    format!("SELECT CONNECTION_ID(), {SERVER}")
+}
+
+/// Returns the session that a row of [`identity`] is about.
+pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSession> {
+    let row = row?;
+    Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
+}
+
 /// When the statement began: a constant for the server, which it can look up in an index.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
@@ -46,6 +65,12 @@ const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                      ttl BIGINT PATH '$[2]')) AS asked";
+
+/// The locked part of a batch of renewals, as a table.
+const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
+                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
+                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
+                      ttl BIGINT PATH '$[2]', place BIGINT PATH '$[3]')) AS locked";
 
 /// The names that a sweep has chosen, as a table; and one of them, to be compared with a column.
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
@@ -58,6 +83,8 @@ pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
     tables: Tables,
     backend: &'static str,
+    /// Set when no proxy gives the server's sessions to several connections in turn.
+    is_direct: Arc<AtomicBool>,
 }
 
 impl MySql {
@@ -66,7 +93,17 @@ impl MySql {
             server: options.server.clone().disable_statement_logging(),
             tables: options.common.tables.clone(),
             backend: options.backend(),
+            is_direct: Arc::default(),
         }
+    }
+
+    /// Notes that each connection has a session of its own, which may then be ended by its number.
+    pub(super) fn set_direct(&self) {
+        self.is_direct.store(true, Ordering::Relaxed);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.is_direct.load(Ordering::Relaxed)
     }
 }
 
@@ -164,10 +201,19 @@ impl Dialect for MySql {
         let text = text
             .replace("{begun}", BEGUN)
             .replace("{asked}", ASKED)
+            .replace("{locked}", LOCKED)
             .replace("{old}", OLD)
             .replace("{old_name}", OLD_NAME)
             .replace("{schema}", &self.schema_as_value());
         self.tables.expand(&text, Self::QUOTE).replace("{now}", NOW)
+    }
+
+    fn patiently(text: String) -> String {
+        let text = text.trim_end().trim_end_matches(';');
+        format!(
+            "SET @lockwright_limit = @@lock_wait_timeout, lock_wait_timeout = 60;\n{text};\n\
+             SET lock_wait_timeout = @lockwright_limit"
+        )
     }
 
     fn is_by_file(&self) -> bool {
@@ -178,6 +224,59 @@ impl Dialect for MySql {
         let mut connection = self.server.connect().await?;
         fetch_on(&mut connection, BEGIN.to_owned()).await?;
         Ok(connection)
+    }
+
+    async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
+        let opened = Instant::now();
+        let mut connection = self.connect().await?;
+        // Whole seconds. The statement limit is above the client's, because its error may come after a
+        // commit. MySQL applies it to reads only.
+        let lock = limits.answer.as_secs().max(1);
+        let statement = limits.slow.as_secs() + 1;
+        let text = format!(
+            "SET innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock} \
+             /*M! , max_statement_time = IF(@@max_statement_time = 0, {statement}, \
+                 @@max_statement_time) */ \
+             /*!80000 , max_execution_time = {statement}000 */; {}",
+            identity()
+        );
+        let rows = fetch_on(&mut connection, text).await?;
+        let session = session(rows.last(), opened).filter(|_| self.is_direct());
+        Ok((connection, session))
+    }
+
+    async fn end_sessions(
+        &self,
+        connection: &mut MySqlConnection,
+        sessions: &[ServerSession],
+    ) -> sqlx::Result<Vec<i64>> {
+        let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
+        // A restarted server gives the same ids to other sessions.
+        let text = format!(
+            "SHOW GLOBAL STATUS LIKE 'Uptime'; \
+             SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
+            list().join(", ")
+        );
+        let rows = fetch_on(connection, text).await?;
+        let uptime = rows.first().and_then(|row| row.text(1).ok()).flatten();
+        let uptime = uptime.and_then(|uptime| uptime.parse().ok()).unwrap_or(u64::MAX);
+        let mut still_there = Vec::new();
+        for row in rows.iter().skip(1) {
+            let (Ok(id), Ok(server)) = (row.int(0), row.int(1)) else { continue };
+            let is_older = |session: &ServerSession| {
+                (session.id, session.server) == (id, server)
+                    && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
+            };
+            if sessions.iter().any(is_older) {
+                // A session that this user may not end is listed until it ends by itself.
+                match self.fetch(connection, format!("KILL {id}")).await {
+                    Err(error) if error.as_database_error().is_none() => return Err(error),
+                    Ok(_) | Err(_) => {}
+                }
+                still_there.push(id);
+            }
+        }
+        Ok(still_there)
     }
 
     async fn fetch(

@@ -1,6 +1,6 @@
 //! Locks on a MySQL or MariaDB server.
 //!
-//! Tested with MariaDB 10.11, in SQL that MySQL 8 has too; with MySQL itself it is untested.
+//! Tested with MariaDB 10.11 and 11, and with MySQL 8.4 or later.
 //!
 //! Three [modes](Mode), by the URL's parameter `mode`:
 //!
@@ -119,8 +119,13 @@ impl Options {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits));
+        let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
+        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
         if !self.common.for_diagnosis {
+            // A proxy with one session to share out doesn't answer the second connection.
+            if matches!(proxy::shares_sessions(&pool).await, Ok(false)) {
+                pool.dialect().set_direct();
+            }
             Facts::look(&pool).await?.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
@@ -128,14 +133,15 @@ impl Options {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits));
+        let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
+        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
+            sessions.check().await?;
             let facts = Facts::look(&pool).await?;
             facts.can_lock(self.backend())?;
             facts.can_hold(self.backend())?;
             schema::make_sure(&pool).await?;
-            sessions.check().await?;
         }
         Ok(Arc::new(Engine::new(sessions, Clock::boot())))
     }

@@ -7,14 +7,18 @@ use lockwright_core::kit::Audience;
 use lockwright_core::{LockName, Result};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire, Executor};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::Instant as Deadline;
 
 use super::POLL;
-use super::dialect::{MARK, Postgresql, fetch_on};
+use super::dialect::{Postgresql, fetch_on};
+use crate::server::abandoned::ServerSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::Bell;
 use crate::server::pool::Pool;
+use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
 /// For how long our own note is waited for. A server sends it at once.
@@ -24,7 +28,7 @@ const PROBE: Duration = Duration::from_secs(2);
 const DEAF_FOR: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether the connection lives, and whether anybody waits.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(2);
 
 /// How long nobody must have waited for the connection to be closed.
 const UNUSED: Duration = Duration::from_secs(60);
@@ -55,7 +59,8 @@ impl Listener {
 impl Bell for Listener {
     fn listen(&self) -> Option<Duration> {
         let deaf = *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if deaf.is_some_and(|until| Instant::now() < until) {
+        let has_none = self.pool.sessions().share(Use::Listen) == 0;
+        if has_none || deaf.is_some_and(|until| Instant::now() < until) {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,6 +116,8 @@ impl Ears {
                 }
                 End::Lost(error) => {
                     tracing::debug!(%error, "the connection that listens was lost");
+                    // Notifications may be lost, so all waiters ask the server.
+                    self.waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -130,8 +137,14 @@ impl Ears {
 
     async fn listen_once(&self) -> sqlx::Result<End> {
         let limits = self.pool.limits();
-        let Some(mut listener) = listener(&self.pool).await? else { return Ok(End::Deaf) };
-        if !hears(&self.pool, &mut listener, |name| self.wake(name)).await? {
+        let deadline = Deadline::now() + limits.connect;
+        let permit = self.pool.sessions().permit(Use::Listen, deadline).await;
+        let Some(mut line) = line(&self.pool, permit.ok_or(sqlx::Error::PoolTimedOut)?).await?
+        else {
+            return Ok(End::Deaf);
+        };
+        let Some(listener) = &mut line.listener else { return Ok(End::Deaf) };
+        if !hears(&self.pool, listener, |name| self.wake(name)).await? {
             return Ok(End::Deaf);
         }
         self.waiters.wake_all();
@@ -155,19 +168,38 @@ impl Ears {
     }
 }
 
-/// Whether notifications arrive at all, tried on a connection of its own.
+/// Returns whether notifications arrive at all, tested on a new connection. True without a free permit: the
+/// listener that has the permit has tested this already.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
+    let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
-        match listener(pool).await? {
-            Some(mut listener) => hears(pool, &mut listener, |_| ()).await,
-            None => Ok(false),
+        match &mut line(pool, permit).await? {
+            Some(Line { listener: Some(listener), .. }) => hears(pool, listener, |_| ()).await,
+            _ => Ok(false),
         }
     };
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-/// A connection that listens; `None` when it isn't one all the way to the server.
-async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<Option<PgListener>> {
+/// A connection that listens. Dropping it ends its session.
+struct Line<'a> {
+    pool: &'a Pool<Postgresql>,
+    listener: Option<PgListener>,
+    session: Option<ServerSession>,
+    permit: Option<SessionPermit>,
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        drop(self.listener.take());
+        if let (Some(permit), Ok(runtime)) = (self.permit.take(), Handle::try_current()) {
+            drop(self.pool.abandon(&runtime, self.session, permit));
+        }
+    }
+}
+
+/// Opens a connection that listens. `None` if the connection ends at a pooler.
+async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
     let only_one = PgPoolOptions::new()
@@ -177,20 +209,24 @@ async fn listener(pool: &Pool<Postgresql>) -> sqlx::Result<Option<PgListener>> {
         .max_lifetime(None)
         .idle_timeout(None)
         .connect_lazy_with(dialect.server.clone());
-    let mut listener = PgListener::connect_with(&only_one).await?;
+    let mut line = Line { pool, listener: None, session: None, permit: Some(permit) };
+    let opened = Instant::now();
+    let listener = PgListener::connect_with(&only_one).await;
+    let listener = line.listener.insert(listener?);
     // A lost connection is an error then, and all that may have gone unheard is made up for.
     listener.eager_reconnect(false);
     let asking = async {
-        let connection = (&mut listener).acquire().await?;
-        fetch_on(connection, format!("SELECT {MARK}")).await
+        let connection = listener.acquire().await?;
+        fetch_on(connection, format!("SELECT {}", dialect.identity())).await
     };
     let rows = within(limits.answer, asking).await?;
-    let found = rows.first().and_then(|row| row.text(0).ok()).flatten();
-    if !dialect.has_mark(found) {
+    line.session = rows.first().and_then(|row| Postgresql::session(row, opened).ok().flatten());
+    if line.session.is_none() {
+        line.permit = None;
         return Ok(None);
     }
     within(limits.answer, listener.listen(dialect.channel())).await?;
-    Ok(Some(listener))
+    Ok(Some(line))
 }
 
 /// Whether a note of our own, sent on another connection, arrives.

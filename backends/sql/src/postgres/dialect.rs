@@ -1,6 +1,7 @@
 //! What PostgreSQL has of its own: connections, literals, error codes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{ErrorKind, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
@@ -8,9 +9,10 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::options::Options;
 use super::plans::Plans;
-use crate::server::dialect::{Cell, Dialect, Row, Texts};
+use crate::server::abandoned::ServerSession;
+use crate::server::dialect::{BadRow, Cell, Dialect, Row, Texts};
 use crate::server::errors::Verdict;
-use crate::server::pool::Pool;
+use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
@@ -28,6 +30,9 @@ pub(crate) struct Postgresql {
     pub(super) plans: Arc<Plans>,
 }
 
+/// When the server's process began, which no two servers share.
+const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+
 /// Answers the mark of a session.
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
@@ -36,6 +41,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
+    /// The prefix of each statement behind a pooler, which may use another session each time.
+    limits: Option<String>,
 }
 
 impl Postgresql {
@@ -56,6 +63,26 @@ impl Postgresql {
         self.server = self.server.options([("lockwright.mark", &mark)]);
         self.mark = Some(mark);
         self
+    }
+
+    /// Returns an expression for what identifies a session: its process, the server's process, the server's
+    /// clock, and whether the connection is direct. A pooler may give the session to another client.
+    pub(super) fn identity(&self) -> String {
+        let is_direct = self.is_direct();
+        format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
+    }
+
+    /// Returns the session that a row begins with, if it is our own all the way to the server.
+    pub(super) fn session(row: &Row, opened: Instant) -> Result<Option<ServerSession>, BadRow> {
+        let (id, server, seen) = (row.int(0)?, row.int(1)?, row.int(2)?);
+        Ok(row.bool(3)?.then_some(ServerSession { id, server, seen, opened }))
+    }
+
+    fn is_direct(&self) -> String {
+        match &self.mark {
+            Some(mark) => format!("coalesce({MARK} = '{mark}', false)"),
+            None => "false".to_owned(),
+        }
     }
 
     pub(super) fn is_for_leases(&self) -> bool {
@@ -144,6 +171,10 @@ impl Dialect for Postgresql {
         &TEXTS
     }
 
+    fn patiently(text: String) -> String {
+        format!("SET LOCAL lock_timeout = 0;\n{text}")
+    }
+
     fn channel(&self) -> &str {
         &self.channel
     }
@@ -155,10 +186,80 @@ impl Dialect for Postgresql {
 
     async fn connect(&self) -> sqlx::Result<Connection> {
         let driver = self.server.connect().await?;
-        Ok(Connection { driver, prepared: Vec::new() })
+        Ok(Connection { driver, prepared: Vec::new(), limits: None })
+    }
+
+    async fn open(&self, limits: Limits) -> sqlx::Result<(Connection, Option<ServerSession>)> {
+        let opened = Instant::now();
+        let mut connection = self.connect().await?;
+        let [lock, statement] = [limits.answer, limits.slow].map(below);
+        let is_direct = self.is_direct();
+        // Limits that the user or the URL sets stay as they are.
+        let unset = |name: &str| format!("current_setting('{name}') = '0'");
+        let set = |name: &str, to: u128| {
+            let unset = unset(name);
+            format!(
+                "CASE WHEN {is_direct} AND {unset} THEN set_config('{name}', '{to}', false) END"
+            )
+        };
+        let text = format!(
+            "SELECT {}, {}, {}, {}, {}, {}",
+            self.identity(),
+            unset("lock_timeout"),
+            unset("statement_timeout"),
+            set("lock_timeout", lock),
+            set("statement_timeout", statement),
+            set("idle_in_transaction_session_timeout", 60_000),
+        );
+        let rows = fetch_on(&mut connection.driver, text).await?;
+        let bad = |_: BadRow| sqlx::Error::RowNotFound;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let session = Self::session(row, opened).map_err(bad)?;
+        if session.is_none() {
+            let set_local = |at, name, to| match row.bool(at) {
+                Ok(true) => format!("SET LOCAL {name} = {to}; "),
+                _ => String::new(),
+            };
+            connection.limits = Some(
+                set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement),
+            );
+        }
+        Ok((connection, session))
+    }
+
+    async fn end_sessions(
+        &self,
+        connection: &mut Connection,
+        sessions: &[ServerSession],
+    ) -> sqlx::Result<Vec<i64>> {
+        // A later session with the same process id has a later start.
+        let which: Vec<String> = sessions
+            .iter()
+            .map(|session| {
+                format!(
+                    "({SERVER} = {} AND pid = {} \
+                      AND extract(epoch FROM backend_start) * 1000000 <= {})",
+                    session.server, session.id, session.seen
+                )
+            })
+            .collect();
+        let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
+        let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
+        let rows = match fetch_on(&mut connection.driver, end).await {
+            // Sessions that this user may not end are listed until they end by themselves.
+            Err(sqlx::Error::Database(_)) => {
+                fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
+            }
+            rows => rows?,
+        };
+        Ok(rows.iter().filter_map(|row| row.int(0).ok()).collect())
     }
 
     async fn fetch(&self, connection: &mut Connection, text: String) -> sqlx::Result<Vec<Row>> {
+        let text = match &connection.limits {
+            Some(limits) => format!("{limits}{text}"),
+            None => text,
+        };
         fetch_on(&mut connection.driver, text).await
     }
 
@@ -197,6 +298,11 @@ impl Dialect for Postgresql {
     async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
         super::doctor::examine(pool).await
     }
+}
+
+/// Returns a server-side limit in milliseconds, a little below the client's, so that its error comes in time.
+fn below(limit: Duration) -> u128 {
+    (limit.as_millis() * 9 / 10).max(1)
 }
 
 /// Sends a text, and answers the rows of all its statements.
@@ -291,7 +397,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
-        // The same.
+        "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
+        // As after a cancelled request.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
@@ -325,6 +432,13 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_completion_is_indeterminate() {
+        let kind = |code| judge(code, "").map(|verdict| verdict.kind);
+        assert_eq!(kind("40003"), Some(ErrorKind::Indeterminate));
+        assert_eq!(kind("40001"), Some(ErrorKind::Unavailable));
+    }
 
     #[test]
     fn nothing_gets_out_of_a_literal() {

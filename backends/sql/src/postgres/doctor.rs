@@ -21,6 +21,9 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// From how many names on a sweep is worth it.
 const MANY_NAMES: i64 = 1_000_000;
 
+/// The age of a snapshot, in transactions and in seconds, from which it is reported.
+const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
+
 /// What a server says about itself.
 #[derive(Debug)]
 struct Facts {
@@ -34,6 +37,8 @@ struct Facts {
     waits_for_replicas: bool,
     multi_primary: Option<String>,
     now: i64,
+    /// The age of the oldest snapshot in use, in transactions and in seconds.
+    oldest_snapshot: (i64, i64),
 }
 
 impl Facts {
@@ -50,6 +55,7 @@ impl Facts {
             waits_for_replicas: row.text(7)?.is_some_and(|names| !names.is_empty()),
             multi_primary: row.text(8)?.map(str::to_owned),
             now: row.int(9)?,
+            oldest_snapshot: (row.int(10).unwrap_or(0), row.int(11).unwrap_or(0)),
         })
     }
 }
@@ -70,6 +76,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(replicas(&facts));
     findings.extend(multi_primary(&facts));
     findings.extend(clock(&facts, asked, answered));
+    findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
     // The modes whose sessions aren't marked look for one in their own way.
@@ -158,6 +165,24 @@ fn multi_primary(facts: &Facts) -> Option<Finding> {
         what: format!("rows may come from another server: there is {sign}"),
         why: "where two servers take writes for one table, both grant the same lock".to_owned(),
         fix: "lock on one of them only, and leave Lockwright's tables out of the replication"
+            .to_owned(),
+    })
+}
+
+fn long_transaction(facts: &Facts) -> Option<Finding> {
+    let (transactions, seconds) = facts.oldest_snapshot;
+    (transactions > OLD_SNAPSHOT.0 || seconds > OLD_SNAPSHOT.1).then(|| Finding {
+        severity: Severity::Warning,
+        code: "long-transaction",
+        what: format!(
+            "a transaction, a prepared transaction or a replication slot keeps a snapshot that is \
+             {transactions} transactions old"
+        ),
+        why: "each renewal leaves an old version of a row, which the server can't remove, so \
+              requests take longer and longer"
+            .to_owned(),
+        fix: "end it; look at backend_xmin in pg_stat_activity, at pg_prepared_xacts and at \
+              pg_replication_slots, and set idle_in_transaction_session_timeout"
             .to_owned(),
     })
 }

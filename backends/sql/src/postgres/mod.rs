@@ -123,7 +123,8 @@ impl Options {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        let (pool, look) = self.look().await?;
+        // A pooler doesn't deliver notifications.
+        let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
@@ -139,15 +140,17 @@ impl Options {
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
     }
 
-    /// With marked sessions, unless a pooler refuses them.
-    async fn look(&self) -> Result<(Arc<Pool<Postgresql>>, Server)> {
+    /// Connects with marked sessions, or without if a pooler refuses them.
+    async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
+        let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
         let dialect = Postgresql::new(self);
-        let marked = Arc::new(Pool::new(dialect.clone().marked(), self.common.limits));
+        let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
             // If that wasn't the reason, it is met again.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
-                let pool = Arc::new(Pool::new(dialect, self.common.limits));
+                let sessions = self.common.sessions(listens_by_pooler)?;
+                let pool = Arc::new(Pool::new(dialect, limits, sessions));
                 let look = Server::look(&pool).await?;
                 Ok((pool, look))
             }
@@ -156,8 +159,8 @@ impl Options {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        let pool = Arc::new(Pool::new(Postgresql::new(&self), self.common.limits));
-        let look = Server::look(&pool).await?;
+        // These modes have no listener. The connection that asks why others fail gets its permit.
+        let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;

@@ -50,7 +50,7 @@ impl Options {
     /// | `mode` | `lease` (the default), `session` or `row`: see [`Mode`] |
     /// | `table` | what the tables' names begin with, instead of `lockwright` |
     /// | `schema` | the schema that they are in; otherwise the first of the user's search path |
-    /// | `connections` | how many connections there are at most for requests; 4 by default |
+    /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`, `options` | as for PostgreSQL's own programs |
     ///
     /// `PGHOST`, `PGPASSWORD` and their like, and `~/.pgpass`, stand in for what the URL leaves out.
@@ -105,17 +105,18 @@ impl Options {
         Ok(self)
     }
 
-    /// How long the server may take to answer; 3 s by default. Afterwards the request is
-    /// indeterminate and its connection is closed. Keep it well under a third of the TTL, so that
-    /// a hold survives a lost answer.
+    /// The time limit for the server's answer; 1.2 s by default, and 3 s in the modes `session` and
+    /// `row`. A request without an answer is indeterminate: its connection is closed, and the server
+    /// ends its session. In the lease mode a request takes at most half of its TTL, and a renewal a
+    /// fifth. Requests that read many rows, such as listings and sweeps, may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
-        self.common.limits.answer = limit;
+        self.common.answer = Some(limit);
         self
     }
 
     /// How long getting a connection may take; 5 s by default.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.common.limits.connect = limit;
+        self.common.connect = limit;
         self
     }
 

@@ -16,7 +16,7 @@ use crate::server::pool::Pool;
 const OLDEST: i64 = 120_000;
 
 /// What a server says of itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
@@ -24,6 +24,8 @@ pub(super) struct Server {
     is_utf8: bool,
     /// Whether nothing stands between it and us.
     pub(super) is_direct: bool,
+    /// The server's `version()`.
+    product: String,
 }
 
 impl Server {
@@ -35,6 +37,7 @@ impl Server {
                 version: row.int(1)?,
                 is_utf8: row.bool(2)?,
                 is_direct: pool.dialect().has_mark(row.text(3)?),
+                product: row.text(4)?.unwrap_or_default().to_owned(),
             })
         };
         let read = rows.first().ok_or(BadRow).and_then(read);
@@ -43,7 +46,12 @@ impl Server {
 
     /// Whether locks can be kept here at all.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
-        let problem = if self.is_replica {
+        let problem = if let Some(other) = other_product(&self.product) {
+            format!(
+                "this server is {other} and not PostgreSQL, and its locks work differently; connect \
+                 to a PostgreSQL server"
+            )
+        } else if self.is_replica {
             "this server is a replica, which can't lock; connect to its primary".to_owned()
         } else if self.version < OLDEST {
             format!(
@@ -65,7 +73,42 @@ impl Server {
 fn look() -> String {
     format!(
         "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
-         current_setting('server_encoding') = 'UTF8', {}",
+         current_setting('server_encoding') = 'UTF8', {}, version()",
         super::dialect::MARK
     )
+}
+
+/// Returns the name of a server that speaks PostgreSQL's protocol but isn't PostgreSQL, from its
+/// `version()`.
+fn other_product(version: &str) -> Option<&str> {
+    const OTHERS: [(&str, &str); 4] = [
+        ("-YB-", "YugabyteDB"),
+        ("Redshift", "Redshift"),
+        ("Greenplum", "Greenplum"),
+        ("Materialize", "Materialize"),
+    ];
+    if version.starts_with("PostgreSQL ") || version.starts_with("EnterpriseDB ") {
+        return OTHERS.iter().find(|(sign, _)| version.contains(sign)).map(|(_, name)| *name);
+    }
+    let end = version.find([' ', ',']).unwrap_or(version.len());
+    Some(if end == 0 { "of an unknown kind" } else { &version[..end] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_postgresql_is_accepted() {
+        for (version, other) in [
+            ("PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64-pc-linux-gnu, 64-bit", None),
+            ("PostgreSQL 18.1 on aarch64-unknown-linux-gnu, compiled by clang", None),
+            ("CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, go1.19)", Some("CockroachDB")),
+            ("PostgreSQL 11.2-YB-2.19.3.0-b0 on x86_64-pc-linux-gnu", Some("YugabyteDB")),
+            ("PostgreSQL 8.0.2 on i686-pc-linux-gnu, Redshift 1.0.12103", Some("Redshift")),
+            ("", Some("of an unknown kind")),
+        ] {
+            assert_eq!(other_product(version), other, "{version}");
+        }
+    }
 }

@@ -7,8 +7,9 @@ use std::future::Future;
 use lockwright_core::{Finding, Result};
 use sqlx::error::DatabaseError;
 
+use super::abandoned::ServerSession;
 use super::errors::Verdict;
-use super::pool::Pool;
+use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
@@ -30,6 +31,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// Whether tables can be made in one transaction. Elsewhere those who begin at once may find
     /// some of them, and go on making the others.
     const TABLES_APPEAR_AT_ONCE: bool = true;
+
+    /// Returns the SQL with a longer limit on waits for other sessions than requests have.
+    fn patiently(text: String) -> String;
 
     /// What errors say they come from: the profile's name.
     fn backend(&self) -> &'static str;
@@ -55,6 +59,20 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// Opens a connection, ready for use.
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
+
+    /// Opens a connection for requests, with the server's own time limits set where possible. Also
+    /// returns its session, unless a pooler shares that between connections.
+    fn open(
+        &self,
+        limits: Limits,
+    ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
+
+    /// Ends those of the sessions that still exist, and returns their ids.
+    fn end_sessions<'a>(
+        &'a self,
+        connection: &'a mut Self::Connection,
+        sessions: &'a [ServerSession],
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
     /// Sends a text, and answers the rows of all its statements.
     fn fetch<'a>(

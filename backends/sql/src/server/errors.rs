@@ -77,6 +77,24 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
+/// Returns the error for when no server session is free. `refusal` is why sessions can't be ended.
+pub(crate) fn no_session_in(
+    limit: Duration,
+    refusal: Option<String>,
+    backend: &'static str,
+) -> Failure {
+    let error = Error::unavailable(format!(
+        "no connection was free within {limit:?}; check that the server answers, or raise \
+         `connections` in the URL"
+    ));
+    let error = error.with_backend(backend);
+    let error = match refusal {
+        Some(refusal) => error.with_source(refusal),
+        None => error,
+    };
+    Failure { error, again: false, lost: false }
+}
+
 /// A connection that couldn't be made: no request was sent.
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
@@ -129,7 +147,7 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
 }
 
 /// Without what the driver puts around the server's own words.
-fn plain(cause: &sqlx::Error) -> String {
+pub(crate) fn plain(cause: &sqlx::Error) -> String {
     match cause {
         sqlx::Error::Database(refusal) => match refusal.code() {
             Some(code) => format!("{} ({code})", refusal.message()),

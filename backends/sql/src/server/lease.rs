@@ -3,8 +3,9 @@
 //! One request for each thing that is done; what it does on the server is in the dialect's texts.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use lockwright_core::kit::Audience;
 use lockwright_core::{
     Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind,
@@ -15,7 +16,7 @@ use lockwright_core::{
 use super::dialect::{BadRow, Dialect, Row, Texts};
 use super::errors::{Effect, bad_row};
 use super::holding::{Holding, inspections, micros_up};
-use super::pool::Pool;
+use super::pool::{Pool, Sending};
 use super::sql::{Arguments, Sql, Value};
 use crate::kind;
 
@@ -39,17 +40,44 @@ const SWEEP: usize = 1_000;
 /// statement takes, so that none that is under way can have missed the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
+/// How long a renewal retries rows that another session has locked. At most half of the time left to the
+/// renewal is used.
+const LOCKED_FOR: Duration = Duration::from_millis(150);
+
+/// The first pause between these tries; each later pause is twice as long.
+const LOCKED_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a renewal then waits in the server's queue for such a row. Sessions that take turns at a row
+/// leave no gap that a try would find.
+const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
+
+/// How many of these wait at the same time.
+const WAIT_AT_ONCE: usize = 3;
+
+/// How long batches stay smaller after one has failed.
+const SMALLER_FOR: Duration = Duration::from_secs(60);
+
 /// A backend whose holds are rows.
 #[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
+    /// The renewals, exclusive and shared, that wait for locked rows.
+    waiting: [Sql; 2],
     profile: Profile,
     waiters: Arc<Audience>,
     bell: Option<Box<dyn Bell>>,
     /// Up to which name a sweep has come.
     swept: Mutex<String>,
+    /// The largest batch of renewals since one failed, and when that was.
+    batch: Mutex<Option<(usize, Instant)>>,
 }
+
+/// Some holds of a batch, with their indices in it.
+type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
+
+/// The answers for some of a batch. `None` for a row that another session has locked.
+type Renewals = Vec<(usize, Option<Renewal>)>;
 
 /// What listens for releases on the server.
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
@@ -91,7 +119,18 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        Self { pool, statements, profile, waiters, bell, swept: Mutex::default() }
+        let waiting = [dialect.texts().renew, dialect.texts().beside_renew]
+            .map(|text| Sql::new(&dialect.expand(text).replace(" SKIP LOCKED", "")));
+        Self {
+            pool,
+            statements,
+            waiting,
+            profile,
+            waiters,
+            bell,
+            swept: Mutex::default(),
+            batch: Mutex::default(),
+        }
     }
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
@@ -126,7 +165,8 @@ impl<D: Dialect> LeaseBackend<D> {
             ("waits", Value::Bool(waits)),
             ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
-        let rows = self.change(statement, &arguments).await?;
+        let sending = Sending { again: true, ..self.sending(claim) };
+        let rows = self.change_so(statement, &arguments, sending).await?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
             return Err(Error::new(
@@ -146,7 +186,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
             // Readers that come from now on wait for it.
-            self.change(&self.statements.beside_wait, &arguments).await?;
+            self.change_so(&self.statements.beside_wait, &arguments, sending).await?;
             busy.queued = true;
         }
         Ok(Attempt::Busy(busy))
@@ -171,7 +211,7 @@ impl<D: Dialect> LeaseBackend<D> {
             ("ttl", Value::Int(micros_up(to.ttl))),
             ("tombstone", Value::Int(micros_up(to.ttl.max(TOMBSTONE)))),
         ];
-        let rows = self.change(statement, &arguments).await?;
+        let rows = self.change_so(statement, &arguments, self.sending(to)).await?;
         match rows.last() {
             Some(row) => Ok(Attempt::Granted(self.sound(Holding::of(row, 0))?.granted())),
             None => Ok(Attempt::Busy(Busy::default())),
@@ -193,10 +233,14 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, Settle::Answered) => &self.statements.beside_release,
             (false, Settle::Unanswered) => &self.statements.beside_settle,
         };
-        let mut ended = self.held(&self.change(statement, &arguments).await?)?;
+        // Repeating it changes nothing.
+        let again = settle == Settle::Unanswered;
+        let sending = Sending { again, ..self.sending(claim) };
+        let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
             // It may have waited for readers.
-            ended = self.held(&self.change(&self.statements.beside_end, &arguments).await?)?;
+            let beside_end = &self.statements.beside_end;
+            ended = self.held(&self.change_so(beside_end, &arguments, sending).await?)?;
         }
         Ok(if ended { Ended::Released } else { Ended::NotHeld })
     }
@@ -281,18 +325,116 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
-    /// Re-arms those of the holds that `statement` is for, and puts the answers where they belong.
+    /// Renews these holds with `statement`, and retries rows that another session has locked.
     async fn renew_with(
         &self,
-        statement: &Sql,
+        (statement, waiting): (&Sql, &Sql),
         mut holds: Vec<(usize, &Renew<'_>)>,
-        renewals: &mut [Renewal],
-    ) -> Result<()> {
-        if holds.is_empty() {
-            return Ok(());
-        }
+        deadline: Instant,
+    ) -> Result<Renewals> {
         // Where many hold the same names, two batches must not wait for each other.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
+        let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
+            _ => holds.len(),
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let no_longer_than = Instant::now() + LOCKED_FOR.min(left / 2);
+        let mut renewals = self.renew_some(statement, &holds, size, deadline).await?;
+        self.grow_batch(size);
+        let mut pause = LOCKED_PAUSE;
+        loop {
+            let locked = locked(&renewals);
+            if locked.is_empty() {
+                return Ok(renewals);
+            }
+            if Instant::now() + pause > no_longer_than {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+            let mut again = holds.clone();
+            again.retain(|(place, _)| locked.contains(place));
+            // On an error, the answers so far are kept.
+            let Ok(answers) = self.renew_some(statement, &again, size, deadline).await else {
+                return Ok(renewals);
+            };
+            renewals.retain(|(_, renewal)| renewal.is_some());
+            renewals.extend(answers);
+        }
+        let locked = locked(&renewals);
+        holds.retain(|(place, _)| locked.contains(place));
+        let until = deadline.min(Instant::now() + 2 * WAITS_FOR_ROW);
+        for some in holds.chunks(WAIT_AT_ONCE) {
+            let until = until.min(Instant::now() + WAITS_FOR_ROW);
+            let waiting = some
+                .iter()
+                .map(|hold| self.renew_once(waiting, std::slice::from_ref(hold), until, true));
+            for answers in join_all(waiting).await.into_iter().flatten() {
+                renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
+                renewals.extend(answers);
+            }
+        }
+        Ok(renewals)
+    }
+
+    /// Doubles the size of batches that was halved, after all of a renewal has been answered.
+    fn grow_batch(&self, size: usize) {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((halved, _)) = &mut *batch
+            && *halved == size
+        {
+            *halved *= 2;
+        }
+    }
+
+    /// Renews in parallel batches of at most `size`. A batch that fails is halved. Returns an error only
+    /// if all batches fail.
+    async fn renew_some(
+        &self,
+        statement: &Sql,
+        holds: Holds<'_, '_>,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Renewals> {
+        if holds.is_empty() {
+            return Ok(Renewals::new());
+        }
+        if holds.len() <= size.max(1) {
+            let begun = Instant::now();
+            let error = match self.renew_once(statement, holds, deadline, false).await {
+                Err(error) if holds.len() > 1 => error,
+                answer => return answer,
+            };
+            let smaller = Some((holds.len() / 2, begun));
+            *self.batch.lock().unwrap_or_else(PoisonError::into_inner) = smaller;
+            if deadline.saturating_duration_since(Instant::now()) < begun.elapsed() {
+                return Err(error);
+            }
+        }
+        let (some, others) = holds.split_at(holds.len() / 2);
+        let size = size.min(others.len());
+        let (some, others) = tokio::join!(
+            Box::pin(self.renew_some(statement, some, size, deadline)),
+            Box::pin(self.renew_some(statement, others, size, deadline)),
+        );
+        match (some, others) {
+            (Ok(mut some), Ok(others)) => {
+                some.extend(others);
+                Ok(some)
+            }
+            (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    async fn renew_once(
+        &self,
+        statement: &Sql,
+        holds: Holds<'_, '_>,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Renewals> {
         let asked: Vec<_> = holds
             .iter()
             .map(|(_, hold)| {
@@ -302,28 +444,51 @@ impl<D: Dialect> LeaseBackend<D> {
         let asked = serde_json::to_string(&asked).map_err(|cause| {
             Error::invalid_input("the holds can't be written as JSON").with_source(cause)
         })?;
-        let rows = self.change(statement, &[("holds", Value::Text(&asked))]).await?;
+        let within = deadline.saturating_duration_since(Instant::now());
+        let answer = self.pool.limits().answer;
+        let sending = Sending { within, answer, renews: true, again: false, waits };
+        let rows = self.change_so(statement, &[("holds", Value::Text(&asked))], sending).await?;
+        let mut renewals = Renewals::new();
         for row in &rows {
             let (at, renewal) = self.renewal(row)?;
-            let place = holds.get(at).and_then(|(place, _)| renewals.get_mut(*place));
-            if let Some(place) = place {
-                *place = renewal;
-            }
+            renewals.extend(holds.get(at).map(|(place, _)| (*place, renewal)));
         }
-        Ok(())
+        Ok(renewals)
     }
 
-    fn renewal(&self, row: &Row) -> Result<(usize, Renewal)> {
+    fn renewal(&self, row: &Row) -> Result<(usize, Option<Renewal>)> {
         let at = self.sound(row.int(0))?;
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         let waiters = self.sound(row.bool(2))?;
         let outcome = match self.sound(row.text(1))? {
             Some("renewed") => RenewalOutcome::Renewed { valid: None },
             Some("broken") => RenewalOutcome::NotHeld(Reason::Broken),
+            Some("skipped") => return Ok((at, None)),
             Some("expired") => RenewalOutcome::NotHeld(Reason::Expired),
             _ => RenewalOutcome::NotHeld(Reason::Gone),
         };
-        Ok((at, Renewal { outcome, waiters }))
+        Ok((at, Some(Renewal { outcome, waiters })))
+    }
+
+    /// Returns the limits of a claim's request. They leave time for a second try.
+    fn sending(&self, claim: &Claim) -> Sending {
+        let limits = self.pool.limits();
+        Sending {
+            within: claim.patience(),
+            answer: limits.answer,
+            renews: false,
+            again: false,
+            waits: false,
+        }
+    }
+
+    async fn change_so(
+        &self,
+        sql: &Sql,
+        arguments: Arguments<'_>,
+        sending: Sending,
+    ) -> Result<Vec<Row>> {
+        self.pool.fetch_so(sql, arguments, Effect::Changes, sending).await
     }
 
     async fn change(&self, sql: &Sql, arguments: Arguments<'_>) -> Result<Vec<Row>> {
@@ -337,6 +502,12 @@ impl<D: Dialect> LeaseBackend<D> {
     fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
         read.map_err(|bad| bad_row(bad, self.profile.backend))
     }
+}
+
+/// Returns the indices of holds whose rows other sessions have locked.
+fn locked(renewals: &Renewals) -> Vec<usize> {
+    let locked = renewals.iter().filter(|(_, renewal)| renewal.is_none());
+    locked.map(|(place, _)| *place).collect()
 }
 
 fn identity_text(claim: &Claim) -> Result<String> {
@@ -361,27 +532,31 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+        let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, beside): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        let both = !alone.is_empty() && !beside.is_empty();
-        if !both {
-            self.renew_with(&self.statements.renew, alone, &mut renewals).await?;
-            self.renew_with(&self.statements.beside_renew, beside, &mut renewals).await?;
-            return Ok(renewals);
-        }
-        // Beside each other: what holds up the one is no reason to lose the others.
-        let mut renewals_beside = renewals.clone();
-        let places: Vec<usize> = beside.iter().map(|(place, _)| *place).collect();
+        // In parallel: a delay of one statement costs no holds of the other.
         let (alone, beside) = tokio::join!(
-            self.renew_with(&self.statements.renew, alone, &mut renewals),
-            self.renew_with(&self.statements.beside_renew, beside, &mut renewals_beside),
+            self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
+            self.renew_with((&self.statements.beside_renew, &self.waiting[1]), beside, deadline),
         );
-        for place in places {
-            std::mem::swap(&mut renewals[place], &mut renewals_beside[place]);
+        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+        // Answers from one statement are kept even if the other failed.
+        let known = match (alone, beside) {
+            (Err(error), Err(_)) => return Err(error),
+            (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
+                return Err(error);
+            }
+            (alone, beside) => {
+                alone.unwrap_or_default().into_iter().chain(beside.unwrap_or_default())
+            }
+        };
+        for (place, renewal) in known {
+            if let (Some(at), Some(renewal)) = (renewals.get_mut(place), renewal) {
+                *at = renewal;
+            }
         }
-        // What is known of some is worth more than why nothing is known of the others.
-        if alone.is_err() { beside.map(|()| renewals) } else { Ok(renewals) }
+        Ok(renewals)
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
@@ -407,7 +582,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
             ("after", Value::from(after)),
             ("limit", Value::Int(PAGE as i64)),
         ];
-        let rows = self.read(&self.statements.list, &arguments).await?;
+        let (list, slowly) = (&self.statements.list, self.pool.slowly());
+        let rows = self.pool.fetch_so(list, &arguments, Effect::Reads, slowly).await?;
         let mut page = Page::default();
         page.names.extend(self.sound(inspections(&rows))?);
         if page.names.len() == PAGE {
@@ -440,17 +616,18 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
             ("idle", Value::Int(micros_up(idle.max(YOUNGEST_SWEPT)))),
             ("limit", Value::Int(SWEEP as i64)),
         ];
-        self.change(&self.statements.sweep_floor, &arguments).await?;
-        let rows = self.change(&self.statements.sweep_leases, &arguments).await?;
+        let slowly = self.pool.slowly();
+        self.change_so(&self.statements.sweep_floor, &arguments, slowly).await?;
+        let rows = self.change_so(&self.statements.sweep_leases, &arguments, slowly).await?;
         let (leases, seen, last) = match rows.last() {
             Some(row) => {
                 (self.sound(row.int(0))?, self.sound(row.int(1))?, self.sound(row.text(2))?)
             }
             None => (0, 0, None),
         };
-        let rows = self.change(&self.statements.sweep_tombstones, &arguments).await?;
+        let rows = self.change_so(&self.statements.sweep_tombstones, &arguments, slowly).await?;
         let tombstones = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
-        let rows = self.change(&self.statements.beside_sweep, &arguments).await?;
+        let rows = self.change_so(&self.statements.beside_sweep, &arguments, slowly).await?;
         let beside = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
 
         let at_the_end = seen < SWEEP as i64;

@@ -8,6 +8,8 @@
 //! | `dialect` | what each database brings |
 //! | `sql` | a text with named parameters, and how values get into it |
 //! | `pool` | a few connections, a limit for each request |
+//! | `sessions` | the bound on the server sessions of one backend |
+//! | `abandoned` | ending abandoned sessions on the server |
 //! | `lease` | the trait, for holds that are rows |
 //! | `holding` | from a row to what the trait answers |
 //! | `pass_on` | from a server's backend to the one of its mode |
@@ -19,6 +21,7 @@
 //! | `doctor` | what may be found on any of them |
 //! | `transaction` | locks and fences in a transaction of the user's own |
 
+pub(crate) mod abandoned;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;
@@ -29,6 +32,7 @@ pub(crate) mod options;
 pub(crate) mod pass_on;
 pub(crate) mod pool;
 pub(crate) mod schema;
+pub(crate) mod sessions;
 pub(crate) mod sql;
 pub(crate) mod table;
 pub(crate) mod tls;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockwright_core::{Error, Result, redact};
 
 use super::pool::Limits;
+use super::sessions::SessionLimit;
 use super::table::Tables;
 
 /// What a hold is on the server.
@@ -39,7 +40,11 @@ impl Mode {
 pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
-    pub(crate) limits: Limits,
+    /// The largest number of server sessions, if the URL sets one.
+    connections: Option<usize>,
+    pub(crate) connect: Duration,
+    /// The time limit for the server's answer, if it was set.
+    pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
 }
 
@@ -48,13 +53,47 @@ impl Default for Common {
         Self {
             mode: Mode::default(),
             tables: Tables::default(),
-            limits: Limits {
-                connections: 4,
-                connect: Duration::from_secs(5),
-                answer: Duration::from_secs(3),
-            },
+            connections: None,
+            connect: Duration::from_secs(5),
+            answer: None,
             for_diagnosis: false,
         }
+    }
+}
+
+impl Common {
+    /// Returns the time limits of requests.
+    pub(crate) fn limits(&self) -> Limits {
+        let by_default = match self.mode {
+            Mode::Lease => Duration::from_millis(1_200),
+            Mode::Session | Mode::Row => Duration::from_secs(3),
+        };
+        Limits {
+            connect: self.connect,
+            answer: self.answer.unwrap_or(by_default),
+            slow: self.answer.unwrap_or(Duration::from_secs(5)),
+        }
+    }
+
+    /// Returns the bound on server sessions. With `listens`, one of them is for a listener or for
+    /// watching the sessions that hold.
+    ///
+    /// # Errors
+    /// If the bound is too low for the mode.
+    pub(crate) fn sessions(&self, listens: bool) -> Result<SessionLimit> {
+        if self.mode == Mode::Lease {
+            let total = self.connections.unwrap_or(SessionLimit::LEASE);
+            return Ok(SessionLimit::lease(total, listens));
+        }
+        let total = self.connections.unwrap_or(SessionLimit::HELD);
+        if total < SessionLimit::LEAST_HELD {
+            return Err(Error::invalid_config(format!(
+                "connections must be at least {} in the modes session and row: one for requests, one \
+                 for cancelling them, one that watches the holds, and one for each hold",
+                SessionLimit::LEAST_HELD
+            )));
+        }
+        Ok(SessionLimit::held(total, listens))
     }
 }
 
@@ -75,10 +114,13 @@ pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
             "table" => common.tables = common.tables.named(value)?,
             "schema" => common.tables = common.tables.within(value)?,
             "connections" => {
-                common.limits.connections =
-                    value.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
-                        Error::invalid_config("connections is a number of at least 1")
-                    })?;
+                let enough = |count: &usize| (SessionLimit::LEAST..=100_000).contains(count);
+                common.connections = Some(value.parse().ok().filter(enough).ok_or_else(|| {
+                    Error::invalid_config(
+                        "connections must be a number of at least 2: one for requests and one for \
+                             cancelling them",
+                    )
+                })?);
             }
             _ if drivers.iter().any(|known| is_named(name, known)) => rest.push(parameter),
             _ => {

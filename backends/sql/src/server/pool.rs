@@ -1,29 +1,50 @@
 //! A few connections, a limit for each request.
 //!
 //! Not sqlx's own pool: that asks the server once more each time a connection is given back. Here
-//! a connection is given back only after a whole answer; one whose request failed, was dropped or
-//! timed out is closed, and nothing of it can reach the next request.
+//! a connection is given back only after a whole answer. If its request failed, was dropped or timed
+//! out, the connection is closed and its session is ended on the server. So no late answer can reach
+//! the next request.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwright_core::Result;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use lockwright_core::{Error, ErrorKind, Result};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant as Deadline, timeout_at};
 
+use super::abandoned::{Abandoned, ServerSession};
 use super::dialect::{Dialect, Row};
 use super::errors::{self, Effect, Failure};
+use super::sessions::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
-/// Limits of a pool.
+/// Time limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How many connections there are at most.
-    pub(crate) connections: usize,
-    /// How long getting one may take.
+    /// How long getting a connection may take.
     pub(crate) connect: Duration,
     /// How long the server may take to answer.
     pub(crate) answer: Duration,
+    /// The same for requests that read many rows or make tables.
+    pub(crate) slow: Duration,
+}
+
+/// The limits of one request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sending {
+    /// How long the whole request may take, with getting a connection.
+    pub(crate) within: Duration,
+    /// How long the server may take to answer.
+    pub(crate) answer: Duration,
+    /// Set for renewals, which have a connection reserved.
+    pub(crate) renews: bool,
+    /// Set if an unanswered request is sent again once its session has ended. After that, the server
+    /// can't carry out the first one.
+    pub(crate) again: bool,
+    /// Set if the request may wait for a row that another session has locked. Its silence says nothing
+    /// about the connections.
+    pub(crate) waits: bool,
 }
 
 /// How often a request that lost against another one is sent again.
@@ -32,15 +53,24 @@ const TRIES: u32 = 5;
 /// A connection that wasn't used for so long is closed at the next occasion.
 const IDLE: Duration = Duration::from_secs(300);
 
+/// If a request is dropped after this time without an answer, all connections of its generation are
+/// closed.
+const SILENCE: Duration = Duration::from_millis(100);
+
 pub(crate) struct Pool<D: Dialect> {
-    dialect: D,
+    dialect: Arc<D>,
     limits: Limits,
-    permits: Semaphore,
+    sessions: SessionLimit,
+    /// Bounds concurrent requests by the number of connections for them.
+    turns: Arc<Semaphore>,
+    /// One less, for requests other than renewals.
+    ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
+    abandoned: Arc<Abandoned<D>>,
 }
 
 struct Idle<C> {
-    connections: Vec<(C, Instant)>,
+    connections: Vec<(Connected<C>, Instant)>,
     /// Moves when all connections were found dead, so that none from before is given back.
     generation: u64,
 }
@@ -57,20 +87,47 @@ enum Request<'a> {
     Text(&'a str),
 }
 
-/// A connection that was taken out. Dropping it closes it.
-struct Taken<'a, C> {
+/// The permit to send a request. An abandoned request's session keeps it.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _ordinary: Option<OwnedSemaphorePermit>,
+    _any: OwnedSemaphorePermit,
+}
+
+struct Connected<C> {
     connection: C,
+    /// `None` behind a pooler.
+    session: Option<ServerSession>,
+    permit: SessionPermit,
+}
+
+/// A connection that was taken from the pool, or is being opened. Dropping it ends its session.
+struct Taken<'a, D: Dialect> {
+    pool: &'a Pool<D>,
+    connected: Option<Connected<D::Connection>>,
+    /// The permit of a connection that is being opened.
+    permit: Option<SessionPermit>,
+    turn: Option<Turn>,
     generation: u64,
-    _permit: SemaphorePermit<'a>,
+    /// When the request was sent.
+    sent: Option<Instant>,
+    /// Set if the connection was used before.
+    is_old: bool,
+    runtime: Handle,
 }
 
 impl<D: Dialect> Pool<D> {
     /// Connects to nothing yet.
-    pub(crate) fn new(dialect: D, limits: Limits) -> Self {
+    pub(crate) fn new(dialect: D, limits: Limits, sessions: SessionLimit) -> Self {
+        let dialect = Arc::new(dialect);
+        let requests = sessions.share(Use::Request).max(1);
         Self {
+            abandoned: Arc::new(Abandoned::new(Arc::clone(&dialect), limits)),
             dialect,
             limits,
-            permits: Semaphore::new(limits.connections.max(1)),
+            sessions,
+            turns: Arc::new(Semaphore::new(requests)),
+            ordinary: Arc::new(Semaphore::new(requests.saturating_sub(1).max(1))),
             idle: Mutex::new(Idle { connections: Vec::new(), generation: 0 }),
         }
     }
@@ -83,6 +140,36 @@ impl<D: Dialect> Pool<D> {
         self.limits
     }
 
+    /// Returns the bound on the backend's server sessions.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn sessions(&self) -> &SessionLimit {
+        &self.sessions
+    }
+
+    /// Ends a session on the server; it keeps its permit until it has ended, when the receiver
+    /// resolves. `session` is `None` for a connection that was closed before it was ready.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn abandon(
+        &self,
+        runtime: &Handle,
+        session: Option<ServerSession>,
+        permit: SessionPermit,
+    ) -> oneshot::Receiver<()> {
+        self.abandoned.add(runtime, session, (Some(permit), None))
+    }
+
+    /// Returns why abandoned sessions can't be ended, if that failed.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.abandoned.refusal()
+    }
+
+    /// Returns the limits of a request that may take long.
+    pub(crate) fn slowly(&self) -> Sending {
+        let answer = self.limits.slow;
+        let within = self.limits.connect + answer;
+        Sending { within, answer, renews: false, again: false, waits: false }
+    }
+
     /// Sends a text and answers its rows. A request that certainly had no effect, because it lost
     /// against another one, is sent again.
     ///
@@ -93,96 +180,190 @@ impl<D: Dialect> Pool<D> {
         arguments: Arguments<'_>,
         effect: Effect,
     ) -> Result<Vec<Row>> {
-        self.insist(effect, Request::Sql(sql, arguments)).await
+        let answer = self.limits.answer;
+        let within = self.limits.connect + answer;
+        let sending = Sending { within, answer, renews: false, again: false, waits: false };
+        self.fetch_so(sql, arguments, effect, sending).await
     }
 
-    /// The same, for a text without parameters.
+    /// Like [`fetch`](Self::fetch), with these limits.
+    pub(crate) async fn fetch_so(
+        &self,
+        sql: &Sql,
+        arguments: Arguments<'_>,
+        effect: Effect,
+        sending: Sending,
+    ) -> Result<Vec<Row>> {
+        self.insist(effect, Request::Sql(sql, arguments), sending).await
+    }
+
+    /// Sends a text without parameters, which may take long.
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
-        self.insist(effect, Request::Text(&text)).await
+        self.insist(effect, Request::Text(&text), self.slowly()).await
     }
 
-    async fn insist(&self, effect: Effect, request: Request<'_>) -> Result<Vec<Row>> {
+    async fn insist(
+        &self,
+        effect: Effect,
+        request: Request<'_>,
+        mut sending: Sending,
+    ) -> Result<Vec<Row>> {
+        let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
+        // Set once a request was left unanswered: it may have taken effect, whatever becomes of the next.
+        let mut is_unsure = false;
         loop {
-            match self.try_fetch(request, effect).await {
+            let mut when_ended = None;
+            match self.try_fetch(request, effect, sending, deadline, &mut when_ended).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) if failure.again && tries < TRIES => tries += 1,
-                Err(failure) => return Err(failure.error),
+                Err(failure) => {
+                    // Once the session has ended, the server can't carry out the request.
+                    let has_ended = match when_ended {
+                        Some(ended) if sending.again => {
+                            matches!(timeout_at(deadline, ended).await, Ok(Ok(())))
+                        }
+                        _ => false,
+                    };
+                    if !has_ended {
+                        return Err(if is_unsure { unsure(failure.error) } else { failure.error });
+                    }
+                    is_unsure = effect == Effect::Changes;
+                    sending.again = false;
+                }
             }
         }
     }
 
-    async fn try_fetch(&self, request: Request<'_>, effect: Effect) -> Result<Vec<Row>, Failure> {
-        let mut taken = self.take().await?;
-        let limit = self.limits.answer;
-        let connection = &mut taken.connection;
-        let answer = async {
-            match request {
-                Request::Sql(sql, arguments) => {
-                    self.dialect.execute(connection, sql, arguments).await
+    async fn try_fetch(
+        &self,
+        request: Request<'_>,
+        effect: Effect,
+        sending: Sending,
+        deadline: Deadline,
+        when_ended: &mut Option<oneshot::Receiver<()>>,
+    ) -> Result<Vec<Row>, Failure> {
+        let mut taken = self.take(sending.renews, deadline).await?;
+        let left = deadline.saturating_duration_since(Deadline::now());
+        let limit = sending.answer.min(if sending.again { left * 3 / 5 } else { left });
+        taken.sent = Some(Instant::now());
+        let answered = {
+            let Some(connected) = &mut taken.connected else { unreachable!("it is connected") };
+            let connection = &mut connected.connection;
+            let answer = async {
+                match request {
+                    Request::Sql(sql, arguments) => {
+                        self.dialect.execute(connection, sql, arguments).await
+                    }
+                    Request::Text(text) => self.dialect.fetch(connection, text.to_owned()).await,
                 }
-                Request::Text(text) => self.dialect.fetch(connection, text.to_owned()).await,
-            }
+            };
+            tokio::time::timeout(limit, answer).await
         };
-        match tokio::time::timeout(limit, answer).await {
+        match answered {
             Ok(Ok(rows)) => {
                 self.give_back(taken);
                 Ok(rows)
             }
             Ok(Err(cause)) => {
-                let failure = errors::failed(cause, effect, &self.dialect);
+                let failure = errors::failed(cause, effect, &*self.dialect);
+                taken.sent = None;
                 if failure.lost {
-                    self.forget(taken.generation);
+                    self.forget(taken.generation, &taken.runtime);
                 }
                 Err(failure)
             }
             Err(_) => {
-                // The others may be as silent: they would cost a request each to find out.
-                self.forget(taken.generation);
+                if sending.waits {
+                    taken.sent = None;
+                } else {
+                    // The others may be as silent: they would cost a request each to find out.
+                    self.forget(taken.generation, &taken.runtime);
+                }
+                if taken.is_old {
+                    *when_ended = taken.end();
+                }
                 Err(errors::timed_out(effect, limit, self.dialect.backend()))
             }
         }
     }
 
-    async fn take(&self) -> Result<Taken<'_, D::Connection>, Failure> {
-        let limit = self.limits.connect;
-        let late = || errors::not_connected_in(limit, self.dialect.backend());
-        let deadline = Deadline::now() + limit;
-        let permit = match timeout_at(deadline, self.permits.acquire()).await {
-            Ok(Ok(permit)) => permit,
-            // Nobody closes the semaphore.
-            Ok(Err(_)) | Err(_) => return Err(late()),
+    async fn take(&self, renews: bool, deadline: Deadline) -> Result<Taken<'_, D>, Failure> {
+        let begun = Deadline::now();
+        let busy = || {
+            let waited = begun.elapsed();
+            errors::no_session_in(waited, self.refusal(), self.dialect.backend())
         };
-        let generation = {
+        let turn = async {
+            let ordinary = match renews {
+                true => None,
+                false => Some(Arc::clone(&self.ordinary).acquire_owned().await.ok()?),
+            };
+            let any = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            Some(Turn { _ordinary: ordinary, _any: any })
+        };
+        let turn = timeout_at(deadline, turn).await.ok().flatten().ok_or_else(busy)?;
+        let mut taken = Taken {
+            pool: self,
+            connected: None,
+            permit: None,
+            turn: Some(turn),
+            generation: 0,
+            sent: None,
+            is_old: true,
+            runtime: Handle::current(),
+        };
+        {
             let mut idle = self.idle();
+            taken.generation = idle.generation;
             // The one that was used last: the others grow old, and go.
-            if let Some((connection, used)) = idle.connections.pop()
-                && used.elapsed() < IDLE
-            {
-                let generation = idle.generation;
-                return Ok(Taken { connection, generation, _permit: permit });
+            if let Some((connected, used)) = idle.connections.pop() {
+                if used.elapsed() < IDLE {
+                    taken.connected = Some(connected);
+                    return Ok(taken);
+                }
+                idle.connections.push((connected, used));
+                let old = std::mem::take(&mut idle.connections);
+                drop(idle);
+                self.end_idle(old, &taken.runtime);
             }
-            idle.generation
-        };
-        match timeout_at(deadline, self.dialect.connect()).await {
-            Ok(Ok(connection)) => Ok(Taken { connection, generation, _permit: permit }),
-            Ok(Err(cause)) => Err(errors::not_connected(cause, &self.dialect)),
-            Err(_) => Err(late()),
+        }
+        taken.is_old = false;
+        let deadline = deadline.min(Deadline::now() + self.limits.connect);
+        let limit = deadline.saturating_duration_since(Deadline::now());
+        let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
+        taken.permit = Some(permit);
+        match timeout_at(deadline, self.dialect.open(self.limits)).await {
+            Ok(Ok((connection, session))) => {
+                taken.connected =
+                    taken.permit.take().map(|permit| Connected { connection, session, permit });
+                Ok(taken)
+            }
+            Ok(Err(cause)) => {
+                taken.permit = None;
+                Err(errors::not_connected(cause, &*self.dialect))
+            }
+            Err(_) => Err(errors::not_connected_in(limit, self.dialect.backend())),
         }
     }
 
-    fn give_back(&self, taken: Taken<'_, D::Connection>) {
+    fn give_back(&self, mut taken: Taken<'_, D>) {
         let mut idle = self.idle();
         if taken.generation == idle.generation {
-            idle.connections.push((taken.connection, Instant::now()));
+            let now = Instant::now();
+            idle.connections.extend(taken.connected.take().map(|connected| (connected, now)));
             if idle.connections.first().is_some_and(|(_, used)| used.elapsed() > IDLE) {
-                idle.connections.remove(0);
+                let old = vec![idle.connections.remove(0)];
+                drop(idle);
+                self.end_idle(old, &taken.runtime);
             }
+        } else {
+            taken.sent = None;
         }
     }
 
     /// Closes what is idle, and what is given back from before.
-    fn forget(&self, generation: u64) {
+    fn forget(&self, generation: u64, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();
             if idle.generation != generation {
@@ -191,10 +372,60 @@ impl<D: Dialect> Pool<D> {
             idle.generation += 1;
             std::mem::take(&mut idle.connections)
         };
-        drop(dead);
+        self.end_idle(dead, runtime);
+    }
+
+    fn end_idle(&self, idle: Vec<(Connected<D::Connection>, Instant)>, runtime: &Handle) {
+        for (connected, _) in idle {
+            let Connected { connection, session, permit } = connected;
+            drop(connection);
+            if session.is_some() {
+                self.abandoned.add(runtime, session, (Some(permit), None));
+            }
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle<D::Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the error of a request whose first try may have taken effect.
+fn unsure(error: Error) -> Error {
+    if error.kind() == ErrorKind::Indeterminate {
+        return error;
+    }
+    let message =
+        "the server did not answer, and a second try failed; the request may have been carried out";
+    Error::indeterminate(message).with_source(error)
+}
+
+impl<D: Dialect> Drop for Pool<D> {
+    fn drop(&mut self) {
+        self.abandoned.close();
+    }
+}
+
+impl<D: Dialect> Taken<'_, D> {
+    /// Closes the connection and ends its session. The receiver resolves when it has ended.
+    fn end(&mut self) -> Option<oneshot::Receiver<()>> {
+        let abandoned = &self.pool.abandoned;
+        let turn = self.turn.take();
+        if let Some(Connected { connection, session, permit }) = self.connected.take() {
+            drop(connection);
+            session?;
+            return Some(abandoned.add(&self.runtime, session, (Some(permit), turn)));
+        }
+        let permit = self.permit.take()?;
+        Some(abandoned.add(&self.runtime, None, (Some(permit), turn)))
+    }
+}
+
+impl<D: Dialect> Drop for Taken<'_, D> {
+    fn drop(&mut self) {
+        if self.connected.is_some() && self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
+            self.pool.forget(self.generation, &self.runtime);
+        }
+        drop(self.end());
     }
 }

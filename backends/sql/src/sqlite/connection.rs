@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row};
 
 use super::errors::{Failure, is_busy};
+use super::file_system::{self, Network};
 use super::options::Synchronous;
 
 /// The tables' version that this code writes and understands.
@@ -30,6 +31,7 @@ const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
 pub(super) struct Database {
     pub(super) path: Arc<Path>,
     pub(super) synchronous: Synchronous,
+    pub(super) any_file_system: bool,
     pub(super) boot: Arc<str>,
 }
 
@@ -104,8 +106,21 @@ impl Database {
             }
             Err(e) => return Err(self.refused("can't be looked at").with_source(e)),
         }
+        self.check_file_system(if path.exists() { path.as_ref() } else { folder })?;
         // SQLite makes its log beside the file.
         writable(folder).map_err(|e| self.denied(folder, e))
+    }
+
+    /// Rejects a file system that other machines may share. If that can't be examined, the doctor reports it.
+    fn check_file_system(&self, place: &Path) -> Result<()> {
+        match file_system::network(place) {
+            Ok(Some(Network(kind))) if !self.any_file_system => Err(self.refused(&format!(
+                "is on a file system that other machines may share ({kind}), and two machines don't \
+                 exclude each other; put the file on a local disk, or keep the locks on a server; if \
+                 only this machine uses the file, add file_system=any to the URL"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     async fn open(&self, create: bool) -> Result<Open> {
@@ -124,6 +139,8 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
+        // Again: the path may be a symbolic link, or another file system was mounted.
+        self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
             Error::unavailable("the lock file was removed while it was opened; try again")

@@ -7,6 +7,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::connection::{Database, VERSION, version, writable};
+use super::file_system::{self, Network};
 
 /// What the file says of itself.
 #[derive(Debug)]
@@ -80,10 +81,18 @@ fn chain(error: &Error) -> String {
 }
 
 fn file_system(path: &Path) -> Option<Finding> {
-    match rustix::fs::statfs(path) {
-        Ok(found) => {
-            kind_of_file_system(found.f_type as u64).map(|kind| network_finding(path, kind))
-        }
+    match file_system::network(path) {
+        Ok(network) => network.map(|Network(kind)| Finding {
+            severity: Severity::Error,
+            code: "network-file-system",
+            what: format!("{path:?} is on a file system that other machines may share ({kind})"),
+            why:
+                "SQLite needs memory that all processes share, and working file locks; two machines \
+                  could both get the same lock"
+                    .into(),
+            fix: "put the lock file on a local disk; for locks between machines, use a server"
+                .into(),
+        }),
         Err(error) => Some(Finding {
             severity: Severity::Warning,
             code: "file-system-unknown",
@@ -91,54 +100,6 @@ fn file_system(path: &Path) -> Option<Finding> {
             why: "a network file system would make the locks unsafe".into(),
             fix: "make sure that the file lies on a local disk".into(),
         }),
-    }
-}
-
-enum FileSystem {
-    Network(&'static str),
-    Unclear(&'static str),
-}
-
-/// By the magic number of statfs(2): those that reach over a network, or may.
-fn kind_of_file_system(magic: u64) -> Option<FileSystem> {
-    // On 32-bit machines the number may come sign-extended.
-    Some(match magic & 0xffff_ffff {
-        0x6969 => FileSystem::Network("NFS"),
-        0x517b => FileSystem::Network("SMB"),
-        0xff53_4d42 => FileSystem::Network("CIFS"),
-        0xfe53_4d42 => FileSystem::Network("SMB 2"),
-        0x0102_1997 => FileSystem::Network("9p"),
-        0x5346_414f | 0x6b41_4653 => FileSystem::Network("AFS"),
-        0x00c3_6400 => FileSystem::Network("Ceph"),
-        0x0bd0_0bd0 => FileSystem::Network("Lustre"),
-        0x4750_4653 => FileSystem::Network("GPFS"),
-        0x0116_1970 => FileSystem::Network("GFS2"),
-        0x7461_636f => FileSystem::Network("OCFS2"),
-        0x7375_7245 => FileSystem::Network("Coda"),
-        0x564c => FileSystem::Network("NCP"),
-        0x786f_4256 => FileSystem::Network("a VirtualBox shared folder"),
-        0x6573_5546 => FileSystem::Unclear("FUSE"),
-        _ => return None,
-    })
-}
-
-fn network_finding(path: &Path, kind: FileSystem) -> Finding {
-    let (severity, what) = match kind {
-        FileSystem::Network(name) => {
-            (Severity::Error, format!("{path:?} lies on a network file system ({name})"))
-        }
-        FileSystem::Unclear(name) => {
-            (Severity::Warning, format!("{path:?} lies on {name}, which may be a network one"))
-        }
-    };
-    Finding {
-        severity,
-        code: "network-file-system",
-        what,
-        why: "SQLite's log needs memory that all processes share, and file locks that work: two \
-              machines would both get the same lock"
-            .into(),
-        fix: "put the lock file on a local disk; for locks between machines use a server".into(),
     }
 }
 
@@ -217,30 +178,6 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn network_file_systems_are_told_by_their_number() {
-        let severity = |magic| {
-            kind_of_file_system(magic).map(|kind| network_finding(Path::new("/x"), kind).severity)
-        };
-        for network in [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400] {
-            assert_eq!(severity(network), Some(Severity::Error), "{network:x}");
-        }
-        // As a 32-bit machine may report CIFS.
-        assert_eq!(severity(0xffff_ffff_ff53_4d42), Some(Severity::Error));
-        assert_eq!(severity(0x6573_5546), Some(Severity::Warning));
-        for local in
-            [0xef53 /* ext4 */, 0x9123_683e /* btrfs */, 0x0102_1994 /* tmpfs */]
-        {
-            assert_eq!(severity(local), None, "{local:x}");
-        }
-    }
-
-    #[test]
-    fn a_real_folder_here_is_local() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(file_system(folder.path()).is_none());
-    }
 
     #[test]
     fn what_is_not_there_is_a_finding() {

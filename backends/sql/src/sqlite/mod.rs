@@ -17,12 +17,13 @@
 //! | `errors` | what SQLite's errors say about a request's effect |
 //! | `wakeup` | how waiters of this and other processes learn of a release |
 //! | `boot` | the boot id |
+//! | `file_system` | whether other machines may share the file |
 //! | `doctor` | what is looked at on a live file |
 //!
 //! # What to know
 //!
-//! - The file must be on a local file system. [`doctor`](lockwright_core::DistributedLock::doctor)
-//!   says so when it isn't.
+//! - The file must be on a local file system. On a file system that other machines may share, opening
+//!   it fails unless [`Options::any_file_system`] is set.
 //! - SQLite's own locks on the file are lost when the same process opens and closes the file by
 //!   other means (POSIX locks work like that): leave an open lock file alone, and don't open it
 //!   with a second copy of SQLite in the same process.
@@ -36,6 +37,7 @@ mod boot;
 mod connection;
 mod doctor;
 mod errors;
+mod file_system;
 mod options;
 mod statements;
 mod transaction;

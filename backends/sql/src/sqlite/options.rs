@@ -30,6 +30,7 @@ pub enum Synchronous {
 pub struct Options {
     path: PathBuf,
     synchronous: Synchronous,
+    any_file_system: bool,
     clock: Clock,
 }
 
@@ -39,12 +40,14 @@ impl Options {
         Self {
             path: path.as_ref().to_owned(),
             synchronous: Synchronous::default(),
+            any_file_system: false,
             clock: Clock::boot(),
         }
     }
 
     /// What a URL says: `sqlite:PATH` or `sqlite://PATH`, and `?synchronous=full` (the default)
-    /// or `?synchronous=normal`.
+    /// or `?synchronous=normal`, and `?file_system=local` (the default) or
+    /// [`?file_system=any`](Options::any_file_system).
     ///
     /// - A relative path counts from the current folder: `sqlite:locks.db`. An absolute one has
     ///   its slash: `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
@@ -73,10 +76,12 @@ impl Options {
             options = match parameter {
                 "synchronous=full" => options.synchronous(Synchronous::Full),
                 "synchronous=normal" => options.synchronous(Synchronous::Normal),
+                "file_system=local" => Self { any_file_system: false, ..options },
+                "file_system=any" => options.any_file_system(),
                 _ => {
                     return Err(invalid(format!(
-                        "the URL has {:?}, which isn't known here; there are synchronous=full and \
-                         synchronous=normal",
+                        "the URL has an unknown parameter {:?}; use synchronous=full, \
+                         synchronous=normal, file_system=local or file_system=any",
                         lockwright_core::redact::url(&format!("?{parameter}")).trim_matches('?'),
                     )));
                 }
@@ -88,6 +93,13 @@ impl Options {
     /// What a grant must survive.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
+        self
+    }
+
+    /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared folder of a
+    /// virtual machine. Only one machine may use the file then, because two machines don't exclude each other.
+    pub fn any_file_system(mut self) -> Self {
+        self.any_file_system = true;
         self
     }
 
@@ -108,9 +120,9 @@ impl Options {
     /// May be dropped at any time; a new file or new tables may then stay behind.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder,
-    ///   the path is a folder, the file isn't a database, is damaged, or has other tables than
-    ///   this version knows.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder, it is on
+    ///   a file system that other machines may share, or the path is a folder. Also if the file isn't a
+    ///   database, is damaged, or has tables that this version doesn't support.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
     ///   locked for too long, or there is no `/proc`.
@@ -123,6 +135,7 @@ impl Options {
                 invalid(format!("{:?} is no path of a file", self.path)).with_source(source)
             })?),
             synchronous: self.synchronous,
+            any_file_system: self.any_file_system,
             boot: boot_id()?,
         };
         let connection = database.open_or_create().await?;

@@ -8,6 +8,7 @@ mod basics;
 mod cancellation;
 mod doctor;
 mod fencing;
+mod file_system;
 mod processes;
 mod support;
 mod wakeup;

@@ -27,7 +27,8 @@ impl Server {
 }
 
 fn in_mode(url: &str, mode: &str) -> String {
-    format!("{url}?mode={mode}")
+    // Some cases have hundreds of holds, each with its own connection.
+    format!("{url}?mode={mode}&connections=600")
 }
 
 fn to(url: String) -> Connect {

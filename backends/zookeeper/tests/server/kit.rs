@@ -18,7 +18,7 @@ pub(crate) async fn connect(url: &str) -> ZooKeeper {
 }
 
 pub(crate) fn patient(config: Config) -> Config {
-    config.response_timeout(LIMIT).connect_timeout(LIMIT)
+    config.response_timeout(LIMIT).connect_timeout(LIMIT).silence_timeout(LIMIT)
 }
 
 /// Three members, and a client that may reach any of them.

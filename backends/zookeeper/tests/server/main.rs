@@ -8,11 +8,13 @@ mod doctor;
 mod faults;
 mod fencing;
 mod kit;
+mod liveness;
 mod login;
 mod moving;
 mod numbers;
 mod queueing;
 mod replies;
 mod sessions;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;

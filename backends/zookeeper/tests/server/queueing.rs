@@ -220,3 +220,38 @@ async fn who_asks_while_its_session_ends_is_told_why_there_is_no_other() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_of_a_lock_broken_at_once_gets_broken() {
+    let (_server, zookeeper) = server_and_client().await;
+    let (held, next) = (claim("x"), claim("x"));
+    grant(&zookeeper, &held).await;
+    assert!(busy(&zookeeper, &next, FOREVER).await.queued);
+    let seen = Seen::Token(held.token);
+    let broken = zookeeper.break_lock(&held.name, seen, BreakHow::Now, "me", "why").await.unwrap();
+    assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
+    eventually(|| async {
+        let attempt = zookeeper.acquire(&next, FOREVER).await.unwrap();
+        matches!(attempt, Attempt::Granted(_)).then_some(())
+    })
+    .await;
+    assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+    // The next holder gets `Broken` too, and no other client does.
+    let broken = zookeeper.break_lock(&next.name, Seen::Any, BreakHow::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
+}
+
+/// The data of the queue's node belong to another program.
+#[tokio::test]
+async fn hold_is_freed_at_once_if_no_note_can_be_left() {
+    let (server, zookeeper) = server_and_client().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim("x");
+    grant(&zookeeper, &claim).await;
+    raw.set_data("/lockwright/x", b"theirs", None).await.unwrap();
+    let broken = zookeeper.break_lock(&claim.name, Seen::Any, BreakHow::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert_eq!(raw.get_data("/lockwright/x").await.unwrap().0, b"theirs");
+    assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::NotHeld(Reason::Gone));
+}

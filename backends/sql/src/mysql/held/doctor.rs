@@ -1,13 +1,14 @@
 //! What is looked at for holds in sessions.
 
 use lockwright_core::{Error, Finding, Result, Severity};
+use tokio::time::Instant;
 
 use super::Sessions;
 use super::session::MySqlSession;
 use crate::mysql::facts::Facts;
 use crate::server::dialect::Dialect;
 use crate::server::errors::Effect;
-use crate::server::held::Session;
+use crate::server::held::{Server, Session};
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let pool = &sessions.rows.pool;
@@ -16,18 +17,22 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
         findings.push(several_primaries(&error));
     }
-    match sessions.open().await {
-        Ok(session) => {
-            MySqlSession::close(session).await;
-            if let Err(error) = sessions.check().await {
-                findings.push(shared_sessions(&error));
-            }
-        }
-        Err(error) => findings.push(no_session(&error)),
+    // First: a session may be ended only if no other client shares it.
+    if let Err(error) = sessions.check().await {
+        findings.push(shared_sessions(&error));
+    } else if let Err(error) = open(sessions).await {
+        findings.push(no_session(&error));
     }
     findings.extend(connections(sessions, &facts).await?);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
+}
+
+async fn open(sessions: &Sessions) -> Result<()> {
+    let deadline = Instant::now() + sessions.rows.pool.limits().connect;
+    let session = sessions.open(sessions.permit(deadline).await?).await?;
+    MySqlSession::close(session).await;
+    Ok(())
 }
 
 fn several_primaries(error: &Error) -> Finding {

@@ -43,13 +43,16 @@ use lockwright_core::{
     async_trait,
 };
 
+use tokio::time::Instant;
+
 use super::dialect::MySql;
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, Texts};
-use crate::server::held::{Server, SessionId};
+use crate::server::held::{Permit, Server, SessionId};
 use crate::server::pool::Pool;
+use crate::server::sessions::Use;
 
 use session::MySqlSession;
 use statements::Statements;
@@ -151,10 +154,13 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// How much of the TTL is left, in µs, to the second: unknown if the session may not be looked at.
+/// How much of the TTL is left at most, in µs, to the second: unknown if the session may not be looked at.
+/// MySQL counts the seconds that have begun since, so its number may be one too large; MariaDB ignores the
+/// comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
-         THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) - activity.time * 1000) * 1000 \
+         THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
+                          - GREATEST(0, activity.time /*!80000 - 1 */) * 1000) * 1000 \
      ELSE held.ttl_ms * 1000 END";
 
 fn profile(backend: &'static str, shared: bool) -> Profile {
@@ -193,7 +199,7 @@ impl Sessions {
     pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(&dialect, text);
-        let watch = Watch::new(dialect.clone(), pool.limits());
+        let watch = Watch::new(&pool);
         Self {
             kind,
             statements: Arc::new(Statements::new(kind, expand)),
@@ -209,6 +215,7 @@ impl Sessions {
     /// server shares sessions out.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
+            self.rows.pool.dialect().set_direct();
             return Ok(());
         }
         Err(Error::new(
@@ -220,24 +227,33 @@ impl Sessions {
         .with_backend(self.profile().backend))
     }
 
-    async fn open(&self) -> Result<MySqlSession> {
-        MySqlSession::connect(&self.statements, &self.rows.pool, &self.watch).await
+    async fn open(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
+        MySqlSession::connect(&self.statements, &self.rows.pool, permit, &self.watch).await
     }
 }
 
 #[async_trait]
 impl Server for Sessions {
     type Session = MySqlSession;
+    type Dialect = MySql;
 
-    /// The server shows how long a session has been idle in whole seconds.
-    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(1);
+    /// The server shows how long a session has been idle in whole seconds, and [`LEFT`] may take one off.
+    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }
 
-    async fn connect(&self) -> Result<MySqlSession> {
-        self.open().await
+    fn answer_limit(&self) -> Duration {
+        self.rows.pool.limits().answer
+    }
+
+    async fn permit(&self, deadline: Instant) -> Result<Permit<MySql>> {
+        Permit::get(&self.rows.pool, Use::Hold, deadline).await
+    }
+
+    async fn connect(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
+        self.open(permit).await
     }
 
     async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {

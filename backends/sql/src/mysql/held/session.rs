@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
 use sqlx::Connection;
@@ -13,11 +13,12 @@ use super::Kind;
 use super::statements::Statements;
 use super::watch::{Watch, Watching};
 use crate::mysql::dialect::{
-    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, is_the_end, number,
+    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, identity, is_the_end, number,
+    session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::held::{Kept, Locked, Session, SessionId};
+use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
@@ -38,36 +39,36 @@ pub(crate) struct MySqlSession {
     over: bool,
     /// Then a wait in vain may have left it the gate, and its mark.
     has_waited: bool,
+    /// Dropped after the connection.
+    permit: Permit<MySql>,
 }
 
 impl MySqlSession {
     pub(super) async fn connect(
         statements: &Arc<Statements>,
         pool: &Arc<Pool<MySql>>,
+        permit: Permit<MySql>,
         watch: &Arc<Watch>,
     ) -> Result<Self> {
-        let dialect = pool.dialect();
-        let limit = pool.limits().connect;
+        let opened = Instant::now();
         let connecting = async {
-            let mut connection = dialect.connect().await?;
-            let rows = fetch_on(&mut connection, SET_UP.to_owned()).await?;
-            let id = rows.last().and_then(|row| row.int(0).ok());
-            sqlx::Result::Ok((connection, id.unwrap_or_default()))
+            let mut connection = pool.dialect().connect().await?;
+            let rows = fetch_on(&mut connection, format!("{SET_UP}; {}", identity())).await?;
+            let session = session(rows.last(), opened).ok_or(sqlx::Error::RowNotFound)?;
+            sqlx::Result::Ok((connection, session))
         };
-        match tokio::time::timeout(limit, connecting).await {
-            Ok(Ok((connection, id))) => Ok(Self {
-                connection,
-                statements: Arc::clone(statements),
-                pool: Arc::clone(pool),
-                watch: Arc::clone(watch),
-                watching: None,
-                id,
-                over: false,
-                has_waited: false,
-            }),
-            Ok(Err(cause)) => Err(errors::not_connected(cause, dialect).error),
-            Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
-        }
+        let (connection, session, permit) = permit.open(connecting).await?;
+        Ok(Self {
+            connection,
+            statements: Arc::clone(statements),
+            pool: Arc::clone(pool),
+            watch: Arc::clone(watch),
+            watching: None,
+            id: session.id,
+            over: false,
+            has_waited: false,
+            permit,
+        })
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
@@ -101,6 +102,8 @@ impl MySqlSession {
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
             ("ttl_s", Value::Int(seconds_up(claim.ttl))),
+            // The limit on waits for tables that other sessions have locked.
+            ("limit_s", Value::Int(seconds_up(claim.ttl / 4))),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
         let text = Self::text(sql, claim, &times);
@@ -190,6 +193,12 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
+    /// Returns whether a transaction survives when one of its statements times out waiting for a lock.
+    async fn keeps_transaction(&mut self) -> bool {
+        let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
+        rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))
+    }
+
     fn failed(&self, error: sqlx::Error) -> Error {
         errors::failed(error, Effect::Changes, self.pool.dialect()).error
     }
@@ -204,7 +213,7 @@ impl MySqlSession {
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
-                      /*!80000 , max_execution_time = 0 */; SELECT CONNECTION_ID()";
+                      /*!80000 , max_execution_time = 0 */";
 
 /// Whatever the session has, it has no more.
 const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
@@ -247,6 +256,11 @@ impl Session for MySqlSession {
         let text = Self::text(&Arc::clone(&self.statements).of(claim).keep, claim, &[]);
         let rows = match self.run(text).await {
             Ok(rows) => rows,
+            Err(error)
+                if number(&error) == Some(LOCK_WAIT_TIMEOUT) && self.keeps_transaction().await =>
+            {
+                return Ok(Kept::Unsure);
+            }
             // An error may roll a transaction back, and the lock with it.
             Err(error)
                 if self.statements.kind == Kind::Session
@@ -308,9 +322,10 @@ impl Session for MySqlSession {
     }
 
     async fn close(self) {
-        let Self { connection, watching, .. } = self;
+        let Self { connection, watching, permit, .. } = self;
         drop(watching);
         let _ = tokio::time::timeout(CLOSE_LIMIT, connection.close()).await;
+        drop(permit);
     }
 }
 

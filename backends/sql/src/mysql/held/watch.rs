@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::mysql::dialect::{MySql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::held::SessionId;
-use crate::server::pool::Limits;
+use crate::server::held::{Permit, SessionId};
+use crate::server::pool::Pool;
+use crate::server::sessions::Use;
 
 /// How often the server is asked: an end is told about so late.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -28,8 +30,7 @@ const BATCH: usize = 200;
 /// The sessions of one backend that hold.
 #[derive(Debug)]
 pub(super) struct Watch {
-    dialect: MySql,
-    limits: Limits,
+    pool: Arc<Pool<MySql>>,
     watched: Mutex<Watched>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Watching {
 
 /// What asking came to.
 enum Asked {
-    Answered(MySqlConnection),
+    Answered(Line),
     /// The server didn't answer; that says nothing about the sessions.
     Unsure,
     /// No connection can be made, twice: where the server went, or the way to it, the sessions went
@@ -59,9 +60,16 @@ enum Asked {
     Gone,
 }
 
+/// The connection for these requests. Dropping it ends its session.
+#[derive(Debug)]
+struct Line {
+    connection: MySqlConnection,
+    permit: Permit<MySql>,
+}
+
 impl Watch {
-    pub(super) fn new(dialect: MySql, limits: Limits) -> Self {
-        Self { dialect, limits, watched: Mutex::default() }
+    pub(super) fn new(pool: &Arc<Pool<MySql>>) -> Self {
+        Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
     /// From now on, by its mark as SQL. In a runtime.
@@ -108,11 +116,7 @@ impl Watch {
         }
     }
 
-    async fn ask(
-        &self,
-        connection: Option<MySqlConnection>,
-        sessions: &[(u64, SessionId, Arc<str>)],
-    ) -> Asked {
+    async fn ask(&self, line: Option<Line>, sessions: &[(u64, SessionId, Arc<str>)]) -> Asked {
         let text: Vec<String> = sessions
             .iter()
             .enumerate()
@@ -121,32 +125,51 @@ impl Watch {
             })
             .collect();
         let text = text.join(" UNION ALL ");
-        if let Some(mut connection) = connection {
-            let asking = fetch_on(&mut connection, text.clone());
-            match tokio::time::timeout(self.limits.answer, asking).await {
+        let limits = self.pool.limits();
+        if let Some(mut line) = line {
+            let asking = fetch_on(&mut line.connection, text.clone());
+            match tokio::time::timeout(limits.answer, asking).await {
                 Ok(Ok(rows)) => {
                     self.answered(sessions, &rows);
-                    return Asked::Answered(connection);
+                    return Asked::Answered(line);
                 }
-                Ok(Err(error)) => tracing::debug!(%error, "the connection that watches was lost"),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the connection that watches was lost");
+                    if matches!(error, sqlx::Error::Io(_)) {
+                        // The server has closed the connection.
+                        line.permit.give_back();
+                    }
+                }
                 Err(_) => return Asked::Unsure,
             }
         }
         let mut refused = false;
         loop {
+            // The previous connection keeps its permit until its session has ended.
+            let deadline = Instant::now() + limits.connect;
+            let Ok(mut permit) = Permit::get(&self.pool, Use::Listen, deadline).await else {
+                return Asked::Unsure;
+            };
             let connecting = async {
-                let mut connection = self.dialect.connect().await?;
+                let (mut connection, session) = self.pool.dialect().open(limits).await?;
+                session.into_iter().for_each(|session| permit.is_of(session));
                 let rows = fetch_on(&mut connection, text.clone()).await?;
                 sqlx::Result::Ok((connection, rows))
             };
-            match tokio::time::timeout(self.limits.connect, connecting).await {
+            match tokio::time::timeout_at(deadline, connecting).await {
                 Ok(Ok((connection, rows))) => {
                     self.answered(sessions, &rows);
-                    return Asked::Answered(connection);
+                    return Asked::Answered(Line { connection, permit });
                 }
-                Ok(Err(sqlx::Error::Io(_))) if refused => return Asked::Gone,
-                Ok(Err(sqlx::Error::Io(_))) => refused = true,
-                Ok(Err(_)) | Err(_) => return Asked::Unsure,
+                Ok(Err(error)) => {
+                    permit.give_back();
+                    match error {
+                        sqlx::Error::Io(_) if refused => return Asked::Gone,
+                        sqlx::Error::Io(_) => refused = true,
+                        _ => return Asked::Unsure,
+                    }
+                }
+                Err(_) => return Asked::Unsure,
             }
             tokio::time::sleep(INTERVAL / 4).await;
         }

@@ -2,26 +2,31 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
--- The names' rows are locked first, in the batch's order, and the clock that decides is read after that.
+-- The rows of the names are locked first, and the clock that decides is read after that. A name whose
+-- row another session has locked is 'skipped', so that it delays no other renewal.
+-- By the key, because a scan waits for other rows too.
 BEGIN;
 
-UPDATE {asked}
-STRAIGHT_JOIN {lease} AS lease
+SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
+INTO @lockwright_locked
+FROM {asked}
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
-SET lease.decided = lease.decided;
+-- MariaDB has no OF, and MySQL requires it here.
+FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 SET @lockwright_now = {now};
 
-UPDATE {asked}
-STRAIGHT_JOIN {lease} AS lease
-    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
-STRAIGHT_JOIN {beside} AS beside
+UPDATE {locked}
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
+    ON lease.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
     ON beside.name = lease.name
-    AND beside.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     -- Not a writer that waits.
     AND beside.mode = lease.mode
-SET beside.ttl = asked.ttl,
-    beside.expires = @lockwright_now + asked.ttl,
+SET beside.ttl = locked.ttl,
+    beside.expires = @lockwright_now + locked.ttl,
     beside.updated = @lockwright_now
 WHERE beside.expires > @lockwright_now AND beside.broken IS NULL
   AND lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
@@ -29,23 +34,27 @@ WHERE beside.expires > @lockwright_now AND beside.broken IS NULL
 -- Names run out with the last of those who hold them.
 UPDATE (
     SELECT beside.name, MAX(beside.expires) AS ends
-    FROM {asked}
-    STRAIGHT_JOIN {beside} AS beside
-        ON beside.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+    FROM {locked}
+    STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
+        ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
     WHERE beside.mode <> 'exclusive'
     GROUP BY beside.name
 ) AS latest
-STRAIGHT_JOIN {lease} AS lease ON lease.name = latest.name
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY) ON lease.name = latest.name
 SET lease.expires = GREATEST(lease.expires, latest.ends), lease.updated = @lockwright_now
 WHERE lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
 
 SELECT asked.place - 1,
        CASE WHEN beside.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN beside.name IS NOT NULL AND locked.place IS NULL
+                AND EXISTS (SELECT 1 FROM {lease} AS name WHERE name.name = beside.name)
+                THEN 'skipped'
             WHEN beside.expires <= @lockwright_now THEN 'expired'
             WHEN beside.name IS NOT NULL AND lease.name IS NOT NULL THEN 'renewed'
             ELSE 'gone' END,
        FALSE
 FROM {asked}
+LEFT JOIN {locked} ON locked.place = asked.place
 LEFT JOIN {beside} AS beside
     ON beside.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
     AND beside.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin

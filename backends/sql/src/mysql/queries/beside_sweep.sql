@@ -1,6 +1,17 @@
--- Deletes rows of those who held beside others and ran out long ago, some at a time.
+-- Deletes some rows of shared holds that ran out long ago. Skips rows that another session has locked.
 -- :idle, :limit
 -- Answers: how many
-DELETE FROM {beside} WHERE expires < {now} - :idle LIMIT :limit;
+SELECT MAX(part.token) INTO @lockwright_last
+FROM (
+    SELECT token FROM {beside} WHERE expires < {now} - :idle ORDER BY token LIMIT :limit
+) AS part;
 
+BEGIN;
+SELECT JSON_ARRAYAGG(JSON_ARRAY(name, token, 0, 0)) INTO @lockwright_locked
+FROM {beside} WHERE token <= @lockwright_last AND expires < {now} - :idle
+FOR UPDATE SKIP LOCKED;
+DELETE beside FROM {locked} STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
+    ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin;
 SELECT ROW_COUNT();
+COMMIT;

@@ -2,26 +2,43 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
--- A hold that the second statement finds alive and unbroken was so when the first one looked, and
--- was re-armed: nothing makes one alive or mends it under the same token.
-UPDATE {asked}
-STRAIGHT_JOIN {lease} AS lease
+-- The rows are locked first. A row that another session has locked is 'skipped', so that it delays no
+-- other renewal. The rows stay locked until the commit, so a hold that is alive and unbroken in the last
+-- statement was so when it was re-armed.
+-- By the key, because a scan waits for other rows too.
+BEGIN;
+
+SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))
+INTO @lockwright_locked
+FROM {asked}
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
     AND lease.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
-SET lease.ttl = asked.ttl,
-    lease.expires = {now} + asked.ttl,
+-- MariaDB has no OF, and MySQL requires it here.
+FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
+
+UPDATE {locked}
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
+    ON lease.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+    AND lease.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+SET lease.ttl = locked.ttl,
+    lease.expires = {now} + locked.ttl,
     lease.updated = {now}
 WHERE lease.expires > {now} AND lease.broken IS NULL;
 
 SELECT asked.place - 1,
        CASE WHEN lease.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN lease.name IS NOT NULL AND locked.place IS NULL THEN 'skipped'
             WHEN lease.expires <= {now} THEN 'expired'
             WHEN lease.name IS NOT NULL THEN 'renewed'
             ELSE 'gone' END,
        FALSE
 FROM {asked}
+LEFT JOIN {locked} ON locked.place = asked.place
 LEFT JOIN {lease} AS lease
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
     AND lease.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
 LEFT JOIN {tombstone} AS tombstone
     ON tombstone.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin;
+
+COMMIT;

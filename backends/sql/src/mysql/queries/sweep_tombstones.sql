@@ -1,8 +1,17 @@
--- Deletes tombstones that have stood long enough, some at a time.
+-- Deletes some expired tombstones. Skips rows that another session has locked.
 -- :limit
 -- Answers: how many
 --
 -- By the time at which the statement began, which the index can be asked for.
-DELETE FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit;
+SELECT MAX(part.until_us) INTO @lockwright_last
+FROM (
+    SELECT until_us FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit
+) AS part;
 
+BEGIN;
+SELECT JSON_ARRAYAGG(token) INTO @lockwright_old
+FROM {tombstone} WHERE until_us <= @lockwright_last
+FOR UPDATE SKIP LOCKED;
+DELETE tombstone FROM {old} STRAIGHT_JOIN {tombstone} AS tombstone ON tombstone.token = {old_name};
 SELECT ROW_COUNT();
+COMMIT;

@@ -3,16 +3,22 @@
 use std::sync::atomic::Ordering;
 
 use lockwright_core::{Error, Finding, Result, Severity};
+use tokio::time::Instant;
 
 use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
-use crate::server::held::Session;
+use crate::server::held::{Server, Session};
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let pool = &sessions.rows.pool;
     let mut findings = pool.dialect().examine(pool).await?;
-    match sessions.open().await {
+    let deadline = Instant::now() + pool.limits().connect;
+    let opened = match sessions.permit(deadline).await {
+        Ok(permit) => sessions.open(permit).await,
+        Err(error) => Err(error),
+    };
+    match opened {
         Ok(session) => {
             PgSession::close(session).await;
             if !sessions.checks_clients.load(Ordering::Relaxed) {

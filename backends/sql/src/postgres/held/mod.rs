@@ -42,12 +42,15 @@ use lockwright_core::{
     Modes, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
 };
 
+use tokio::time::Instant;
+
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, Texts};
-use crate::server::held::{Server, SessionId};
+use crate::server::held::{Permit, Server, SessionId};
 use crate::server::pool::Pool;
+use crate::server::sessions::Use;
 use crate::server::table::Tables;
 
 use session::PgSession;
@@ -93,6 +96,7 @@ impl Kind {
         };
         let text = text
             .replace("{close_gate}", CLOSE_GATE)
+            .replace("{still_marked}", STILL_MARKED)
             .replace("{rest}", REST)
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
@@ -171,6 +175,13 @@ const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {gate_as_one})) \
      THEN pg_advisory_lock({gate})::text END";
 
+/// A condition: the session is still the claim's, now that the row `held` is locked. PostgreSQL caches
+/// the activity of sessions within a transaction, so the cache is cleared first. Both branches refer to
+/// `held`, so that neither is evaluated before the row is locked.
+const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
+     ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
+         WHERE activity.application_name = {mark} AND held.name = :name) END";
+
 /// What is left of a slice when something before has blocked too, in ms.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
@@ -236,10 +247,11 @@ impl Sessions {
         probe::check(self).await
     }
 
-    async fn open(&self) -> Result<PgSession> {
+    async fn open(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
         let session = PgSession::connect(
             &self.statements,
-            self.rows.pool.limits().connect,
+            &self.rows.pool,
+            permit,
             self.checks_clients.load(Ordering::Relaxed),
         )
         .await?;
@@ -253,13 +265,22 @@ impl Sessions {
 #[async_trait]
 impl Server for Sessions {
     type Session = PgSession;
+    type Dialect = Postgresql;
 
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }
 
-    async fn connect(&self) -> Result<PgSession> {
-        self.open().await
+    fn answer_limit(&self) -> Duration {
+        self.rows.pool.limits().answer
+    }
+
+    async fn permit(&self, deadline: Instant) -> Result<Permit<Postgresql>> {
+        Permit::get(&self.rows.pool, Use::Hold, deadline).await
+    }
+
+    async fn connect(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
+        self.open(permit).await
     }
 
     async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {

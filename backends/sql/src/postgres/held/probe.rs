@@ -1,22 +1,31 @@
 //! Whether a session is a session all the way to the server.
 
 use lockwright_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};
-use crate::server::held::Session;
+use crate::server::held::{Permit, Server, Session};
+use crate::server::sessions::Use;
 
 /// Refuses what gives one session of the server to several connections in turn.
 ///
 /// While a second connection is in a transaction, a pooler either answers it with the first one's
 /// session, or answers the first one with another than before. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
-    let dialect = sessions.rows.pool.dialect();
-    let mut first = sessions.open().await?;
+    let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
+    let limits = pool.limits();
+    let deadline = Instant::now() + limits.connect;
+    let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
-    let limit = sessions.rows.pool.limits().connect;
+    let limit = limits.connect;
+    // With the smallest limit there is only one permit for holds.
+    let _permit = match Permit::try_get(pool, Use::Hold) {
+        Some(permit) => permit,
+        None => Permit::get(pool, Use::Listen, deadline).await?,
+    };
     let asking = async {
         let mut second = dialect.connect().await?;
         let rows = dialect.fetch(&mut second, format!("BEGIN; {PROCESS}")).await?;

@@ -7,18 +7,21 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, Error, ErrorKind, Result, async_trait};
 use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
+use tokio::time::timeout_at;
 
 use super::Kind;
 use super::statements::Statements;
 use crate::postgres::dialect::{Postgresql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::held::{Kept, Locked, Session, SessionId};
+use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
+use crate::server::pool::Pool;
+use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Value};
 
 /// How long closing a connection may take.
@@ -47,6 +50,8 @@ pub(crate) struct PgSession {
     /// Whether it leaves nothing when what it waits with just now is in vain.
     is_last: bool,
     checks_clients: bool,
+    /// Dropped after the connection.
+    permit: Permit<Postgresql>,
 }
 
 /// PostgreSQL's codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
@@ -60,10 +65,11 @@ mod code {
 impl PgSession {
     pub(super) async fn connect(
         statements: &Arc<Statements>,
-        limit: Duration,
+        requests: &Arc<Pool<Postgresql>>,
+        permit: Permit<Postgresql>,
         check_clients: bool,
     ) -> Result<Self> {
-        let dialect = &statements.dialect;
+        let (dialect, limit) = (&statements.dialect, requests.limits().connect);
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(limit)
@@ -73,11 +79,22 @@ impl PgSession {
             // What is given back is closed.
             .after_release(|_, _| Box::pin(async { Ok(false) }))
             .connect_lazy_with(dialect.server.clone());
-        let refused = |error| errors::not_connected(error, dialect).error;
-        let mut listener = tokio::select! {
+        let opened = Instant::now();
+        let connected = tokio::select! {
             biased;
-            listener = PgListener::connect_with(&pool) => listener.map_err(refused)?,
-            error = refusal(dialect) => return Err(refused(error)),
+            listener = PgListener::connect_with(&pool) => listener,
+            error = refusal(requests) => Err(error),
+        };
+        let mut listener = match connected {
+            Ok(listener) => listener,
+            // The session may exist on the server without being ready yet.
+            Err(error @ sqlx::Error::PoolTimedOut) => {
+                return Err(errors::not_connected(error, dialect).error);
+            }
+            Err(error) => {
+                permit.give_back();
+                return Err(errors::not_connected(error, dialect).error);
+            }
         };
         listener.eager_reconnect(false);
         listener.ignore_pool_close_event(true);
@@ -91,14 +108,18 @@ impl PgSession {
             has_waited: false,
             is_last: false,
             checks_clients: check_clients,
+            permit,
         };
-        session.set_up().await?;
-        Ok(session)
+        // One limit for the connection and its set-up: the connection may be silent by now.
+        match timeout_at((opened + limit).into(), session.set_up(opened)).await {
+            Ok(result) => result.map(|()| session),
+            Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
+        }
     }
 
     /// Settings of the role or the database that would end the session early, or cut its waits
     /// short, are set aside.
-    async fn set_up(&mut self) -> Result<()> {
+    async fn set_up(&mut self, opened: Instant) -> Result<()> {
         // An idle session that holds nothing goes too, if this process is stopped, say. A statement
         // in the transaction that holds must see what was committed meanwhile: a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
@@ -109,7 +130,8 @@ impl PgSession {
         if self.server_version().await? >= 170_000 {
             text.push_str(" SET transaction_timeout = 0;");
         }
-        text.push_str(" SELECT pg_backend_pid()::bigint");
+        text.push_str(" SELECT ");
+        text.push_str(&self.statements.dialect.identity());
         let rows = match self.run(text).await {
             Ok(rows) => rows,
             Err(error) if code_of(&error) == Some(code::UNDEFINED_OBJECT) => {
@@ -122,7 +144,11 @@ impl PgSession {
             }
             Err(error) => return Err(self.failed(error)),
         };
-        self.id = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
+        if let Some(row) = rows.last() {
+            self.id = row.int(0).unwrap_or_default();
+            let session = Postgresql::session(row, opened).ok().flatten();
+            session.into_iter().for_each(|session| self.permit.is_of(session));
+        }
         if self.checks_clients {
             // Without it a waiter that was killed stays in the queue. Not on every system.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
@@ -201,14 +227,27 @@ impl PgSession {
             }
         };
         let mut all = String::new();
+        let in_transaction = self.statements.kind == Kind::Row;
+        if which == Which::Keep {
+            // The renewal reads a table that other sessions may have locked. Without a limit, a release
+            // would have to wait for it as well. Planning the statement waits for the table too.
+            let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
+            let limit = millis(claim.ttl / 4);
+            all.push_str(&format!(
+                "{savepoint}SELECT set_config('statement_timeout', '{limit}', true); "
+            ));
+        }
         if let Some(plan) = &plan {
             all.push_str(&plan.prepare);
             all.push_str("; ");
         }
-        if which == Which::Try && self.statements.kind == Kind::Row {
+        if which == Which::Try && in_transaction {
             all.push_str("BEGIN; ");
         }
         all.push_str(&text);
+        if which == Which::Keep && in_transaction {
+            all.push_str("; RELEASE SAVEPOINT lockwright");
+        }
         if which == Which::Missed && self.is_last {
             all.push_str("; ");
             all.push_str(LET_GO);
@@ -326,12 +365,15 @@ impl Session for PgSession {
     async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
         let rows = match self.about(Which::Keep, claim, &[]).await {
             Ok(rows) => rows,
-            // An error rolls a transaction back, and the lock with it.
-            Err(sqlx::Error::Database(error))
-                if self.statements.kind == Kind::Session
-                    && !is_the_end(error.code().as_deref()) =>
-            {
-                return Ok(Kept::Unsure);
+            Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
+                // Locks from before a savepoint survive its rollback. Prepared plans outlive an error.
+                let undo = match self.statements.kind {
+                    Kind::Session => "",
+                    Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright; ",
+                };
+                self.prepared.clear();
+                let undone = self.run(format!("{undo}DEALLOCATE ALL")).await;
+                return undone.map(|_| Kept::Unsure).map_err(|error| self.failed(error));
             }
             Err(error) => return Err(self.failed(error)),
         };
@@ -376,22 +418,32 @@ impl Session for PgSession {
     }
 
     async fn close(self) {
-        let Self { listener, pool, .. } = self;
+        let Self { listener, pool, permit, .. } = self;
         // Gives its connection back, and the pool closes what it is given.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
+        drop(permit);
     }
 }
 
-/// Why a connection can't be made, if that goes on for a moment: sqlx's pool would try on in silence
-/// while nobody answers there.
-async fn refusal(dialect: &Postgresql) -> sqlx::Error {
+/// Returns why no connection can be opened. sqlx's pool would retry without an error while no server answers,
+/// or while the server has too many clients.
+async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const MOMENT: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(MOMENT).await;
-        if let Err(error) = dialect.connect().await {
-            return error;
+        // These modes have no listener, so its permit is used here, by one task at a time.
+        let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
+        match requests.dialect().open(requests.limits()).await {
+            Ok((connection, session)) => {
+                session.into_iter().for_each(|session| permit.is_of(session));
+                drop(connection);
+            }
+            Err(error) => {
+                permit.give_back();
+                return error;
+            }
         }
     }
 }

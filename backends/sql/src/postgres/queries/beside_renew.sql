@@ -3,19 +3,24 @@
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
 -- The names' rows are locked first, in their order, and the clock that decides is read after that.
+-- A name whose row another session has locked is 'skipped', so that it delays no other renewal.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
     SELECT name FROM {lease}
     WHERE name IN (SELECT hold ->> 0 FROM json_array_elements(:holds::json) AS each (hold))
     ORDER BY name
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 )
--- Which answers nothing.
-SELECT count(*) FROM locked HAVING count(*) < 0;
+-- Passes the locked names to the next statement. Returns no rows.
+SELECT count(*) FROM locked
+HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, true) IS NULL;
 
 WITH asked AS MATERIALIZED (
-    SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
+    SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place,
+           (hold ->> 0) IN (
+               SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
+           ) AS is_locked
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
 ), at AS MATERIALIZED (
     SELECT {now} AS now
@@ -24,7 +29,8 @@ WITH asked AS MATERIALIZED (
     FROM asked
     CROSS JOIN at
     JOIN {lease} AS lease ON lease.name = asked.name
-    WHERE beside.name = asked.name
+    WHERE asked.is_locked
+      AND beside.name = asked.name
       AND beside.token = asked.token
       AND beside.expires > now
       AND beside.broken IS NULL
@@ -41,6 +47,9 @@ WITH asked AS MATERIALIZED (
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
             WHEN beside.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN beside.name IS NOT NULL AND NOT asked.is_locked
+                AND EXISTS (SELECT FROM {lease} AS lease WHERE lease.name = asked.name)
+                THEN 'skipped'
             WHEN beside.expires <= now THEN 'expired'
             ELSE 'gone' END,
        coalesce(renewed.waiting, false)

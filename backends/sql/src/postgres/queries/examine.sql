@@ -1,6 +1,7 @@
 -- What the server says of itself.
 -- Answers: replica, read only, version, fsync, full_page_writes, synchronous_commit,
--- replicas, synchronous_standby_names, multi-primary (which, or NULL), now
+-- replicas, synchronous_standby_names, multi-primary (which, or NULL), now,
+-- age of the oldest snapshot in transactions, and in seconds (NULL if not visible)
 SELECT pg_is_in_recovery(),
        current_setting('transaction_read_only') = 'on',
        current_setting('server_version_num')::bigint,
@@ -15,4 +16,13 @@ SELECT pg_is_in_recovery(),
            (SELECT 'the subscription ' || subname FROM pg_subscription
             JOIN pg_database ON pg_database.oid = subdbid
             WHERE datname = current_database() LIMIT 1)),
-       {now}
+       {now},
+       (SELECT max(age)::bigint FROM (
+            SELECT max(age(backend_xmin)) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()
+            UNION ALL SELECT max(age(transaction)) FROM pg_prepared_xacts
+            UNION ALL SELECT max(age(xmin)) FROM pg_replication_slots) AS oldest (age)),
+       (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::bigint
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+          AND backend_xmin IS NOT NULL)

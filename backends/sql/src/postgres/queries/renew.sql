@@ -2,8 +2,8 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
--- The rows are locked first, and the clock that decides is read after that: what runs out while
--- this waits for a row isn't revived.
+-- The rows are locked first, and the clock that decides is read after that. A row that another
+-- session has locked is 'skipped', so that it delays no other renewal.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
@@ -11,7 +11,7 @@ WITH asked AS (
     SELECT lease.name, lease.token, asked.ttl, asked.place
     FROM asked JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
     ORDER BY lease.name
-    FOR UPDATE OF lease
+    FOR UPDATE OF lease SKIP LOCKED
 ), renewed AS (
     UPDATE {lease} AS lease SET ttl = locked.ttl, expires = {now} + locked.ttl, updated = {now}
     FROM locked
@@ -24,10 +24,12 @@ WITH asked AS (
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
             WHEN lease.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN lease.name IS NOT NULL AND locked.place IS NULL THEN 'skipped'
             WHEN lease.expires <= {now} THEN 'expired'
             ELSE 'gone' END,
        coalesce(renewed.waiting, false)
 FROM asked
+LEFT JOIN locked ON locked.place = asked.place
 LEFT JOIN renewed ON renewed.place = asked.place
 LEFT JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
 LEFT JOIN {tombstone} AS tombstone ON tombstone.token = asked.token

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Events,
     Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, RenewalOutcome,
@@ -10,6 +11,7 @@ use lockwright_core::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::holding::lost_claim;
@@ -69,7 +71,10 @@ impl<S: Server> Engine<S> {
         let inspection = self.shared.server.inspect(&claim.name).await?;
         let carried = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
         Ok(match carried {
-            None => RenewalOutcome::NotHeld(Reason::Gone),
+            None => {
+                let why = self.shared.server.why_ended(claim).await?;
+                RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
+            }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
             // Another connection's. It can't be renewed from here.
             Some(holder) => {
@@ -128,14 +133,21 @@ impl<S: Server> DistributedLock for Engine<S> {
         }
     }
 
+    /// Renews in parallel: a stuck session delays no other hold.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let mut renewals = Vec::with_capacity(holds.len());
-        for hold in holds {
-            let outcome =
-                self.renewal(hold.claim).await.map_err(|error| self.named(error, hold.claim))?;
-            renewals.push(Renewal { outcome, waiters: false });
-        }
-        Ok(renewals)
+        let until = Instant::now() + Renew::time_to_answer(holds);
+        let renewals = holds.iter().map(|hold| async move {
+            let outcome = match timeout_at(until, self.renewal(hold.claim)).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, name = %hold.claim.name, "a renewal failed");
+                    RenewalOutcome::Indeterminate
+                }
+                Err(_) => RenewalOutcome::Indeterminate,
+            };
+            Renewal { outcome, waiters: false }
+        });
+        Ok(join_all(renewals).await)
     }
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {

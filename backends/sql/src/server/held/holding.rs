@@ -16,7 +16,7 @@ use super::withdraw::{self, LIMIT};
 use super::{Kept, Server, Session};
 
 /// How long it may take to find out why a session ended.
-const WHY_LIMIT: Duration = Duration::from_millis(300);
+const WHY_LIMIT: Duration = Duration::from_secs(1);
 
 /// A hold and its session.
 pub(super) struct Hold<S> {
@@ -27,13 +27,39 @@ pub(super) struct Hold<S> {
     pub(super) broken: bool,
 }
 
-/// A task with a hold.
+/// A task with a hold. If its runtime ends, the fields are dropped in this order.
 pub(super) struct Holding<S: Server> {
+    /// Reports the loss before the session is closed.
+    pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
     pub(super) place: Place<S>,
     pub(super) inbox: Inbox,
     pub(super) hold: Hold<S::Session>,
+}
+
+/// A live hold. If this is dropped without [`Live::end`], the runtime has ended or the task has panicked.
+/// The hold is then reported as lost: its connection is closed, and the server frees the lock.
+pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
+
+impl<S: Server> Live<S> {
+    pub(super) fn new(shared: &Arc<Shared<S>>, claim: &Claim) -> Self {
+        Self(Some((Arc::clone(shared), claim.clone())))
+    }
+
+    /// Ends it without a report: the hold was released, or its loss was reported.
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<S: Server> Drop for Live<S> {
+    fn drop(&mut self) {
+        if let Some((shared, claim)) = self.0.take() {
+            shared.set_over(&claim, Reason::SessionEnded);
+            shared.tell(&Event::Lost(claim.token, Reason::SessionEnded));
+        }
+    }
 }
 
 /// How a renewal ended.
@@ -137,7 +163,8 @@ impl<S: Server> Holding<S> {
 
     /// Ends the hold on the server, then tells whoever asked for that.
     async fn let_go(self, answer: Option<oneshot::Sender<Result<Ended>>>) {
-        let Self { shared, claim, place, inbox, hold } = self;
+        let Self { live, shared, claim, place, inbox, hold } = self;
+        live.end();
         let mut session = hold.session;
         let unlocked = tokio::time::timeout(LIMIT, session.unlock(&claim)).await;
         let (ended, reusable) = match unlocked {
@@ -166,7 +193,7 @@ impl<S: Server> Holding<S> {
 
     /// The session has ended, or can't be trusted any more.
     async fn lost(self, asked: Option<oneshot::Sender<RenewalOutcome>>) {
-        let Self { shared, claim, place, inbox, hold } = self;
+        let Self { live, shared, claim, place, inbox, hold } = self;
         let reason = if hold.broken {
             Reason::Broken
         } else if shared.clock.now() >= hold.armed + claim.ttl {
@@ -180,6 +207,7 @@ impl<S: Server> Holding<S> {
         if let Some(asked) = asked {
             let _ = asked.send(RenewalOutcome::NotHeld(reason));
         }
+        live.end();
         shared.tell(&Event::Lost(claim.token, reason));
         // Where only the way to the server has failed, the session may still be there.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;

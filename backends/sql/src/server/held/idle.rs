@@ -4,6 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 /// How many there are at most.
 const MOST: usize = 8;
 
@@ -12,11 +14,14 @@ pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 /// The sessions, the latest last.
 #[derive(Debug)]
-pub(super) struct Idle<S>(Mutex<Vec<(Instant, S)>>);
+pub(super) struct Idle<S> {
+    sessions: Mutex<Vec<(Instant, S)>>,
+    kept: Notify,
+}
 
 impl<S> Default for Idle<S> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self { sessions: Mutex::default(), kept: Notify::new() }
     }
 }
 
@@ -33,7 +38,13 @@ impl<S> Idle<S> {
             return Some(session);
         }
         sessions.push((Instant::now(), session));
+        self.kept.notify_one();
         None
+    }
+
+    /// Waits until a session was put back. Another task may take it first.
+    pub(super) async fn kept(&self) {
+        self.kept.notified().await;
     }
 
     /// Those that have been here for long, or all of them.
@@ -51,6 +62,6 @@ impl<S> Idle<S> {
     }
 
     fn sessions(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, S)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

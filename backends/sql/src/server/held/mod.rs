@@ -14,6 +14,7 @@
 //! | `rows` | what is written down, for the fence and for operators |
 //! | `queue` | one blocked connection for each name, the others behind it |
 //! | `idle` | sessions that hold nothing and can be used again |
+//! | `permit` | the permit for one more connection |
 //!
 //! # The rules
 //!
@@ -29,12 +30,15 @@
 //! - **A writer that waits for readers stops new ones**: it closes a gate, which it keeps closed from
 //!   one slice of its wait to the next. A server's own queue isn't enough: whoever stands in it behind
 //!   the writer gets in when the writer's slice ends.
+//! - **Each connection has a permit.** Connections that hold or wait have another share of the limit than
+//!   those for requests. So a release never waits for a permit that a hold has.
 //! - **The end of the connection is the end of the hold**, and is told at once: the task always
 //!   listens.
 
 mod engine;
 mod holding;
 mod idle;
+pub(crate) mod permit;
 mod queue;
 pub(crate) mod rows;
 mod shared;
@@ -49,7 +53,12 @@ use lockwright_core::{
     Result, Seen, Swept, async_trait,
 };
 
+use tokio::time::Instant;
+
+use crate::server::dialect::Dialect;
+
 pub(crate) use engine::Engine;
+pub(crate) use permit::Permit;
 
 /// The server's own number of a session: a process id, a connection id.
 pub(crate) type SessionId = i64;
@@ -127,17 +136,29 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// Its connections that carry holds.
     type Session: Session;
 
+    /// The server's SQL dialect.
+    type Dialect: Dialect;
+
     /// By how much the time left that [`inspect`](Server::inspect) shows may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     /// What it promises.
     fn profile(&self) -> &Profile;
 
+    /// Returns how long the server may take to answer a request that doesn't block.
+    fn answer_limit(&self) -> Duration;
+
+    /// Waits until the deadline for a permit for one more connection.
+    ///
+    /// # Errors
+    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable): all permits are in use.
+    async fn permit(&self, deadline: Instant) -> Result<Permit<Self::Dialect>>;
+
     /// A new connection.
     ///
     /// # Errors
     /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable) and the like: nothing is held.
-    async fn connect(&self) -> Result<Self::Session>;
+    async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 
     /// Writes down that the session holds the claim's name, and commits its fence, which is above
     /// all before. `None` if the session isn't there any more.

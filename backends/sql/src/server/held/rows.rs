@@ -33,8 +33,8 @@ pub(crate) struct Texts {
     pub(crate) note: &'static str,
     /// The same for a reader.
     pub(crate) shared_note: &'static str,
-    /// Answers whether the hold was broken, and whether it was released through another
-    /// connection; no row if nothing is known of it.
+    /// Answers for the hold and for its tombstone whether it was broken, and whether it was released
+    /// through another connection. No row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Answers each holder of the name as [`View`] reads it, and one row without a session if the
     /// name is free.
@@ -42,7 +42,8 @@ pub(crate) struct Texts {
     /// The same for the held names above or, if `:inclusive`, from `:from` on, in the order of
     /// their bytes, at most `:limit` rows, without waiters.
     pub(crate) list: &'static str,
-    /// Notes a break, unless there is a note already; answers a row if the hold is known.
+    /// Records a break, unless one is recorded already, and leaves a tombstone. Answers a row if the
+    /// hold or its tombstone exists.
     pub(crate) mark_broken: &'static str,
     /// Notes that the hold is released through another connection than its own.
     pub(crate) mark_released: &'static str,
@@ -67,6 +68,7 @@ pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
     alone: Written,
     shared: Written,
+    why_ended: Sql,
     inspect: Sql,
     list: Sql,
     find: Sql,
@@ -80,7 +82,6 @@ pub(crate) struct Rows<D: Dialect> {
 #[derive(Debug)]
 struct Written {
     note: Sql,
-    why_ended: Sql,
     mark_broken: Sql,
     mark_released: Sql,
 }
@@ -99,7 +100,6 @@ impl<D: Dialect> Rows<D> {
             let about = |text| Sql::new(&expand(&table_of(mode, text)));
             Written {
                 note: Sql::hot(hot, expand(note).trim_end().trim_end_matches(';')),
-                why_ended: about(texts.why_ended),
                 mark_broken: about(texts.mark_broken),
                 mark_released: about(texts.mark_released),
             }
@@ -107,6 +107,7 @@ impl<D: Dialect> Rows<D> {
         Self {
             alone: written("held_note", texts.note, Mode::Exclusive),
             shared: written("held_shared_note", texts.shared_note, Mode::Shared),
+            why_ended: sql(texts.why_ended),
             inspect: sql(texts.inspect),
             list: sql(texts.list),
             find: sql(texts.find),
@@ -144,14 +145,18 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        let why_ended = &self.written(claim.mode).why_ended;
-        let rows = self.about(why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
-        let Some(row) = rows.last() else { return Ok(None) };
-        Ok(match (self.read(row.bool(0))?, self.read(row.bool(1))?) {
-            (true, _) => Some(Reason::Broken),
-            (false, true) => Some(Reason::Gone),
-            (false, false) => None,
-        })
+        let rows =
+            self.about(&self.why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
+        let mut reason = None;
+        for row in &rows {
+            if self.read(row.bool(0))? {
+                return Ok(Some(Reason::Broken));
+            }
+            if self.read(row.bool(1))? {
+                reason = Some(Reason::Gone);
+            }
+        }
+        Ok(reason)
     }
 
     /// Ends the claim's session from elsewhere, because it was released.

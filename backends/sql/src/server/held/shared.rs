@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lockwright_core::kit::{Audience, Over};
 use lockwright_core::{
@@ -12,10 +13,14 @@ use lockwright_core::{
     Wait,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
+
+/// How long a claim waits for a session while all are in use.
+const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
 /// What is asked of a claim's task. One whose answer is dropped was not done: it is to be asked of
 /// whoever has the claim then.
@@ -105,11 +110,22 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// A session that holds nothing, and whether it was used before: then it may have ended.
-    pub(super) async fn session(&self) -> Result<(S::Session, bool)> {
-        match self.idle.take() {
-            Some(session) => Ok((session, true)),
-            None => Ok((self.server.connect().await?, false)),
+    /// Returns a session that holds nothing, and whether it was used before and so may have ended. If all
+    /// sessions are in use, it waits briefly. The error gives that reason, so it must come before the
+    /// client's own time limit. The client asks again.
+    pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
+        let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
+        loop {
+            if let Some(session) = self.idle.take() {
+                return Ok((session, true));
+            }
+            tokio::select! {
+                biased;
+                permit = self.server.permit(deadline) => {
+                    return Ok((self.server.connect(permit?).await?, false));
+                }
+                () = self.idle.kept() => {}
+            }
         }
     }
 

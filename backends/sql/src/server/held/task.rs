@@ -10,11 +10,12 @@ use lockwright_core::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::holding::{Hold, Holding};
+use super::holding::{Hold, Holding, Live};
 use super::queue::Turn;
 use super::shared::{Command, Place, Shared};
 use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
+use crate::server::errors::{self, Effect};
 
 /// A wait blocks in the server for at most this long in one go, so that one which nobody cares for
 /// any more stands in the others' way for no longer.
@@ -26,6 +27,9 @@ const EARLY: Duration = Duration::from_millis(25);
 
 /// Between two tries while another session holds for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The least time for the answer to a try. Half of a short TTL is too little for a slow server.
+const LEAST_TRY: Duration = Duration::from_millis(500);
 
 /// A claim's task, before it has begun.
 pub(super) struct Task<S: Server> {
@@ -120,8 +124,9 @@ impl<S: Server> Task<S> {
             Ok(Asked::Granted(hold)) => {
                 let mut granted = Granted::new(hold.fence);
                 granted.start = Some(hold.armed);
+                let live = Live::new(&shared, &claim);
                 let heard = inbox.tell_granted(granted);
-                Holding { shared, claim, place, inbox, hold }.run(heard).await;
+                Holding { live, shared, claim, place, inbox, hold }.run(heard).await;
             }
             Ok(Asked::CarriedElsewhere(granted)) => {
                 drop(place);
@@ -161,14 +166,8 @@ impl<S: Server> Task<S> {
         let (mut session, mut used) = tokio::select! {
             biased;
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
-            session = shared.session() => session?,
+            session = live_session(shared, claim) => session?,
         };
-        if used && has_ended(&mut session).await {
-            // Nothing was sent on it.
-            used = false;
-            session.close().await;
-            session = shared.server.connect().await?;
-        }
         let mut tries = 0;
         let mut may_have_been_late = false;
         loop {
@@ -187,6 +186,7 @@ impl<S: Server> Task<S> {
             let sent = shared.clock.now();
             let locked = {
                 let id = session.id();
+                let limit = lock_limit(claim, slice, shared.server.answer_limit());
                 let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
@@ -194,6 +194,11 @@ impl<S: Server> Task<S> {
                     why = inbox.withdrawn() => {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
+                    }
+                    // The connection is silent. Both arms for errors below close the session.
+                    () = tokio::time::sleep(limit) => {
+                        let backend = shared.server.profile().backend;
+                        Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
                     }
                 }
             };
@@ -233,20 +238,29 @@ impl<S: Server> Task<S> {
                     // It ended while nobody used it, as the others may have; or only the way to it
                     // did, and what was sent has got the lock.
                     tracing::debug!(%error, "an idle session had ended");
-                    (used, tries) = (false, 0);
+                    tries = 0;
                     // The server's own word about it is enough.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
                     // What is on its way yet may get it after that session was looked for.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
-                    session = shared.server.connect().await?;
+                    (session, used) = live_session(shared, claim).await?;
                 }
                 Err(error) => {
                     return Err(withdraw::failed(&shared.server, claim, session, error).await);
                 }
             }
         }
+    }
+}
+
+/// Returns how long one [`lock`](Session::lock) may take, for a server that answers within `answer`.
+fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
+    match slice {
+        // A claim may wait twice for up to a slice, such as at the gate and for the lock.
+        Some(slice) => slice * 2 + answer,
+        None => answer.min(claim.patience().max(LEAST_TRY)),
     }
 }
 
@@ -277,6 +291,18 @@ async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) 
     }
 }
 
+/// Returns a session that isn't known to have ended, and whether it was used before.
+async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
+    loop {
+        let (mut session, used) = shared.session(claim).await?;
+        if !used || !has_ended(&mut session).await {
+            return Ok((session, used));
+        }
+        // Nothing was sent on it.
+        session.close().await;
+    }
+}
+
 /// Whether the end of the session was heard of.
 async fn has_ended(session: &mut impl Session) -> bool {
     tokio::select! {
@@ -296,8 +322,9 @@ async fn granted<S: Server>(
 ) -> Result<Asked<S::Session>> {
     let begun = shared.clock.now();
     let id = session.id();
+    let limit = LIMIT.min(claim.ttl);
     let noting = async {
-        match tokio::time::timeout(LIMIT.min(claim.ttl), shared.server.note(claim, id)).await {
+        match tokio::time::timeout(limit, shared.server.note(claim, id)).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
                 "the session that had got the lock ended before its fence was written; a longer \
@@ -309,7 +336,13 @@ async fn granted<S: Server>(
     };
     let result = if may_have_blocked {
         // The wait's own send is too early to reckon from, and its answer too late.
-        let (fence, kept) = tokio::join!(noting, session.keep(claim));
+        let keeping = async {
+            let kept = tokio::time::timeout(limit, session.keep(claim)).await;
+            kept.unwrap_or_else(|_| {
+                Err(Error::indeterminate("the server did not answer the first renewal in time"))
+            })
+        };
+        let (fence, kept) = tokio::join!(noting, keeping);
         fence.and_then(|fence| kept.map(|_| fence))
     } else {
         noting.await

@@ -14,7 +14,7 @@ fn bad_urls_say_what_would_be_right() {
         ("mysql:db", "begins with mysql://"),
         ("mysql://db/x?mode=quick", "lease, session and row"),
         ("mysql://db/x?tables=y", "\"tables\""),
-        ("mysql://db/x?connections=0", "at least 1"),
+        ("mysql://db/x?connections=0", "at least 2"),
         ("mysql://db/x?ssl-mode=maybe", "mistake"),
         ("mysql://db:port/x", "mistake"),
         ("mysql://db/x?table=a;b", "small letters"),

@@ -14,7 +14,7 @@ fn bad_urls_say_what_would_be_right() {
         ("postgres:db", "begins with postgres://"),
         ("postgres://db/x?mode=quick", "lease, session and row"),
         ("postgres://db/x?tables=y", "\"tables\""),
-        ("postgres://db/x?connections=0", "at least 1"),
+        ("postgres://db/x?connections=0", "at least 2"),
         ("postgres://db/x?sslmode=maybe", "mistake"),
         ("postgres://db:port/x", "mistake"),
         ("postgres://db/x?table=a;b", "small letters"),

@@ -3,6 +3,7 @@
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
+use sqlx::Executor;
 
 use crate::kit::{patient, server_and_client};
 
@@ -81,4 +82,19 @@ async fn a_second_source_of_rows_is_found() {
     assert!(codes(&findings(&postgres).await).contains(&"multi-primary"));
     server.sql("UPDATE pg_class SET reltuples = 2e6 WHERE relname = 'lockwright_lease'").unwrap();
     assert!(codes(&findings(&postgres).await).contains(&"many-names"));
+}
+
+#[tokio::test]
+async fn long_transaction_is_found() {
+    let (server, postgres) = server_and_client().await;
+    let mut long = crate::kit::session(&server).await;
+    long.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    long.execute("SELECT count(*) FROM lockwright_lease").await.unwrap();
+    assert!(!codes(&findings(&postgres).await).contains(&"long-transaction"));
+    let many =
+        "DO $$ BEGIN FOR i IN 1..10001 LOOP PERFORM txid_current(); COMMIT; END LOOP; END $$";
+    server.sql(many).unwrap();
+    assert!(codes(&findings(&postgres).await).contains(&"long-transaction"));
+    long.execute("COMMIT").await.unwrap();
+    assert!(!codes(&findings(&postgres).await).contains(&"long-transaction"));
 }

@@ -89,3 +89,28 @@ async fn another_version_is_refused() {
     let error = patient(&server.url()).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 }
+
+/// An update within its page writes no index, and its old versions are removed without a vacuum.
+#[tokio::test]
+async fn renewals_and_acquires_write_no_index() {
+    let (server, postgres) = server_and_client().await;
+    for _ in 0..50 {
+        for name in ["a", "b", "c", "d"] {
+            let held = crate::kit::claim(name);
+            grant(&postgres, &held).await;
+            let renew = lockwright_core::Renew::of(&held);
+            postgres.renew(&[renew]).await.unwrap();
+            postgres.release(&held, Settle::Answered).await.unwrap();
+        }
+    }
+    crate::kit::eventually(|| async {
+        let counted = server
+            .sql(
+                "SELECT n_tup_upd >= 590 AND n_tup_hot_upd >= n_tup_upd * 0.95 \
+                 FROM pg_stat_user_tables WHERE relname = 'lockwright_lease'",
+            )
+            .unwrap();
+        (counted == "t").then_some(())
+    })
+    .await;
+}

@@ -137,18 +137,20 @@ async fn nobody_there_is_said_soon() {
 /// A holder that was stopped between its lock and its row must not write itself over the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
+    // The first lock allows reads and blocks writes. The statement reaches the second lock in the middle.
+    const GATES: [&str; 2] = [
+        "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
+        "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
+    ];
+
     let server = server();
-    for mode in MODES {
+    for (mode, lock) in MODES.into_iter().flat_map(|mode| GATES.map(|lock| (mode, lock))) {
         let backend = backend(&server, mode).await;
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
-        // Lets others read, and write only when this is over.
         let mut gate = PgConnection::connect(&server.admin_url()).await.unwrap();
-        sqlx::raw_sql("BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE")
-            .execute(&mut gate)
-            .await
-            .unwrap();
+        sqlx::raw_sql(lock).execute(&mut gate).await.unwrap();
         let late = claim("x", LONG);
         let acquiring = backend.acquire(&late, Wait::No);
         let ending = async {
@@ -165,9 +167,9 @@ async fn a_session_that_has_ended_is_not_written_down() {
             sqlx::raw_sql("COMMIT").execute(&mut gate).await.unwrap();
         };
         let (answer, ()) = tokio::join!(acquiring, ending);
-        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}, {lock}");
         let written = server.sql("SELECT token FROM lockwright_hold WHERE name = 'x'").unwrap();
-        assert!(!written.contains(&late.token.to_string()), "{mode}: it was written down");
+        assert!(!written.contains(&late.token.to_string()), "{mode}, {lock}: a row was written");
         let next = claim("x", LONG);
         granted(&backend, &next).await;
         backend.release(&next, Settle::Answered).await.unwrap();

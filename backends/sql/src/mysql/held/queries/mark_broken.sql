@@ -1,4 +1,9 @@
--- The first break keeps its reason.
+-- A later break keeps the reason of the first. The next holder overwrites the row of an exclusive hold,
+-- so its tombstone goes to the table of readers, with session 0.
 UPDATE {held} SET broken = COALESCE(broken, :note), updated = {now}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+INSERT IGNORE INTO {reader}
+    (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT kind, name, token, identity, fence, ttl_ms, 0, updated, broken, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 SELECT 1 FROM {held} WHERE kind = '{kind}' AND name = :name AND token = :token;

@@ -1,6 +1,6 @@
 -- The same for a reader: not while a writer waits. The mark is one session's alone, so that no two read
 -- for one claim.
-SET SESSION wait_timeout = :ttl_s;
+SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;

@@ -1,5 +1,5 @@
 -- A first row if the lock was got; last row: whether the mark was.
-SET SESSION wait_timeout = :ttl_s;
+SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 BEGIN;
 SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE SKIP LOCKED;

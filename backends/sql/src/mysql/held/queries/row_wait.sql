@@ -2,7 +2,7 @@
 -- waits for readers it says so, which stops new ones, and closes the gate, at which those wait who
 -- would be next. Who passes it does so one by one, and soon. Until it has the lock the session may be idle
 -- for as long as a slice at most: a writer that isn't heard of any more soon stops nobody.
-SET SESSION wait_timeout = LEAST(:ttl_s, 5), innodb_lock_wait_timeout = :slice_s;
+SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (

@@ -1,2 +1,6 @@
-SELECT broken IS NOT NULL, released FROM {held}
+-- Looks up the hold and its tombstone. At most two rows.
+SELECT broken IS NOT NULL, released FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token
+UNION ALL
+SELECT broken IS NOT NULL, released FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token;

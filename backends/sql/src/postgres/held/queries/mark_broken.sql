@@ -1,4 +1,12 @@
--- The first break keeps its reason.
-UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
-WHERE kind = '{kind}' AND name = :name AND token = :token
-RETURNING 1::bigint;
+-- A later break keeps the reason of the first. The next holder overwrites the row of an exclusive hold,
+-- so its tombstone goes to the table of readers, with session 0.
+WITH marked AS (
+    UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
+    WHERE kind = '{kind}' AND name = :name AND token = :token
+    RETURNING kind, name, token, identity, fence, ttl_ms, updated, broken, released
+), tombstone AS (
+    INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+    SELECT kind, name, token, identity, fence, ttl_ms, 0, updated, broken, released FROM marked
+    ON CONFLICT (kind, name, token) DO NOTHING
+)
+SELECT 1::bigint FROM marked;

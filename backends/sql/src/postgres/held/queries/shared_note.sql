@@ -18,6 +18,7 @@ WITH epoch AS (
         updated = excluded.updated,
         broken = NULL,
         released = false
+    WHERE {still_marked}
     RETURNING fence
 )
 INSERT INTO {reader} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
@@ -31,4 +32,5 @@ ON CONFLICT (kind, name, token) DO UPDATE SET
     updated = excluded.updated,
     broken = NULL,
     released = false
+WHERE {still_marked}
 RETURNING fence;

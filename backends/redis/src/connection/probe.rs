@@ -1,0 +1,82 @@
+//! Detects silent connections by their unanswered requests.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Link, Live};
+
+/// The silence after which a request's connection is replaced. Requests with very short TTLs time out
+/// earlier, perhaps only because the machine is busy; then a probe decides.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// A request in flight. If the request is dropped without an answer, its connection is probed. Otherwise a
+/// silent connection is never noticed by callers whose own limits are shorter than the request's.
+#[must_use]
+pub(super) struct Unanswered<'r> {
+    link: &'r Arc<Link>,
+    live: &'r Live,
+    limit: Duration,
+    is_over: bool,
+}
+
+impl<'r> Unanswered<'r> {
+    pub(super) fn new(link: &'r Arc<Link>, live: &'r Live, limit: Duration) -> Self {
+        Self { link, live, limit, is_over: false }
+    }
+
+    pub(super) fn answered(mut self) {
+        self.is_over = true;
+    }
+
+    pub(super) fn timed_out(mut self) {
+        if self.limit >= self.link.silence() {
+            self.is_over = true;
+            self.link.tell_broken(&self.live.alive);
+            if let Some((waiting, live)) =
+                self.link.waiting.as_ref().and_then(|waiting| Some((waiting, waiting.usable()?)))
+            {
+                waiting.probe(&live, Duration::ZERO);
+            }
+        }
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.link.probe(self.live, self.limit);
+        }
+    }
+}
+
+impl Link {
+    /// Returns the silence after which this connection is replaced.
+    fn silence(&self) -> Duration {
+        let longest = self.config.response_timeout;
+        let blocks = self.config.replicas.filter(|_| self.is_waiting);
+        // The server may still be busy with the `WAIT` of one or two other requests.
+        let wait = blocks.map_or(Duration::ZERO, |replicas| replicas.limit * 3 / 2);
+        SILENCE.max(wait).min(longest)
+    }
+
+    /// Sends a PING, and replaces the connection if no answer comes. A connection has one probe at a time.
+    pub(super) fn probe(self: &Arc<Self>, live: &Live, limit: Duration) {
+        if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let limit = limit.max(self.silence()).min(self.config.response_timeout);
+        let (link, live) = (Arc::downgrade(self), live.clone());
+        self.runtime.spawn(async move {
+            let (ping, mut connection) = (redis::cmd("PING"), live.connection());
+            // An error is an answer as well: the user may lack the permission for PING.
+            let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
+            live.probed.store(false, Ordering::Release);
+            if let (Err(_), Some(link)) = (answer, link.upgrade()) {
+                link.tell_broken(&live.alive);
+            }
+        });
+    }
+}

@@ -1,0 +1,292 @@
+//! Each script with each of its commands forbidden: a script that fails half-way leaves no second holder,
+//! and its error is accurate.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BootInstant, BreakHow, Claim, DistributedLock, Error, ErrorKind, Event, Fence, Mode,
+    Renew, Seen, Settle, Token, Wait,
+};
+use lockwright_redis::node::Node;
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::kit::{busy, claim, connect, events, eventually, grant, name, patient};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// The commands that the scripts use.
+const COMMANDS: [&str; 20] = [
+    "time",
+    "get",
+    "mget",
+    "set",
+    "del",
+    "exists",
+    "type",
+    "pttl",
+    "pexpire",
+    "hget",
+    "hset",
+    "hmget",
+    "hdel",
+    "hexists",
+    "zadd",
+    "zrem",
+    "zrange",
+    "zrangebyscore",
+    "zrank",
+    "zscore",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Request {
+    Acquire,
+    Queue,
+    AcquireBehindTheDead,
+    ReleaseWaiting,
+    Release,
+    BreakNow,
+    BreakRunOut,
+    Swap,
+    Renew,
+}
+
+/// The holders and waiters of a lock, and the request.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    request: Request,
+    held: &'static [Mode],
+    waiting: &'static [Mode],
+    wanted: Mode,
+}
+
+const X: Mode = Mode::Exclusive;
+const S: Mode = Mode::Shared;
+const P: Mode = Mode::Permits { count: 1, of: 2 };
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |request, held, waiting, wanted| {
+        cases.push(Case { request, held, waiting, wanted });
+    };
+    for mode in [X, S, P] {
+        add(Request::Acquire, &[], &[], mode);
+    }
+    add(Request::Acquire, &[S], &[], S);
+    add(Request::Acquire, &[P], &[], P);
+    for (held, wanted) in [(&[X], X), (&[X], S), (&[S], X)] {
+        add(Request::Queue, held, &[], wanted);
+        add(Request::Queue, held, &[X], wanted);
+        add(Request::ReleaseWaiting, held, &[X], wanted);
+    }
+    add(Request::Queue, &[P, P], &[], P);
+    add(Request::AcquireBehindTheDead, &[], &[X], X);
+    add(Request::AcquireBehindTheDead, &[], &[S, S], X);
+    let ends = [Request::Release, Request::BreakNow, Request::BreakRunOut];
+    for request in ends.into_iter().chain([Request::Swap, Request::Renew]) {
+        add(request, &[X], &[], X);
+        add(request, &[X], &[X, X], X);
+        add(request, &[X], &[S, S, X], X);
+        add(request, &[S], &[X], S);
+        add(request, &[S, S], &[X], S);
+        add(request, &[P, P], &[P, P], P);
+    }
+    cases
+}
+
+struct Setting {
+    server: testbed::Redis,
+    strong: Redis,
+    weak: Redis,
+    waiter: Redis,
+    told: UnboundedReceiver<Event>,
+}
+
+impl Setting {
+    async fn new() -> Self {
+        let server = testbed::Redis::start().unwrap();
+        let rules = ["ACL", "SETUSER", "weak", "reset", "on", "nopass", "~*", "&*", "+@all"];
+        server.command::<()>(&rules).unwrap();
+        let strong = connect(&server.url()).await;
+        let weak = connect(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).await;
+        let waiter = connect(&server.url()).await;
+        let told = events(&waiter);
+        Self { server, strong, weak, waiter, told }
+    }
+
+    /// Each holder, and whether it was broken.
+    async fn holders(&self) -> Vec<(Token, bool)> {
+        let seen = self.strong.inspect(&name("a")).await.unwrap();
+        // Only the lock's key counts: the description of a hold may be missing.
+        let value = || self.server.command::<String>(&["GET", "a"]).unwrap().parse().unwrap();
+        let holders = seen.holders.iter();
+        holders.map(|it| (it.token.unwrap_or_else(value), it.broken.is_some())).collect()
+    }
+
+    async fn play(&mut self, case: Case, missing: &str) {
+        let of = |mode| Claim { mode, ..claim("a") };
+        self.server.command::<()>(&["FLUSHALL"]).unwrap();
+        while self.told.try_recv().is_ok() {}
+        let held: Vec<Claim> = case.held.iter().map(|mode| of(*mode)).collect();
+        for claim in &held {
+            grant(&self.strong, claim).await;
+        }
+        let blocker = claim("a");
+        if case.request == Request::AcquireBehindTheDead {
+            grant(&self.strong, &blocker).await;
+        }
+        let waiting: Vec<Claim> = case.waiting.iter().map(|mode| of(*mode)).collect();
+        for claim in &waiting {
+            busy(&self.waiter, claim, WAIT).await;
+        }
+        let wanted = of(case.wanted);
+        match case.request {
+            Request::AcquireBehindTheDead => {
+                // As if it had expired: no waiter gets an offer.
+                self.server.command::<()>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();
+            }
+            Request::ReleaseWaiting => drop(busy(&self.strong, &wanted, WAIT).await),
+            _ => {}
+        }
+        let waited = self.strong.inspect(&name("a")).await.unwrap().waiters;
+
+        self.server.command::<()>(&["ACL", "SETUSER", "weak", &format!("-{missing}")]).unwrap();
+        let ends = held.first().map(|first| first.token);
+        let weak = &self.weak;
+        let done: Result<Option<Token>, Error> = match case.request {
+            Request::Acquire | Request::Queue | Request::AcquireBehindTheDead => {
+                weak.acquire(&wanted, WAIT).await.map(|attempt| match attempt {
+                    Attempt::Granted(_) => Some(wanted.token),
+                    _ => None,
+                })
+            }
+            Request::ReleaseWaiting => weak.release(&wanted, Settle::Answered).await.map(|_| None),
+            Request::Release => weak.release(&held[0], Settle::Answered).await.map(|_| None),
+            Request::BreakNow | Request::BreakRunOut => {
+                let now = case.request == Request::BreakNow;
+                let how = if now { BreakHow::Now } else { BreakHow::RunOut };
+                let seen = Seen::Token(held[0].token);
+                weak.break_lock(&name("a"), seen, how, "ops", "test").await.map(|_| None)
+            }
+            Request::Swap => weak.swap(held[0].token, &wanted).await.map(|attempt| match attempt {
+                Attempt::Granted(_) => Some(wanted.token),
+                _ => None,
+            }),
+            Request::Renew => weak.renew(&[Renew::of(&held[0])]).await.map(|_| None),
+        };
+        let holders = self.holders().await;
+        let waits = self.strong.inspect(&name("a")).await.unwrap().waiters;
+        self.server.command::<()>(&["ACL", "SETUSER", "weak", "+@all"]).unwrap();
+
+        let context = format!("{case:?} without {missing}: {done:?}, then {holders:?}");
+        let holds = |token| holders.iter().any(|(holder, _)| *holder == token);
+        let is_intact = |token| holders.contains(&(token, false));
+        // The tokens whose clients were granted the lock.
+        let mut believers: Vec<(Token, Mode)> = Vec::new();
+        let ended = matches!(case.request, Request::Release | Request::BreakNow | Request::Swap);
+        for claim in held.iter().skip(usize::from(ended)) {
+            believers.push((claim.token, claim.mode));
+        }
+        match &done {
+            Ok(granted) => believers.extend(granted.map(|token| (token, case.wanted))),
+            Err(error) => {
+                let is_honest = match (error.kind(), case.request) {
+                    (ErrorKind::Indeterminate, _) => true,
+                    (_, Request::Acquire | Request::Queue | Request::AcquireBehindTheDead) => {
+                        !holds(wanted.token) && waits <= waited
+                    }
+                    (_, Request::ReleaseWaiting) => waits == waited,
+                    (_, Request::Swap) => !holds(wanted.token) && ends.is_some_and(is_intact),
+                    _ => ends.is_some_and(is_intact),
+                };
+                assert!(is_honest, "{context}");
+                if case.request == Request::BreakNow && ends.is_some_and(is_intact) {
+                    believers.push((held[0].token, held[0].mode));
+                }
+            }
+        }
+        // Messages arrive in order: after this one, the offers have arrived.
+        let marker = claim("marker").token;
+        let broken = format!("now {marker}");
+        let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);
+        assert!(arrived.unwrap() > 0);
+        loop {
+            match tokio::time::timeout(crate::kit::LIMIT, self.told.recv()).await.unwrap() {
+                Some(Event::Lost(token, _)) if token == marker => break,
+                Some(Event::Handed(token, granted)) if granted.valid != Some(Duration::ZERO) => {
+                    assert!(holds(token), "{token} was offered it and doesn't hold: {context}");
+                    let mode = waiting.iter().find(|claim| claim.token == token).unwrap().mode;
+                    believers.push((token, mode));
+                }
+                _ => {}
+            }
+        }
+        for (token, mode) in &believers {
+            assert!(holds(*token), "{token} ({mode}) doesn't hold: {context}");
+        }
+        let writes = believers.iter().any(|(_, mode)| *mode == X);
+        assert!(!writes || believers.len() == 1, "{believers:?}: {context}");
+        let permits = believers.iter().filter(|(_, mode)| *mode == P).count();
+        assert!(permits <= 2, "{believers:?}: {context}");
+    }
+}
+
+#[tokio::test]
+async fn script_that_fails_halfway_makes_no_second_holder() {
+    let mut setting = Setting::new().await;
+    for case in cases() {
+        for missing in COMMANDS.into_iter().chain(["publish"]) {
+            setting.play(case, missing).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn unwritten_offer_is_not_published() {
+    let mut setting = Setting::new().await;
+    for request in [Request::Release, Request::BreakNow] {
+        let case = Case { request, held: &[X], waiting: &[X], wanted: X };
+        setting.play(case, "hset").await;
+    }
+}
+
+/// The scripts of redlock's nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn node_reports_a_script_that_fails_halfway() {
+    let server = testbed::Redis::start().unwrap();
+    let rules = ["ACL", "SETUSER", "weak", "reset", "on", "nopass", "~*", "&*", "+@all"];
+    server.command::<()>(&rules).unwrap();
+    let config = Config::new(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).unwrap();
+    let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
+    let new = eventually(async || weak.look().await.ok()).await;
+    let certificate = weak.admit(&new).await.unwrap();
+    for missing in COMMANDS.into_iter().chain(["publish"]) {
+        for request in 0..5 {
+            let (held, wanted) = (claim("a"), claim("a"));
+            server.command::<i64>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();
+            if request > 0 {
+                weak.attempt(&certificate, &held, Fence::new(5), false).await.unwrap();
+            }
+            let rule = format!("-{missing}");
+            server.command::<()>(&["ACL", "SETUSER", "weak", &rule]).unwrap();
+            let failure = match request {
+                0 => weak.attempt(&certificate, &wanted, Fence::new(5), true).await.err(),
+                1 => weak.raise(&certificate, &held, Fence::new(9)).await.err(),
+                2 => weak.renew(&certificate, &[Renew::of(&held)]).await.err(),
+                3 => weak.release(&held, Settle::Unanswered).await.err(),
+                _ => {
+                    let (name, seen) = (name("a"), Seen::Token(held.token));
+                    weak.break_lock(&name, seen, BreakHow::Now, "ops", "test").await.err()
+                }
+            };
+            server.command::<()>(&["ACL", "SETUSER", "weak", "+@all"]).unwrap();
+            if let Some(failure) = failure.filter(|it| it.kind() != ErrorKind::Indeterminate) {
+                let value: Option<String> = server.command(&["GET", "a"]).unwrap();
+                let before = (request > 0).then(|| held.token.to_string());
+                assert_eq!(value, before, "{request} without {missing}: {failure}");
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Abandoned sessions: the client has closed the connection, but the session may still be busy.
+//!
+//! A server that waits for a lock or for a replica doesn't notice that its client has closed the
+//! connection. So one task ends such sessions through a connection of its own, and polls until the
+//! server no longer lists them. Until then each session keeps its permit, also while the server
+//! can't be reached.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::dialect::Dialect;
+use super::errors;
+use super::pool::Limits;
+use super::sessions::SessionPermit;
+
+/// The identity of a session on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServerSession {
+    /// The process id (PostgreSQL) or connection id (MySQL).
+    pub(crate) id: i64,
+    /// A number of the server. After a failover, the other server uses the same ids for other sessions.
+    pub(crate) server: i64,
+    /// The server's time in microseconds, read when the session already existed.
+    pub(crate) seen: i64,
+    /// An instant before the connection was opened.
+    pub(crate) opened: Instant,
+}
+
+/// The shortest and longest pause between two polls for sessions that don't end.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// The shortest and longest pause between two tries to reach the server.
+const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// The time limit of one request of the task.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the server may take to end a session whose connection is closed.
+const CLOSING: Duration = Duration::from_millis(200);
+
+/// How long the task keeps an idle connection.
+const UNUSED: Duration = Duration::from_secs(1);
+
+/// The abandoned sessions of one backend.
+#[derive(Debug)]
+pub(crate) struct Abandoned<D> {
+    dialect: Arc<D>,
+    limits: Limits,
+    waiting: Mutex<Waiting>,
+    /// The last error of connecting to the server, unless it works again.
+    refusal: Mutex<Option<String>>,
+    /// Set when the backend is dropped: the permits are useless then.
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    sessions: Vec<Ending>,
+    is_attended: bool,
+}
+
+#[derive(Debug)]
+struct Ending {
+    /// `None` for a connection that was abandoned before it was ready.
+    session: Option<ServerSession>,
+    since: Instant,
+    _permits: Permits,
+    /// Notified when the session has ended.
+    ended: oneshot::Sender<()>,
+}
+
+/// The permits that an abandoned session keeps: its own, and the request's.
+pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
+
+/// Gives the permits back if the task ends with its runtime.
+struct Attending<D>(Option<Arc<Abandoned<D>>>);
+
+impl<D: Dialect> Attending<D> {
+    async fn run(&mut self) {
+        if let Some(abandoned) = &self.0
+            && abandoned.attend().await
+        {
+            self.0 = None;
+        }
+    }
+}
+
+impl<D> Drop for Attending<D> {
+    fn drop(&mut self) {
+        if let Some(abandoned) = self.0.take() {
+            let mut waiting = abandoned.waiting();
+            waiting.is_attended = false;
+            waiting.sessions.clear();
+        }
+    }
+}
+
+impl<D> Abandoned<D> {
+    pub(crate) fn new(dialect: Arc<D>, limits: Limits) -> Self {
+        Self {
+            dialect,
+            limits,
+            waiting: Mutex::default(),
+            refusal: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the last error of connecting to the server, unless it works again.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_refusal(&self, refusal: Option<String>) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+}
+
+impl<D: Dialect> Abandoned<D> {
+    /// Ends a session on the server. The receiver resolves when it has ended.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        session: Option<ServerSession>,
+        permits: Permits,
+    ) -> oneshot::Receiver<()> {
+        let (ended, when_ended) = oneshot::channel();
+        let mut waiting = self.waiting();
+        let since = Instant::now();
+        waiting.sessions.push(Ending { session, since, _permits: permits, ended });
+        if !std::mem::replace(&mut waiting.is_attended, true) {
+            drop(waiting);
+            let mut attending = Attending(Some(Arc::clone(self)));
+            runtime.spawn(async move { attending.run().await });
+        }
+        when_ended
+    }
+
+    /// Ends sessions until none is left (true), or until the backend is dropped (false).
+    async fn attend(&self) -> bool {
+        let mut pause = TRIES.0;
+        loop {
+            let begun = Instant::now();
+            let opening = self.dialect.open(self.limits);
+            let refusal = match tokio::time::timeout(LIMIT.max(self.limits.connect), opening).await
+            {
+                Ok(Ok((connection, own))) => {
+                    pause = TRIES.0;
+                    self.set_refusal(None);
+                    let is_done = self.end_all(connection, own, begun).await;
+                    // The server may need a moment to notice that the connection is closed.
+                    tokio::time::sleep(CLOSING).await;
+                    let mut waiting = self.waiting();
+                    if waiting.sessions.is_empty() {
+                        waiting.is_attended = false;
+                        return true;
+                    }
+                    if is_done && self.closed.load(Ordering::Relaxed) {
+                        return false;
+                    }
+                    continue;
+                }
+                Ok(Err(cause)) => errors::plain(&cause),
+                Err(_) => "the server doesn't answer".to_owned(),
+            };
+            tracing::debug!(refusal, "abandoned sessions can't be ended");
+            self.set_refusal(Some(refusal));
+            if self.closed.load(Ordering::Relaxed) {
+                return false;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(TRIES.1);
+        }
+    }
+
+    /// Ends what can be ended through this connection. Returns false if the connection failed.
+    async fn end_all(
+        &self,
+        mut connection: D::Connection,
+        own: Option<ServerSession>,
+        begun: Instant,
+    ) -> bool {
+        let answered = Instant::now();
+        let (mut pause, mut used) = (LOOKS.0, Instant::now());
+        loop {
+            let known: Vec<ServerSession> =
+                self.waiting().sessions.iter().filter_map(|ending| ending.session).collect();
+            let mut still_there = Vec::new();
+            if !known.is_empty() {
+                let ending = self.dialect.end_sessions(&mut connection, &known);
+                match tokio::time::timeout(LIMIT, ending).await {
+                    Ok(Ok(found)) => still_there = found,
+                    // The connection works, and the user may not look at sessions.
+                    Ok(Err(cause)) if cause.as_database_error().is_some() => {
+                        self.set_refusal(Some(errors::plain(&cause)));
+                        tokio::time::sleep(TRIES.1).await;
+                        return false;
+                    }
+                    Ok(Err(_)) | Err(_) => {
+                        let (ended, _) = oneshot::channel();
+                        self.waiting().sessions.push(Ending {
+                            session: own,
+                            since: Instant::now(),
+                            _permits: (None, None),
+                            ended,
+                        });
+                        return false;
+                    }
+                }
+            }
+            let has_ended = |ending: &mut Ending| match ending.session {
+                Some(session) => known.contains(&session) && !still_there.contains(&session.id),
+                // The server accepts connections in order, so it has seen that one before this one.
+                None => ending.since < begun && answered.elapsed() > CLOSING,
+            };
+            let (gone, is_empty, needs_another) = {
+                let mut waiting = self.waiting();
+                let gone: Vec<Ending> = waiting.sessions.extract_if(.., has_ended).collect();
+                let later = |ending: &Ending| ending.session.is_none() && ending.since >= begun;
+                (gone, waiting.sessions.is_empty(), waiting.sessions.iter().any(later))
+            };
+            let is_closed = self.closed.load(Ordering::Relaxed);
+            if !gone.is_empty() || (!is_empty && !is_closed) {
+                used = Instant::now();
+            }
+            if !gone.is_empty() {
+                pause = LOOKS.0;
+            }
+            for Ending { ended, .. } in gone {
+                let _ = ended.send(());
+            }
+            if needs_another || (is_empty && is_closed) || used.elapsed() > UNUSED {
+                return true;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(if is_empty { LOOKS.0 * 4 } else { LOOKS.1 });
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The permit of a connection that carries a hold, waits for one, or watches sessions.
+
+use std::sync::Arc;
+
+use lockwright_core::Result;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use crate::server::abandoned::ServerSession;
+use crate::server::dialect::Dialect;
+use crate::server::errors;
+use crate::server::pool::Pool;
+use crate::server::sessions::{SessionPermit, Use};
+
+/// The permit of one connection. It must be dropped after the connection. The session is then ended on
+/// the server, and the permit is given back once it has ended.
+#[derive(Debug)]
+pub(crate) struct Permit<D: Dialect> {
+    pool: Arc<Pool<D>>,
+    runtime: Handle,
+    session: Option<ServerSession>,
+    permit: Option<SessionPermit>,
+}
+
+impl<D: Dialect> Permit<D> {
+    /// Waits for a permit. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable): all connections are in use.
+    pub(crate) async fn get(pool: &Arc<Pool<D>>, of: Use, deadline: Instant) -> Result<Self> {
+        let begun = Instant::now();
+        match pool.sessions().permit(of, deadline).await {
+            Some(permit) => Ok(Self::of(pool, permit)),
+            None => {
+                let waited = deadline.saturating_duration_since(begun);
+                Err(errors::no_session_in(waited, pool.refusal(), pool.dialect().backend()).error)
+            }
+        }
+    }
+
+    /// Returns a permit if there is one now.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn try_get(pool: &Arc<Pool<D>>, of: Use) -> Option<Self> {
+        pool.sessions().try_permit(of).map(|permit| Self::of(pool, permit))
+    }
+
+    fn of(pool: &Arc<Pool<D>>, permit: SessionPermit) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            runtime: Handle::current(),
+            session: None,
+            permit: Some(permit),
+        }
+    }
+
+    /// Sets the session of the connection.
+    pub(crate) fn is_of(&mut self, session: ServerSession) {
+        self.session = Some(session);
+    }
+
+    /// Opens a connection. The permit is given back at once if the server refuses it.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    pub(crate) async fn open<C>(
+        mut self,
+        opening: impl Future<Output = sqlx::Result<(C, ServerSession)>>,
+    ) -> Result<(C, ServerSession, Self)> {
+        let pool = Arc::clone(&self.pool);
+        let limit = pool.limits().connect;
+        match timeout(limit, opening).await {
+            Ok(Ok((connection, session))) => {
+                self.is_of(session);
+                Ok((connection, session, self))
+            }
+            Ok(Err(cause)) => {
+                self.give_back();
+                Err(errors::not_connected(cause, pool.dialect()).error)
+            }
+            Err(_) => Err(errors::not_connected_in(limit, pool.dialect().backend()).error),
+        }
+    }
+
+    /// Gives the permit back at once: the connection has no session on the server.
+    pub(crate) fn give_back(mut self) {
+        self.permit = None;
+    }
+}
+
+impl<D: Dialect> Drop for Permit<D> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            drop(self.pool.abandon(&self.runtime, self.session, permit));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The bound on the server sessions of one backend.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// The use of a connection. Each use has its own share of the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A pooled connection for requests.
+    Request,
+    /// A connection that carries a hold or waits for one (modes `session` and `row`).
+    #[allow(dead_code)]
+    Hold,
+    /// The connection that listens for notifications, or watches the sessions that hold.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    Listen,
+}
+
+/// The number of server sessions that one backend may have, divided into shares. One session is
+/// reserved for the task that ends abandoned sessions.
+///
+/// A connection needs a permit before it is opened, and keeps it until the server has ended the
+/// session. If that isn't certain, the session goes to `Pool::abandon` with its permit.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionLimit {
+    shares: [(usize, Arc<Semaphore>); 3],
+}
+
+/// The permit for one server session. Dropping it gives the permit back.
+#[derive(Debug)]
+pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
+
+impl SessionLimit {
+    /// The default limit of a lease mode.
+    pub(crate) const LEASE: usize = 8;
+    /// The default limit of the modes `session` and `row`.
+    pub(crate) const HELD: usize = 32;
+    /// The smallest limit of a lease mode: one session for requests and one for cancelling.
+    pub(crate) const LEAST: usize = 2;
+    /// The smallest limit of the modes `session` and `row`.
+    pub(crate) const LEAST_HELD: usize = 4;
+
+    /// Returns the shares of a lease mode: a connection for cancelling, a listener if `listens`,
+    /// the rest for requests.
+    pub(crate) fn lease(total: usize, listens: bool) -> Self {
+        let listen = usize::from(listens && total > Self::LEAST);
+        Self::of(total.saturating_sub(1 + listen), 0, listen)
+    }
+
+    /// Returns the shares of the modes `session` and `row`: a connection for cancelling, a listener
+    /// if `listens`, up to four for requests, the rest for holds and waits.
+    pub(crate) fn held(total: usize, listens: bool) -> Self {
+        let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
+        Self::of(request, total.saturating_sub(1 + listen + request), listen)
+    }
+
+    fn of(request: usize, hold: usize, listen: usize) -> Self {
+        let share = |count| (count, Arc::new(Semaphore::new(count)));
+        Self { shares: [share(request), share(hold), share(listen)] }
+    }
+
+    /// Returns the largest number of sessions for one use.
+    pub(crate) fn share(&self, of: Use) -> usize {
+        self.shares[of as usize].0
+    }
+
+    /// Waits for a permit until `deadline`; `None` if there is none by then.
+    pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
+        let semaphore = Arc::clone(&self.shares[of as usize].1);
+        timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok().map(SessionPermit)
+    }
+
+    /// Returns a permit if there is one now.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn try_permit(&self, of: Use) -> Option<SessionPermit> {
+        Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok().map(SessionPermit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_to_the_limit() {
+        let sum =
+            |limit: &SessionLimit| limit.shares.iter().map(|(count, _)| count).sum::<usize>() + 1;
+        for total in 2..100 {
+            for listens in [false, true] {
+                let limit = SessionLimit::lease(total, listens);
+                assert_eq!(sum(&limit), total);
+                assert!(limit.share(Use::Request) > 0);
+            }
+        }
+        for total in SessionLimit::LEAST_HELD..100 {
+            for listens in [false, true] {
+                let limit = SessionLimit::held(total, listens);
+                assert_eq!(sum(&limit), total);
+                assert!(limit.share(Use::Request) > 0 && limit.share(Use::Hold) > 0);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn permit_is_given_back_when_it_is_dropped() {
+        let limit = SessionLimit::lease(2, true);
+        let permit = limit.permit(Use::Request, Instant::now()).await.unwrap();
+        assert!(limit.try_permit(Use::Request).is_none());
+        assert!(limit.try_permit(Use::Listen).is_none());
+        drop(permit);
+        assert!(limit.try_permit(Use::Request).is_some());
+    }
+}

@@ -1,0 +1,146 @@
+//! The kind of file system that a lock file is on. Two machines that share a file have different boot
+//! ids, so each treats the other's holds as those of an earlier boot.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A file system that other machines may share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Network(pub(super) String);
+
+/// The magic number of FUSE and virtiofs.
+const FUSE: u64 = 0x6573_5546;
+
+/// Kinds of FUSE whose files are on a local disk, or on another file system of this machine.
+const LOCAL_FUSE: [&str; 8] = [
+    "fuseblk",
+    "fuse.bindfs",
+    "fuse.encfs",
+    "fuse.exfat",
+    "fuse.fuse-overlayfs",
+    "fuse.gocryptfs",
+    "fuse.mergerfs",
+    "fuse.ntfs-3g",
+];
+
+/// Returns the file system of a file or folder if other machines may share it.
+pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
+    let magic = rustix::fs::statfs(path)?.f_type as u64;
+    let kind = || {
+        let device = fs::metadata(path)?.dev();
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        io::Result::Ok(kind_of_mount(&mounts, device).map(str::to_owned))
+    };
+    // If the mounts can't be read, the kind of FUSE is unknown.
+    Ok(of_magic(magic, || kind().ok().flatten()))
+}
+
+/// Decides by the magic number of statfs(2), and for FUSE by the kind of the mount.
+fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
+    // On 32-bit machines the number may be sign-extended.
+    let name = match magic & 0xffff_ffff {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB 2",
+        0x0102_1997 => "9p",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x7375_7245 => "Coda",
+        0x564c => "NCP",
+        0x786f_4256 => "a VirtualBox shared folder",
+        0xbacb_acbc => "a VMware shared folder",
+        0xaad7_aaea => "PanFS",
+        0x1983_0326 => "BeeGFS",
+        0x2003_0528 => "OrangeFS",
+        FUSE => {
+            return match kind() {
+                Some(kind) if LOCAL_FUSE.contains(&kind.as_str()) => None,
+                Some(kind) => Some(Network(kind)),
+                None => Some(Network("FUSE".to_owned())),
+            };
+        }
+        _ => return None,
+    };
+    Some(Network(name.to_owned()))
+}
+
+/// Returns the kind of file system that is mounted from a device, from the lines of mountinfo.
+fn kind_of_mount(mounts: &str, device: u64) -> Option<&str> {
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    mounts.lines().find_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        (mount.split(' ').nth(2)? == device).then(|| source.split(' ').next())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(magic: u64, kind: Option<&str>) -> Option<String> {
+        of_magic(magic, || kind.map(str::to_owned)).map(|network| network.0)
+    }
+
+    #[test]
+    fn network_file_systems_are_found_by_their_number() {
+        for network in [
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x00c3_6400,
+            0x0bd0_0bd0,
+            0x0116_1970,
+            0x7461_636f,
+            0x5346_414f,
+            // CIFS as a 32-bit machine may report it.
+            0xffff_ffff_ff53_4d42,
+        ] {
+            assert!(named(network, None).is_some(), "{network:x}");
+        }
+        for local in [
+            0xef53,      /* ext4 */
+            0x9123_683e, /* btrfs */
+            0x5846_5342, /* xfs */
+            0x794c_7630, /* overlay */
+            0x0102_1994, /* tmpfs */
+        ] {
+            assert_eq!(named(local, None), None, "{local:x}");
+        }
+    }
+
+    #[test]
+    fn fuse_is_judged_by_its_kind() {
+        assert_eq!(named(FUSE, Some("fuse.sshfs")).unwrap(), "fuse.sshfs");
+        assert_eq!(named(FUSE, Some("virtiofs")).unwrap(), "virtiofs");
+        assert_eq!(named(FUSE, Some("fuse")).unwrap(), "fuse");
+        assert_eq!(named(FUSE, None).unwrap(), "FUSE");
+        assert_eq!(named(FUSE, Some("fuseblk")), None);
+        assert_eq!(named(FUSE, Some("fuse.fuse-overlayfs")), None);
+    }
+
+    #[test]
+    fn mount_is_found_by_its_device() {
+        let mounts = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+                      36 27 0:31 / /mnt/a\\040b rw shared:1 - fuse.sshfs you@host: rw,user_id=0\n";
+        let device = |major, minor| rustix::fs::makedev(major, minor);
+        assert_eq!(kind_of_mount(mounts, device(0, 31)), Some("fuse.sshfs"));
+        assert_eq!(kind_of_mount(mounts, device(254, 0)), Some("ext4"));
+        assert_eq!(kind_of_mount(mounts, device(0, 3)), None);
+    }
+
+    #[test]
+    fn folder_of_this_machine_is_local() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(network(folder.path()).unwrap(), None);
+        assert!(network(Path::new("/no/such/file")).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! The bound on the server sessions of one client, counted on the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Locks};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::server::{Count, Server, ms, on_each, within};
+
+on_each!(
+    burst_of_names_stays_within_the_limit,
+    locked_table_stays_within_the_limit,
+    frozen_server_stays_within_the_limit,
+    missing_replica_stays_within_the_limit,
+    holds_beyond_the_limit_say_so,
+    holds_are_kept_and_released_at_the_limit,
+);
+
+/// The limit of the clients.
+const LIMIT: usize = 12;
+
+const TTL: Duration = ms(4_000);
+
+async fn client<S: Server>(server: &S, mode: &str) -> Locks {
+    let mut sessions = server.count_sessions().await;
+    within(ms(20_000), "the last client's sessions to end", async || sessions.count().await == 0)
+        .await;
+    let backend = server.backend(mode, &format!("&connections={LIMIT}")).await;
+    Locks::builder(backend).ttl(TTL).build().unwrap()
+}
+
+/// Samples the number of the clients' sessions until it is stopped.
+struct Sampler {
+    over: Arc<AtomicBool>,
+    most: Arc<AtomicUsize>,
+    samples: JoinHandle<usize>,
+}
+
+impl Sampler {
+    fn start<S: Server>(server: &S) -> Self {
+        let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let sessions = server.count_sessions();
+        let samples = tokio::spawn({
+            let (over, most) = (Arc::clone(&over), Arc::clone(&most));
+            async move {
+                let mut sessions = sessions.await;
+                let mut samples = 0;
+                while !over.load(Ordering::SeqCst) {
+                    most.fetch_max(sessions.count().await, Ordering::SeqCst);
+                    samples += 1;
+                    tokio::time::sleep(ms(2)).await;
+                }
+                samples
+            }
+        });
+        Self { over, most, samples }
+    }
+
+    /// Stops, and returns the largest number of sessions.
+    async fn most(self) -> usize {
+        self.over.store(true, Ordering::SeqCst);
+        assert!(self.samples.await.unwrap() > 10, "too few samples");
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Expects that another user can connect.
+async fn application_connects<S: Server>(server: &S) {
+    let asks = tokio::time::timeout(ms(10_000), server.application_asks()).await;
+    asks.expect("an application can connect");
+}
+
+async fn burst_of_names_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    let sampler = Sampler::start(server);
+    let mut all = JoinSet::new();
+    for number in 0..1_000 {
+        let locks = locks.clone();
+        all.spawn(async move {
+            let limit = Duration::from_secs(120);
+            let guard = locks.mutex(format!("x{number}")).wait_for(limit).acquire().await?;
+            guard.release().await
+        });
+    }
+    application_connects(server).await;
+    while let Some(answer) = all.join_next().await {
+        answer.unwrap().unwrap_or_else(|error| panic!("{mode}: {error:?}"));
+    }
+    let most = sampler.most().await;
+    assert!(most <= LIMIT, "{mode}: {most} sessions");
+    assert!(most > LIMIT / 2, "{mode}: it didn't use what it has: {most} sessions");
+}
+
+/// Requests wait for a table that another application has locked.
+async fn locked_table_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+    let sampler = Sampler::start(server);
+    let unlock = server.lock_table("lockwright_hold").await;
+    let waiting = busily(&locks, "t");
+    tokio::time::sleep(TTL * 2).await;
+    application_connects(server).await;
+    drop(unlock);
+    recovers(&locks, waiting).await;
+    let most = sampler.most().await;
+    assert!(most <= LIMIT, "{mode}: {most} sessions");
+}
+
+async fn frozen_server_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+    let sampler = Sampler::start(server);
+    server.freeze();
+    let waiting = busily(&locks, "f");
+    tokio::time::sleep(TTL * 2).await;
+    server.thaw();
+    application_connects(server).await;
+    recovers(&locks, waiting).await;
+    let most = sampler.most().await;
+    assert!(most <= LIMIT, "{mode}: {most} sessions");
+}
+
+/// Each commit waits for a replica that doesn't exist.
+async fn missing_replica_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+    let sampler = Sampler::start(server);
+    server.wait_for_replicas(true);
+    let waiting = busily(&locks, "r");
+    tokio::time::sleep(TTL * 2).await;
+    application_connects(server).await;
+    server.wait_for_replicas(false);
+    recovers(&locks, waiting).await;
+    let most = sampler.most().await;
+    assert!(most <= LIMIT, "{mode}: {most} sessions");
+}
+
+/// Acquires 30 names repeatedly, and ignores errors, until it is stopped.
+fn busily(locks: &Locks, prefix: &'static str) -> (Arc<AtomicBool>, JoinSet<()>) {
+    let over = Arc::new(AtomicBool::new(false));
+    let mut waiting = JoinSet::new();
+    for number in 0..30 {
+        let (locks, over) = (locks.clone(), Arc::clone(&over));
+        waiting.spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                let name = format!("{prefix}{number}");
+                let answer = locks.mutex(name).wait_for(ms(700)).acquire().await;
+                if let Ok(guard) = answer {
+                    let _ = guard.release().await;
+                }
+            }
+        });
+    }
+    (over, waiting)
+}
+
+/// Stops the tasks, and expects that the client works again.
+async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<()>)) {
+    tokio::time::sleep(ms(1_000)).await;
+    over.store(true, Ordering::SeqCst);
+    while let Some(ended) = waiting.join_next().await {
+        ended.unwrap();
+    }
+    let guard = locks.mutex("after").wait_for(ms(20_000)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn holds_beyond_the_limit_say_so<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    let mut held = Vec::new();
+    let error = loop {
+        let name = format!("x{}", held.len());
+        match locks.mutex(name).wait_for(ms(1_000)).acquire().await {
+            Ok(guard) => held.push(guard),
+            Err(error) => break error,
+        }
+        assert!(held.len() < LIMIT, "{mode}: there are more holds than connections");
+    };
+    assert!(held.len() >= LIMIT / 2, "{mode}: only {} holds", held.len());
+    let text = chain(&error);
+    assert!(text.contains("connections"), "{mode}: {text}");
+    assert!(
+        matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
+        "{mode}: {error:?}"
+    );
+    // The holds are renewed, and a release makes room for another.
+    tokio::time::sleep(TTL).await;
+    for guard in &held {
+        guard.check().unwrap();
+    }
+    let freed = held.pop().unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.mutex("next").wait_for(ms(10_000)).acquire().await }
+    });
+    freed.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+}
+
+/// Holds and waits take all connections for holds, and more requests wait for one.
+async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    let mut held = Vec::new();
+    while let Ok(guard) =
+        locks.mutex(format!("x{}", held.len())).wait_for(ms(1_000)).acquire().await
+    {
+        held.push(guard);
+    }
+    let stuck = busily(&locks, "s");
+    for _ in 0..4 {
+        tokio::time::sleep(TTL / 4).await;
+        for guard in &held {
+            guard.check().unwrap();
+        }
+        locks.inspect("x0").await.unwrap();
+    }
+    for guard in held {
+        let released = tokio::time::timeout(TTL, guard.release()).await;
+        released.expect("it is released in time").unwrap();
+    }
+    recovers(&locks, stuck).await;
+    within(ms(5_000), "the names to be free", async || {
+        locks.inspect("x0").await.unwrap().holders.is_empty()
+    })
+    .await;
+}
+
+/// Formats an error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text += &format!(": {source}");
+        cause = source.source();
+    }
+    text
+}

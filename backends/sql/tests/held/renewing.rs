@@ -1,0 +1,94 @@
+//! Renewals of several holds in one request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockwright_core::{Attempt, DistributedLock, Ended, Renew, RenewalOutcome, Settle};
+
+use crate::server::{Server, claim, granted, is_free, ms, on_each, within};
+
+on_each!(stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
+
+/// A renewal checks whether the hold was broken, and has to wait while the table is locked.
+async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
+    let ttl = ms(12_000);
+    let one = server.backend(mode, "").await;
+    let held = claim("x", ttl);
+    granted(&*one, &held).await;
+    let lock = server.lock_table("lockwright_hold").await;
+    let renewing = tokio::spawn({
+        let (one, held) = (Arc::clone(&one), held.clone());
+        async move { one.renew(&[Renew::of(&held)]).await }
+    });
+    // By now the renewal is blocked on the server.
+    tokio::time::sleep(ms(500)).await;
+    let begun = Instant::now();
+    let released = one.release(&held, Settle::Answered).await;
+    assert_eq!(released.unwrap(), Ended::Released, "{mode}");
+    let took = begun.elapsed();
+    assert!(took < ttl / 2, "{mode}: the renewal delayed it by {took:?}");
+    let renewals = renewing.await.unwrap().unwrap();
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
+    drop(lock);
+    // The session can be used for the next hold and its renewals.
+    let next = claim("x", ttl);
+    within(ms(5_000), "the table to be unlocked", async || {
+        matches!(one.try_acquire(&next).await, Ok(Attempt::Granted(_)))
+    })
+    .await;
+    // A failed renewal keeps the lock. In the mode row, a successful renewal would keep other sessions from
+    // locking the table.
+    let lock = server.lock_table("lockwright_hold").await;
+    let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
+    drop(lock);
+    within(ms(5_000), "the table to be unlocked", async || {
+        let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
+        assert!(!matches!(renewals[0].outcome, RenewalOutcome::NotHeld(_)), "{mode}: {renewals:?}");
+        renewals[0].outcome == RenewalOutcome::Renewed { valid: None }
+    })
+    .await;
+    for _ in 0..2 {
+        let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
+        assert_eq!(renewals[0].outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
+    }
+    let other = server.backend(mode, "").await;
+    assert!(!is_free(&*other, "x").await, "{mode}: the failed renewal has freed it");
+    one.release(&next, Settle::Answered).await.unwrap();
+}
+
+/// The requests of one session don't reach the server.
+async fn stuck_session_delays_no_other_renewal<S: Server>(server: &S, mode: &str) {
+    let ttl = ms(8_000);
+    let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
+    let one = server.backend_through(proxy.port(), mode, "").await;
+    // Once the start-up connections are done, the next connection is that of the hold.
+    let (mut session, mut since) = (0, Instant::now());
+    within(ms(20_000), "no more connections", async || {
+        if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {
+            since = Instant::now();
+        }
+        since.elapsed() > ms(1_000)
+    })
+    .await;
+    let stuck = claim("stuck", ttl);
+    granted(&*one, &stuck).await;
+    proxy.keep_requests_of(Some(session));
+    let others: Vec<_> = (0..4).map(|number| claim(&format!("x{number}"), ttl)).collect();
+    for other in &others {
+        granted(&*one, other).await;
+    }
+    let mut batch = vec![Renew::of(&stuck)];
+    batch.extend(others.iter().map(Renew::of));
+    let begun = Instant::now();
+    let renewals = one.renew(&batch).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < ttl / 4, "{mode}: too late for the client, after {took:?}");
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
+    for renewal in &renewals[1..] {
+        assert_eq!(renewal.outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
+    }
+    for other in &others {
+        one.release(other, Settle::Answered).await.unwrap();
+    }
+}

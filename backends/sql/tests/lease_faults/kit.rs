@@ -1,0 +1,46 @@
+//! The interface of the servers for these tests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_conformance::kit::LIMIT;
+use lockwright_core::{DistributedLock, Locks, async_trait};
+
+/// A server on which the cases run.
+#[async_trait]
+pub(crate) trait Server: Send + Sync + Sized + 'static {
+    /// Starts a server whose commits can be made to wait for a replica.
+    fn start() -> Self;
+
+    fn url(&self) -> String;
+    fn url_through(&self, port: u16) -> String;
+    fn address(&self) -> SocketAddr;
+
+    /// Connects a backend of the lease mode with default settings.
+    async fn backend(url: &str) -> Arc<dyn DistributedLock>;
+
+    /// Runs statements as the administrator.
+    fn sql(&self, statements: &str) -> String;
+
+    /// A lock on the server, until this is dropped.
+    type Locking: Send;
+    async fn lock_row(&self, name: &str) -> Self::Locking;
+    async fn lock_table(&self) -> Self::Locking;
+
+    /// Sets whether commits wait for a replica that doesn't exist.
+    fn miss_replica(&self, missing: bool);
+
+    fn freeze(&self);
+    fn thaw(&self);
+
+    /// Returns the number of the clients' sessions on the server.
+    fn sessions(&self) -> usize;
+
+    /// Connects as another application, and runs a query.
+    async fn connect_as_application(&self);
+}
+
+pub(crate) async fn locks<S: Server>(url: &str, ttl: Duration) -> Locks {
+    Locks::builder(S::backend(url).await).ttl(ttl).wait(Some(LIMIT)).build().unwrap()
+}

@@ -1,0 +1,109 @@
+//! One row that another session has locked.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{Guard, HoldState, Locks};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::kit::{Server, locks};
+
+const TTL: Duration = Duration::from_secs(3);
+
+/// Holds twenty names while another session locks the row of one for ten TTLs.
+async fn hold_twenty<S: Server>(server: &S, ask: impl AsyncFn(&Locks, &str) -> Guard) {
+    let client = locks::<S>(&server.url(), TTL).await;
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        guards.push(ask(&client, &format!("held-{number}")).await);
+    }
+    let locking = server.lock_row("held-7").await;
+    let begun = Instant::now();
+    let stuck = guards.remove(7);
+    let mut signal = stuck.signal();
+    let states = tokio::spawn(async move {
+        let mut states = vec![signal.state()];
+        while !matches!(states.last(), Some(HoldState::Lost(_))) {
+            states.push(signal.changed().await);
+        }
+        states
+    });
+
+    // Another client acquires other names.
+    let other = locks::<S>(&server.url(), TTL).await;
+    for number in 0..20 {
+        let limit = Duration::from_secs(2);
+        let name = format!("other-{number}");
+        timeout(limit, ask(&other, &name))
+            .await
+            .expect("another name is free")
+            .release()
+            .await
+            .unwrap();
+    }
+
+    while begun.elapsed() < TTL * 10 {
+        for guard in &guards {
+            guard.check().unwrap_or_else(|error| {
+                panic!("{} after {:?}: {error}", guard.name(), begun.elapsed())
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let states = states.await.unwrap();
+    assert!(states.contains(&HoldState::AtRisk), "{states:?}");
+    drop(locking);
+}
+
+pub(crate) async fn costs_one_hold_of_twenty<S: Server>() {
+    let server = S::start();
+    hold_twenty(&server, async |locks, name| locks.mutex(name).acquire().await.unwrap()).await;
+}
+
+pub(crate) async fn costs_one_reader_of_twenty<S: Server>() {
+    let server = S::start();
+    hold_twenty(&server, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
+}
+
+pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
+    let server = S::start();
+    let client = locks::<S>(&server.url(), TTL).await;
+    for number in 0..20 {
+        client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
+    }
+    let locking = server.lock_row("held-7").await;
+    let listed = client.list("held-").await.unwrap();
+    assert!(listed.len() <= 20);
+    client.inspect("held-7").await.unwrap();
+    client.sweep(Duration::ZERO).await.unwrap();
+    for number in 20..40 {
+        client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
+    }
+    drop(locking);
+}
+
+/// Readers that are refused lock the row in turn, so that it is locked nearly all of the time.
+pub(crate) async fn is_renewed_amid_requests<S: Server>() {
+    let server = S::start();
+    let holder = locks::<S>(&server.url(), TTL).await;
+    let guard = holder.mutex("busy").acquire().await.unwrap();
+    let mut readers = JoinSet::new();
+    for _ in 0..3 {
+        let client = locks::<S>(&format!("{}?connections=10", server.url()), TTL).await;
+        for _ in 0..8 {
+            let client = client.clone();
+            readers.spawn(async move {
+                loop {
+                    let _ = client.read("busy").try_acquire().await;
+                }
+            });
+        }
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < TTL * 4 {
+        guard.check().unwrap_or_else(|error| panic!("after {:?}: {error}", begun.elapsed()));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    readers.shutdown().await;
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,120 @@
+//! The bound on server sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::kit::{Server, locks};
+
+const TTL: Duration = Duration::from_secs(2);
+const LIMIT: usize = 6;
+const FOR: Duration = Duration::from_secs(12);
+
+struct Asking {
+    over: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    answers: Arc<AtomicUsize>,
+}
+
+/// Acquires many names repeatedly with one client, until it is stopped.
+async fn ask<S: Server>(server: &S) -> Asking {
+    let url = format!("{}?connections={LIMIT}", server.url());
+    let client = locks::<S>(&url, TTL).await;
+    let (over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let tasks = (0..30).map(|task| {
+        let (client, over, answers) = (client.clone(), Arc::clone(&over), Arc::clone(&answers));
+        tokio::spawn(async move {
+            let mut number = 0;
+            while !over.load(Ordering::Relaxed) {
+                number += 1;
+                let asking = client.mutex(format!("name-{task}-{}", number % 5)).try_acquire();
+                // Drops some requests, and waits for others.
+                let limit = Duration::from_millis(if number % 2 == 0 { 300 } else { 3_000 });
+                if let Ok(Ok(Some(guard))) = tokio::time::timeout(limit, asking).await {
+                    answers.fetch_add(1, Ordering::Relaxed);
+                    let _ = guard.release().await;
+                }
+            }
+        })
+    });
+    let tasks = tasks.collect();
+    Asking { over, tasks, answers }
+}
+
+impl Asking {
+    /// Expects that the locks work again, and stops the tasks.
+    async fn end(self) {
+        let before = self.answers.load(Ordering::Relaxed);
+        let begun = Instant::now();
+        while self.answers.load(Ordering::Relaxed) < before + 30 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the locks don't work again");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.over.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Counts sessions for `time`, and expects no more than the limit.
+async fn count<S: Server>(server: &S, time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        let sessions = server.sessions();
+        assert!(sessions <= LIMIT, "{sessions} sessions after {:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+pub(crate) async fn locked_table<S: Server>() {
+    let server = S::start();
+    let asking = ask(&server).await;
+    let locking = server.lock_table().await;
+    count(&server, FOR).await;
+    server.connect_as_application().await;
+    drop(locking);
+    asking.end().await;
+    count(&server, Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn missing_replica<S: Server>() {
+    let server = S::start();
+    let asking = ask(&server).await;
+    server.miss_replica(true);
+    count(&server, FOR).await;
+    server.connect_as_application().await;
+    server.miss_replica(false);
+    asking.end().await;
+    count(&server, Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn frozen_server<S: Server>() {
+    let server = S::start();
+    let asking = ask(&server).await;
+    server.freeze();
+    tokio::time::sleep(FOR).await;
+    server.thaw();
+    count(&server, Duration::from_secs(3)).await;
+    server.connect_as_application().await;
+    asking.end().await;
+}
+
+pub(crate) async fn burst_of_names<S: Server>() {
+    let server = S::start();
+    let url = format!("{}?connections={LIMIT}", server.url());
+    let client = locks::<S>(&url, Duration::from_secs(30)).await;
+    let tasks: Vec<_> = (0..1_000)
+        .map(|number| {
+            let asking = client.mutex(format!("burst-{number}"));
+            tokio::spawn(async move { asking.acquire().await.unwrap() })
+        })
+        .collect();
+    count(&server, Duration::from_secs(1)).await;
+    server.connect_as_application().await;
+    let mut guards = Vec::new();
+    for task in tasks {
+        guards.push(task.await.unwrap());
+    }
+    count(&server, Duration::from_millis(300)).await;
+}

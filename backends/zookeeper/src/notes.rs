@@ -1,0 +1,77 @@
+//! Notes on holds that were broken at once, in the data of their queue's node.
+//!
+//! The node of such a hold is gone, so the reason can't be there. The queue's node stays while it has
+//! children, and a while longer: the servers remove empty ones once a minute.
+
+use lockwright_core::{LockName, Reason, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// The largest number of notes in a queue. Older ones are dropped.
+const MOST: usize = 16;
+
+/// The notes of a queue, in JSON.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Notes {
+    broken: Vec<Note>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    token: Token,
+    /// The operator and the reason.
+    by: String,
+}
+
+impl Notes {
+    /// Returns the notes in these data, or `None` if the data belong to another program.
+    fn read(data: &[u8]) -> Option<Self> {
+        if data.is_empty() { Some(Self::default()) } else { serde_json::from_slice(data).ok() }
+    }
+}
+
+/// Returns the data with one more note, or `None` if the data belong to another program.
+pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
+    let mut notes = Notes::read(data)?;
+    notes.broken.push(Note { token, by: by.to_owned() });
+    let excess = notes.broken.len().saturating_sub(MOST);
+    notes.broken.drain(..excess);
+    Some(serde_json::to_vec(&notes).expect("text is JSON"))
+}
+
+/// Returns why the node of a hold is gone, from the notes on this session's server.
+pub(crate) async fn why_gone(
+    shared: &Shared,
+    session: &Session,
+    name: &LockName,
+    token: Token,
+) -> Reason {
+    let queue = shared.paths.queue(name);
+    let found = session.read(|| session.client().get_data(&queue)).await;
+    let notes = found.ok().and_then(|(data, _)| Notes::read(&data)).unwrap_or_default();
+    let is_broken = notes.broken.iter().any(|note| note.token == token);
+    if is_broken { Reason::Broken } else { Reason::Gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_keeps_the_latest_notes() {
+        let tokens: Vec<Token> = (0..=MOST).map(|_| Token::random()).collect();
+        let data = tokens.iter().fold(Vec::new(), |data, token| with(&data, *token, "me").unwrap());
+        let kept: Vec<Token> =
+            Notes::read(&data).unwrap().broken.iter().map(|note| note.token).collect();
+        assert_eq!(kept, tokens[1..]);
+    }
+
+    #[test]
+    fn data_of_another_program_are_left_alone() {
+        for data in [&b"10.0.0.1"[..], b"{}", b"[1]"] {
+            assert_eq!(with(data, Token::random(), "me"), None);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Waiting while clients die, stop or close, for the backends' own tests.
+
+use std::future::Future;
+use std::time::Duration;
+
+use lockwright_core::Locks;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::kit::{LIMIT, eventually};
+
+/// A client with its own runtime. Between two calls the runtime does nothing, like a stopped process. Ending
+/// the runtime is like killing the process.
+#[derive(Debug)]
+struct Process {
+    runtime: Runtime,
+    locks: Locks,
+}
+
+impl Process {
+    fn start<F: Future<Output = Locks>>(connect: impl FnOnce() -> F) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let locks = runtime.block_on(connect());
+        Self { runtime, locks }
+    }
+}
+
+/// Lets the holder and the waiters ahead of a live waiter die, and returns how long the live one waits.
+///
+/// # Panics
+/// If the live waiter doesn't get the lock.
+pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
+    connect: impl Fn() -> F,
+    ttl: Duration,
+    dead_waiters: usize,
+    are_killed: bool,
+) -> Duration {
+    let holder = Process::start(&connect);
+    let held = holder.runtime.block_on(holder.locks.mutex("x").ttl(ttl).acquire()).unwrap();
+    let waiters: Vec<Process> = (0..dead_waiters).map(|_| Process::start(&connect)).collect();
+    let live = Process::start(&connect);
+    let mut waits: Vec<_> =
+        waiters.iter().map(|waiter| Box::pin(waiter.locks.mutex("x").ttl(ttl).acquire())).collect();
+    for (waiter, wait) in waiters.iter().zip(&mut waits) {
+        let queued = async { timeout(ttl / 8, wait).await.map(drop) };
+        waiter.runtime.block_on(queued).expect_err("it is held");
+        // The holder's client renews.
+        holder.runtime.block_on(async { sleep(ttl / 8).await });
+    }
+    held.check().expect("it is held");
+    let begun = Instant::now();
+    if are_killed {
+        // Guards and requests outlive the runtime: a killed process doesn't run their destructors.
+        waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
+        holder.runtime.shutdown_background();
+    }
+    let asking = async { timeout(LIMIT * 2, live.locks.mutex("x").ttl(ttl).acquire()).await };
+    let next =
+        live.runtime.block_on(asking).expect("it never gets the lock").expect("the servers answer");
+    let took = begun.elapsed();
+    live.runtime.block_on(next.release()).expect("it is held");
+    drop((held, waits));
+    took
+}
+
+/// Checks that a guard without its runtime is lost by the time that another client holds.
+///
+/// # Panics
+/// If it isn't lost.
+pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
+    connect: impl Fn() -> F,
+    ttl: Duration,
+) {
+    for ends in [true, false] {
+        let (holder, other) = (Process::start(&connect), Process::start(&connect));
+        let held = holder.runtime.block_on(holder.locks.mutex("x").ttl(ttl).acquire()).unwrap();
+        if ends {
+            holder.runtime.shutdown_background();
+        }
+        let asking = async { timeout(LIMIT, other.locks.mutex("x").acquire()).await };
+        let next = other
+            .runtime
+            .block_on(asking)
+            .expect("it never gets the lock")
+            .expect("the servers answer");
+        held.check().expect_err("two hold at once");
+        other.runtime.block_on(next.release()).expect("it is held");
+    }
+}
+
+/// Checks that a client that is closed while it is queued is granted nothing, and leaves the queue. Calls
+/// `break_connection` just before the close.
+///
+/// # Panics
+/// If the client is granted the lock, or stays in the queue.
+pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
+    connect: impl Fn() -> F,
+    other: &Locks,
+    break_connection: impl Fn(),
+) {
+    let (ours, held) = (connect().await, other.mutex("x").acquire().await.unwrap());
+    let waiting = tokio::spawn(ours.mutex("x").acquire());
+    let look = || async { other.inspect("x").await.unwrap() };
+    eventually(|| async { (look().await.waiters == Some(1)).then_some(()) }).await;
+    break_connection();
+    timeout(LIMIT, ours.close()).await.expect("closing ends");
+    held.release().await.unwrap();
+    let refused = timeout(LIMIT, waiting).await.expect("it waits forever").unwrap();
+    refused.expect_err("it was granted after it was closed");
+    eventually(|| async { look().await.holders.is_empty().then_some(()) }).await;
+}

@@ -1,0 +1,148 @@
+//! Turns requests away: the client was closed, or its runtime has ended.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::error::{Error, Result};
+
+use super::keeper::keeper;
+use super::shared::Shared;
+
+/// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away
+/// later, when it runs.
+const TURN_AWAY: Duration = Duration::from_secs(1);
+
+/// Counts a request as waiting until this is dropped.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.tell_idle();
+    }
+}
+
+impl Shared {
+    /// Returns an error if this client is closed or can't renew.
+    pub(crate) fn ready(self: &Arc<Self>) -> Result<()> {
+        if self.is_closed() {
+            return Err(Error::closed());
+        }
+        if self.keeper_gone.load(Ordering::Acquire) {
+            return self.restart_keeper();
+        }
+        Ok(())
+    }
+
+    /// Drives a request that has to wait. If the client is closed, the request is dropped, which releases
+    /// a claim that the server may have.
+    pub(crate) async fn unless_closed<T>(
+        &self,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        // Dropped after the request, so that the request's release is already counted.
+        let _waiting = Waiting::begin(self);
+        self.inside(async {
+            tokio::select! {
+                biased;
+                () = self.closed() => Err(Error::closed()),
+                answer = request => answer,
+            }
+        })
+        .await
+    }
+
+    /// Waits until the client is closed.
+    pub(crate) async fn closed(&self) {
+        let mut closing = pin!(self.closing.notified());
+        closing.as_mut().enable();
+        if !self.is_closed() {
+            closing.await;
+        }
+    }
+
+    /// Turns all requests away, and waits for the releases under way.
+    pub(super) async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        let turned_away = self.table().turns.turn_away_all();
+        drop(turned_away);
+        self.closing.notify_waiters();
+        let turned_away_by = self.clock.now() + TURN_AWAY;
+        loop {
+            let mut idle = pin!(self.idle.notified());
+            idle.as_mut().enable();
+            let is_done = self.releasing() == 0;
+            let nobody_waits = self.waiting.load(Ordering::SeqCst) == 0;
+            if self.keeper_gone.load(Ordering::Acquire) || (is_done && nobody_waits) {
+                return;
+            }
+            if !is_done {
+                idle.await;
+                continue;
+            }
+            tokio::select! {
+                () = idle => {}
+                () = self.clock.sleep_until(turned_away_by) => return,
+            }
+        }
+    }
+
+    /// Drives a future. If the caller is outside a runtime, the future is polled inside the client's
+    /// runtime, which timers and connections need.
+    pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            let client_runtime = Handle::try_current().is_err().then(|| self.runtime());
+            let _inside = client_runtime.as_ref().map(Handle::enter);
+            future.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    fn runtime(&self) -> Handle {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns an error if neither the caller nor the client has a runtime.
+    pub(crate) fn has_runtime(&self) -> Result<()> {
+        if self.keeper_gone.load(Ordering::Acquire) && Handle::try_current().is_err() {
+            return Err(no_runtime());
+        }
+        Ok(())
+    }
+
+    /// Moves renewals to the caller's runtime, because the client's runtime has ended.
+    #[cold]
+    fn restart_keeper(self: &Arc<Self>) -> Result<()> {
+        let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
+        // Only one of several callers starts it.
+        if self.keeper_gone.swap(false, Ordering::AcqRel) {
+            *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
+            here.spawn(keeper(self));
+        }
+        // A runtime that is shutting down drops the task at once.
+        match self.keeper_gone.load(Ordering::Acquire) {
+            true => Err(no_runtime()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn no_runtime() -> Error {
+    Error::unavailable(
+        "the tokio runtime that renews this client's locks has ended; make the request inside another \
+         runtime, or create the client on a runtime that lives longer",
+    )
+}

@@ -1,0 +1,392 @@
+//! Packages of the distribution's later suites, unpacked into folders: nothing is installed.
+//!
+//! The mirror and the keyring that checks its signatures are the machine's own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{self, Finished, plain};
+
+/// A distribution with later suites than the machine's.
+struct Distribution {
+    /// The `ID` in `/etc/os-release`.
+    id: &'static str,
+    keyrings: &'static [&'static str],
+    components: &'static str,
+    /// Suite names that the machine's sources may have instead of its code name.
+    aliases: &'static [&'static str],
+    /// The ways to resolve packages, in order of preference.
+    attempts: &'static [Attempt],
+}
+
+/// One way to resolve packages.
+struct Attempt {
+    suites: &'static [&'static str],
+    /// The suite of the dependencies, if only the packages themselves come from the first suite.
+    base: Option<&'static str>,
+}
+
+impl Attempt {
+    const fn of(suites: &'static [&'static str]) -> Self {
+        Self { suites, base: None }
+    }
+}
+
+/// Debian has MySQL only in unstable, where another package may be broken for a day.
+const DISTRIBUTIONS: &[Distribution] = &[
+    Distribution {
+        id: "debian",
+        keyrings: &[
+            "/usr/share/keyrings/debian-archive-keyring.gpg",
+            "/usr/share/keyrings/debian-archive-keyring.pgp",
+        ],
+        components: "main",
+        aliases: &["oldstable", "stable", "testing", "unstable", "sid"],
+        attempts: &[
+            Attempt::of(&["testing"]),
+            Attempt::of(&["unstable", "testing"]),
+            Attempt { suites: &["unstable", "testing"], base: Some("testing") },
+            Attempt::of(&["stable"]),
+        ],
+    },
+    Distribution {
+        id: "ubuntu",
+        keyrings: &["/usr/share/keyrings/ubuntu-archive-keyring.gpg"],
+        components: "main universe",
+        aliases: &["devel"],
+        // The release in development, and the first release with all these servers.
+        attempts: &[Attempt::of(&["devel"]), Attempt::of(&["resolute"])],
+    },
+];
+
+/// Returns whether this machine runs Debian or Ubuntu, and not a derivative of them.
+pub(crate) fn has_later_suites() -> bool {
+    distribution(&release()).is_some()
+}
+
+fn distribution(release: &str) -> Option<&'static Distribution> {
+    let id = field(release, "ID")?;
+    DISTRIBUTIONS.iter().find(|known| known.id == id)
+}
+
+fn release() -> String {
+    fs::read_to_string("/etc/os-release").unwrap_or_default()
+}
+
+/// The archive of the machine's distribution.
+pub(crate) struct Archive {
+    distribution: &'static Distribution,
+    keyring: &'static str,
+    architecture: String,
+    mirrors: Vec<String>,
+    /// The folder for lists and packages.
+    folder: PathBuf,
+    /// For each set of suites, whether its lists could be fetched.
+    fetched: BTreeMap<String, Result<(), String>>,
+}
+
+impl Archive {
+    /// Returns the archive of this machine. Downloads are kept in `folder`.
+    pub(crate) fn of_this_machine(folder: &Path) -> Result<Self, String> {
+        let release = release();
+        let distribution =
+            distribution(&release).ok_or("the machine runs neither Debian nor Ubuntu")?;
+        let keyring = distribution.keyrings.iter().copied().find(|path| Path::new(path).exists());
+        let keyring = keyring.ok_or_else(|| {
+            format!("the archive's keyring {} is missing", distribution.keyrings[0])
+        })?;
+        let codename = field(&release, "VERSION_CODENAME").unwrap_or_default();
+        let targets = said_by(
+            "apt-get",
+            &[
+                "indextargets",
+                "--format",
+                "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+                "Created-By: Packages",
+            ],
+        )?;
+        let mirrors =
+            mirrors(&targets, |suite| suite == codename || distribution.aliases.contains(&suite));
+        if mirrors.is_empty() {
+            return Err(format!("apt's sources have no mirror with the suite {codename} main"));
+        }
+        let architecture = said_by("dpkg", &["--print-architecture"])?.trim().to_owned();
+        let folder = folder.to_path_buf();
+        let fetched = BTreeMap::new();
+        Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
+    }
+
+    /// Unpacks the packages and their dependencies into the new folder `root`. If the result doesn't pass
+    /// `check`, the next way to resolve packages is tried.
+    pub(crate) fn unpack(
+        &mut self,
+        packages: &[&str],
+        root: &Path,
+        check: impl Fn(&Path) -> Result<String, String>,
+    ) -> Result<String, String> {
+        let mut problems = Vec::new();
+        for attempt in self.distribution.attempts {
+            let done = self.fetch(attempt, packages).and_then(|files| {
+                unpack(&files, root)?;
+                check(root)
+            });
+            match done {
+                Ok(found) => return Ok(found),
+                Err(problem) => {
+                    let from = attempt.base.map(|base| format!(", the rest from {base}"));
+                    let (suite, from) = (attempt.suites[0], from.unwrap_or_default());
+                    problems.push(format!("from {suite}{from}: {problem}"));
+                }
+            }
+        }
+        Err(problems.join("\n"))
+    }
+
+    /// Downloads packages and their dependencies, and returns their files.
+    fn fetch(&mut self, attempt: &Attempt, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let suites = attempt.suites.join("-");
+        let folder = self.folder.join(&suites);
+        if !self.fetched.contains_key(&suites) {
+            let lists = self.fetch_lists(attempt.suites, &folder);
+            self.fetched.insert(suites.clone(), lists);
+        }
+        self.fetched[&suites].clone()?;
+        let mut args = vec!["install".to_owned(), "-y".into(), "--no-install-recommends".into()];
+        match attempt.base {
+            None => args.extend(packages.iter().map(|package| (*package).to_owned())),
+            Some(base) => {
+                let suite = attempt.suites[0];
+                args.extend(["-t".to_owned(), base.to_owned()]);
+                args.extend(packages.iter().map(|package| format!("{package}/{suite}")));
+            }
+        }
+        let log = format!("versions-apt-{}", packages[0]);
+        // An empty cache: otherwise packages that were downloaded before would be missing in the list.
+        let mut list = apt(&folder, &args);
+        list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
+        let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
+        let mut download = apt(&folder, &args);
+        let archives = self.folder.join("archives");
+        download
+            .args(["--download-only", "-o"])
+            .arg(format!("Dir::Cache::archives={}/", archives.display()));
+        apt_ran(process::run(&log, download, process::RUNNING, |_| {}))?;
+        Ok(files.iter().filter_map(|line| Some(archives.join(file_name(line)?))).collect())
+    }
+
+    /// Fetches the lists of suites from the first mirror that has them, signed by the archive.
+    fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
+        let said = |error: std::io::Error| format!("{}: {error}", folder.display());
+        for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
+            fs::create_dir_all(folder.join(place)).map_err(said)?;
+        }
+        fs::write(folder.join("status"), "").map_err(said)?;
+        fs::write(folder.join("apt.conf"), settings(folder)).map_err(said)?;
+        let mut problem = String::new();
+        for mirror in &self.mirrors {
+            let sources: String = suites.iter().map(|suite| self.source(mirror, suite)).collect();
+            fs::write(folder.join("sources.list"), sources).map_err(said)?;
+            let log = format!("versions-apt-update-{}", suites[0]);
+            let update = apt(folder, &["update".to_owned()]);
+            match apt_ran(process::run(&log, update, process::RUNNING, |_| {})) {
+                Ok(_) => return Ok(()),
+                Err(why) => problem = why,
+            }
+        }
+        Err(problem)
+    }
+
+    fn source(&self, mirror: &str, suite: &str) -> String {
+        let Self { distribution, keyring, architecture, .. } = self;
+        let components = distribution.components;
+        format!("deb [arch={architecture} signed-by={keyring}] {mirror} {suite} {components}\n")
+    }
+}
+
+/// Returns apt's settings for a separate folder. The machine's other settings, such as proxies, apply.
+fn settings(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "#clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n\
+         #clear APT::Default-Release;\n\
+         Dir::State \"{folder}\";\n\
+         Dir::State::lists \"{folder}/lists/\";\n\
+         Dir::State::status \"{folder}/status\";\n\
+         Dir::Cache \"{folder}/cache/\";\n\
+         Dir::Etc::SourceList \"{folder}/sources.list\";\n\
+         Dir::Etc::SourceParts \"{folder}/none\";\n\
+         Dir::Etc::Preferences \"{folder}/none\";\n\
+         Dir::Etc::PreferencesParts \"{folder}/none\";\n\
+         APT::Sandbox::User \"\";\n\
+         APT::Get::AllowUnauthenticated \"false\";\n\
+         Acquire::AllowInsecureRepositories \"false\";\n\
+         Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n\
+         Acquire::Languages \"none\";\n\
+         Acquire::Retries \"3\";\n\
+         Debug::NoLocking \"1\";\n"
+    )
+}
+
+fn apt(folder: &Path, args: &[String]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["-q", "-c"]).arg(folder.join("apt.conf")).args(args);
+    command
+}
+
+/// Returns apt's output, or its errors. apt reports success with old lists if a mirror doesn't answer.
+fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
+    let lines: Vec<String> = finished.lines.iter().map(|line| plain(line)).collect();
+    let is_complaint =
+        |line: &&String| ["E: ", "W: Failed to fetch"].iter().any(|mark| line.starts_with(mark));
+    let complaints: Vec<&str> = lines.iter().filter(is_complaint).map(String::as_str).collect();
+    match (finished.ok(), complaints.is_empty()) {
+        (true, true) => Ok(lines),
+        (_, false) => Err(complaints.join(" ")),
+        (false, true) => Err(lines.last().cloned().unwrap_or_default()),
+    }
+}
+
+/// Returns the file name in a line `'ADDRESS' FILE SIZE HASH`.
+fn file_name(line: &str) -> Option<&str> {
+    let name = line.strip_prefix('\'')?.split_once("' ")?.1.split(' ').next()?;
+    name.ends_with(".deb").then_some(name)
+}
+
+/// Returns the distinct addresses of apt's targets for the machine's own suites.
+fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut mirrors = Vec::new();
+    for line in targets.lines() {
+        if let [mirror, suite, "main"] = *line.split(' ').collect::<Vec<_>>()
+            && is_own(suite)
+            && !mirrors.iter().any(|known| known == mirror)
+        {
+            mirrors.push(mirror.to_owned());
+        }
+    }
+    mirrors
+}
+
+/// Returns a value of `/etc/os-release`.
+fn field<'a>(release: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix('=');
+    release.lines().find_map(value).map(|value| value.trim_matches('"'))
+}
+
+/// Returns the output of a program.
+fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program} {}: {}", args[0], String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Unpacks packages into a new folder, and makes their programs run with their own libraries.
+fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
+    let said = |error: std::io::Error| format!("{}: {error}", root.display());
+    if root.exists() {
+        fs::remove_dir_all(root).map_err(said)?;
+    }
+    fs::create_dir_all(root).map_err(said)?;
+    // Servers run as other users, who must be able to enter the folder.
+    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(said)?;
+    for file in files {
+        said_by("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
+    }
+    // Set-user-ID programs such as `passwd` get no security updates here.
+    said_by("chmod", &["-R", "u-s,g-s", &root.display().to_string()])?;
+    let loader = loader(root).ok_or("the packages have no dynamic loader")?;
+    let mut folders = vec![PathBuf::from("usr/bin"), PathBuf::from("usr/sbin")];
+    for entry in fs::read_dir(root.join("usr/lib/postgresql")).into_iter().flatten().flatten() {
+        folders.push(Path::new("usr/lib/postgresql").join(entry.file_name()).join("bin"));
+    }
+    for folder in folders.iter().filter(|folder| root.join(folder).is_dir()) {
+        wrap(root, folder, &loader).map_err(said)?;
+    }
+    Ok(())
+}
+
+/// Returns the path of the packages' dynamic loader inside `root`.
+fn loader(root: &Path) -> Option<PathBuf> {
+    let inside = |folder: &Path| {
+        let entries = fs::read_dir(root.join(folder)).ok()?;
+        let names = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
+        Some(names.collect::<Vec<_>>())
+    };
+    let is_loader = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("ld-linux") && name.contains(".so")
+    };
+    let folders = inside(Path::new("usr/lib"))?;
+    folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
+}
+
+/// Replaces each program of a folder by a script that starts it with the packages' loader and libraries. The
+/// system's libraries may be too old.
+fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
+    let real = folder.with_extension("real");
+    fs::rename(root.join(folder), root.join(&real))?;
+    fs::create_dir(root.join(folder))?;
+    fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o755))?;
+    let libraries = loader.parent().unwrap_or(loader);
+    for entry in fs::read_dir(root.join(&real))? {
+        let name = entry?.file_name();
+        let (program, script) = (real.join(&name), root.join(folder).join(&name));
+        let is_binary = fs::read(root.join(&program)).is_ok_and(|it| it.starts_with(b"\x7fELF"));
+        if !is_binary {
+            std::os::unix::fs::symlink(root.join(&program), script)?;
+            continue;
+        }
+        let text = format!(
+            "#!/bin/sh\n\
+             root=${{0%/usr/*}}\n\
+             exec \"$root/{}\" --argv0 \"$0\" --library-path \"$root/{}\" \"$root/{}\" \"$@\"\n",
+            loader.display(),
+            libraries.display(),
+            program.display()
+        );
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirror_is_taken_from_the_sources_of_the_machines_own_suite() {
+        let targets = "http://mirror.test/debian/ bookworm main\n\
+                       http://mirror.test/debian/ bookworm-updates main\n\
+                       http://security.test/debian-security/ bookworm-security main\n\
+                       https://other.test/ bookworm stable\n\
+                       http://mirror.test/debian/ stable main\n\
+                       https://third.test/ nodistro main\n";
+        let is_own = |suite: &str| ["bookworm", "stable"].contains(&suite);
+        assert_eq!(mirrors(targets, is_own), ["http://mirror.test/debian/"]);
+        assert_eq!(mirrors(targets, |_| false), [""; 0]);
+    }
+
+    #[test]
+    fn fields_of_the_release_are_read_with_and_without_quotes() {
+        let release =
+            "PRETTY_NAME=\"Debian GNU/Linux 12\"\nVERSION_CODENAME=bookworm\nID=\"debian\"\n";
+        assert_eq!(field(release, "VERSION_CODENAME"), Some("bookworm"));
+        assert_eq!(field(release, "ID"), Some("debian"));
+        assert_eq!(field(release, "VERSION"), None);
+    }
+
+    #[test]
+    fn file_names_are_read_from_apts_list() {
+        let line = "'http://mirror.test/pool/x_1%3a2_amd64.deb' x_1%3a2_amd64.deb 12 SHA256:0";
+        assert_eq!(file_name(line), Some("x_1%3a2_amd64.deb"));
+        assert_eq!(file_name("Reading package lists..."), None);
+    }
+}

@@ -5,6 +5,8 @@
 //! holds ever overlapped, and whether fences grew with the grants. (The idea of checking recorded
 //! histories is Jepsen's; the rules for locks are simpler than linearizability in general.)
 
+pub mod journal;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

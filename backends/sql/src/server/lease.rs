@@ -40,15 +40,11 @@ const SWEEP: usize = 1_000;
 /// statement takes, so that none that is under way can have missed the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// How long a renewal retries rows that another session has locked. At most half of the time left to the
-/// renewal is used.
-const LOCKED_FOR: Duration = Duration::from_millis(150);
-
-/// The first pause between these tries; each later pause is twice as long.
+/// The pause before a renewal tries once more the rows that another session had locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a renewal then waits in the server's queue for such a row. Sessions that take turns at a row
-/// leave no gap that a try would find.
+/// How long a renewal then waits in the server's queue for such a row, at least. Sessions that take turns at
+/// a row leave no gap that a try would find. A single row may take all the time that is left.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 /// How many of these wait at the same time.
@@ -338,41 +334,29 @@ impl<D: Dialect> LeaseBackend<D> {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
             _ => holds.len(),
         };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let no_longer_than = Instant::now() + LOCKED_FOR.min(left / 2);
         let mut renewals = self.renew_some(statement, &holds, size, deadline).await?;
         self.grow_batch(size);
-        let mut pause = LOCKED_PAUSE;
-        loop {
-            let locked = locked(&renewals);
-            if locked.is_empty() {
-                return Ok(renewals);
-            }
-            if Instant::now() + pause > no_longer_than {
-                break;
-            }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-            let mut again = holds.clone();
-            again.retain(|(place, _)| locked.contains(place));
+        keep_locked(&mut holds, &renewals);
+        if !holds.is_empty() {
+            tokio::time::sleep(LOCKED_PAUSE).await;
             // On an error, the answers so far are kept.
-            let Ok(answers) = self.renew_some(statement, &again, size, deadline).await else {
+            let Ok(answers) = self.renew_some(statement, &holds, size, deadline).await else {
                 return Ok(renewals);
             };
-            renewals.retain(|(_, renewal)| renewal.is_some());
-            renewals.extend(answers);
+            replace(&mut renewals, answers);
+            keep_locked(&mut holds, &renewals);
         }
-        let locked = locked(&renewals);
-        holds.retain(|(place, _)| locked.contains(place));
-        let until = deadline.min(Instant::now() + 2 * WAITS_FOR_ROW);
-        for some in holds.chunks(WAIT_AT_ONCE) {
-            let until = until.min(Instant::now() + WAITS_FOR_ROW);
-            let waiting = some
+        let mut chunks = holds.chunks(WAIT_AT_ONCE);
+        while let Some(chunk) = chunks.next() {
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            let share = left / u32::try_from(chunks.len() + 1).unwrap_or(u32::MAX);
+            let until = now + share.max(WAITS_FOR_ROW).min(left);
+            let waiting = chunk
                 .iter()
                 .map(|hold| self.renew_once(waiting, std::slice::from_ref(hold), until, true));
             for answers in join_all(waiting).await.into_iter().flatten() {
-                renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
-                renewals.extend(answers);
+                replace(&mut renewals, answers);
             }
         }
         Ok(renewals)
@@ -504,10 +488,16 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the indices of holds whose rows other sessions have locked.
-fn locked(renewals: &Renewals) -> Vec<usize> {
-    let locked = renewals.iter().filter(|(_, renewal)| renewal.is_none());
-    locked.map(|(place, _)| *place).collect()
+/// Keeps the holds whose rows other sessions have locked.
+fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
+    let is_locked = |place| renewals.iter().any(|(at, renewal)| *at == place && renewal.is_none());
+    holds.retain(|(place, _)| is_locked(*place));
+}
+
+/// Replaces earlier answers for the same holds.
+fn replace(renewals: &mut Renewals, answers: Renewals) {
+    renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
+    renewals.extend(answers);
 }
 
 fn identity_text(claim: &Claim) -> Result<String> {

@@ -85,11 +85,12 @@ pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
 /// Readers that are refused lock the row in turn, so that it is locked nearly all of the time.
 pub(crate) async fn is_renewed_amid_requests<S: Server>() {
     let server = S::start();
-    let holder = locks::<S>(&server.url(), TTL).await;
+    let ttl = TTL * 2;
+    let holder = locks::<S>(&server.url(), ttl).await;
     let guard = holder.mutex("busy").acquire().await.unwrap();
     let mut readers = JoinSet::new();
     for _ in 0..3 {
-        let client = locks::<S>(&format!("{}?connections=10", server.url()), TTL).await;
+        let client = locks::<S>(&format!("{}?connections=10", server.url()), ttl).await;
         for _ in 0..8 {
             let client = client.clone();
             readers.spawn(async move {
@@ -100,7 +101,7 @@ pub(crate) async fn is_renewed_amid_requests<S: Server>() {
         }
     }
     let begun = Instant::now();
-    while begun.elapsed() < TTL * 4 {
+    while begun.elapsed() < ttl * 2 {
         guard.check().unwrap_or_else(|error| panic!("after {:?}: {error}", begun.elapsed()));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -259,6 +259,15 @@ impl MariaDb {
         self.sql_as(USER, self.password(), statements)
     }
 
+    /// Adds a user who may read the database `lockwright`, and logs in once: MySQL asks for TLS or for RSA at
+    /// the first login only.
+    pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
+        self.sql(&format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
+        ))?;
+        self.sql_as(user, password, "SELECT 1").map(drop)
+    }
+
     fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
         let limit = match Kind::chosen() {
             Kind::MariaDb => "max_statement_time = 20",

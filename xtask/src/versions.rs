@@ -54,6 +54,7 @@ const MYSQL: &[Suite] = &[
     Suite::of(SQL, "mysql_session"),
     Suite::of(SQL, "mysql_row"),
     Suite { package: SQL, test: "lease_faults", only: Some("mariadb::") },
+    Suite { package: SQL, test: "held", only: Some("mysql::") },
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 

@@ -135,8 +135,8 @@ impl Server for testbed::Postgres {
 impl Server for testbed::MariaDb {
     fn start() -> Self {
         let options = Self::options().set("max_connections", "20");
-        let server = options.set("log_bin", "log").set("server_id", "1").start().unwrap();
-        server.sql("CREATE USER application@'%' IDENTIFIED BY 'application'").unwrap();
+        let server = options.semi_synchronous().start().unwrap();
+        server.add_user("application", "application").unwrap();
         server
     }
 
@@ -167,13 +167,7 @@ impl Server for testbed::MariaDb {
     }
 
     fn wait_for_replicas(&self, wait: bool) {
-        let wait = i32::from(wait);
-        self.sql(&format!(
-            "SET GLOBAL rpl_semi_sync_master_timeout = 3600000; \
-             SET GLOBAL rpl_semi_sync_master_wait_no_slave = 1; \
-             SET GLOBAL rpl_semi_sync_master_enabled = {wait}"
-        ))
-        .unwrap();
+        self.wait_for_replica(wait).unwrap();
     }
 
     fn url_through(&self, port: u16) -> String {

@@ -35,7 +35,8 @@ BEGIN;
 SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
 FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
 WHERE '{kind}' = 'row'
-FOR UPDATE SKIP LOCKED;
+-- MariaDB has no OF, and MySQL requires it here.
+FOR UPDATE /*!80000 OF locked */ SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
 COMMIT;
 

@@ -107,11 +107,12 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
                 _ => Error::unavailable("the server refuses the connection"),
             }
         }
-        sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
-            Error::invalid_config("the URL's settings can't be used")
-        }
-        _ => tls::refusal(&cause, dialect.is_by_file())
-            .unwrap_or_else(|| Error::unavailable("the server can't be reached")),
+        _ => tls::refusal(&cause, dialect.is_by_file()).unwrap_or_else(|| match &cause {
+            sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
+                Error::invalid_config("the URL's settings can't be used")
+            }
+            _ => Error::unavailable("the server can't be reached"),
+        }),
     };
     Failure {
         error: error.with_backend(dialect.backend()).with_source(plain(&cause)),

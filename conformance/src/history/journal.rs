@@ -87,10 +87,12 @@ pub enum Event {
         /// Whether the writer knew that its hold had ended.
         late: bool,
     },
-    /// An operator broke the holds of a name.
+    /// An operator is about to break a hold. It may end at any time from then on.
     Broke {
         /// The lock.
         name: String,
+        /// The hold, or `None` for all of the name.
+        token: Option<Token>,
         /// Whether they were freed at once.
         at_once: bool,
     },

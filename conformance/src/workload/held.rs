@@ -110,6 +110,12 @@ impl Holding {
         self.held
     }
 
+    /// Returns the guard and writes nothing, as another guard has the hold.
+    pub(super) fn forget(self) -> Held {
+        self.watching.abort();
+        self.held
+    }
+
     /// Releases it and waits for the answer. The journal has the end of the hold when this is called first.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()

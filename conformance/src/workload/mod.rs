@@ -14,6 +14,8 @@ mod holding;
 mod process;
 mod random;
 mod rounds;
+#[cfg(feature = "paused")]
+pub mod simulation;
 mod store;
 
 use std::sync::Arc;

@@ -148,36 +148,30 @@ impl Process {
         }
     }
 
-    /// Sends a request of an owner that has `held` already. Returns its guard if it is of the same hold, and
+    /// Sends a request of an owner that has `first` already. Returns its guard if it is of the same hold, and
     /// another hold if that was lost meanwhile.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
         asked: Asked<'_>,
         request: impl Future<Output = Result<Option<Held>>>,
-        held: &Held,
+        first: &Holding,
     ) -> Result<Entered, Failure> {
-        let mut again = None;
-        let request = async {
-            Ok(request.await?.and_then(|entered| {
-                let is_same = entered.token() == held.token();
-                if is_same {
-                    again = Some(entered);
-                    return None;
-                }
-                Some(entered)
-            }))
+        let Some(holding) = self.request(client, asked, request).await? else {
+            return Ok(Entered::No);
         };
-        let holding = self.request(client, asked, request).await?;
-        match again {
-            Some(entered) if entered.fence() != held.fence() => Err(Failure::new(format!(
+        let (entered, held) = (holding.held(), first.held());
+        if entered.token() != held.token() {
+            return Ok(Entered::Another(holding));
+        }
+        if entered.fence() != held.fence() {
+            return Err(Failure::new(format!(
                 "a second guard of one hold has the fence {} instead of {}",
                 entered.fence(),
                 held.fence()
-            ))),
-            Some(entered) => Ok(Entered::Again(entered)),
-            None => Ok(holding.map_or(Entered::No, Entered::Another)),
+            )));
         }
+        Ok(Entered::Again(holding.forget()))
     }
 }
 

@@ -205,7 +205,7 @@ impl Process {
         let Some(first) = first.await? else { return Ok(()) };
         let again = Choices { wait: None, ..choices.clone() };
         let asked = again.asked(Mode::Exclusive);
-        let second = self.enter_again(client, asked, send(again.clone()), first.held()).await?;
+        let second = self.enter_again(client, asked, send(again.clone()), &first).await?;
         let holdings = vec![first];
         self.hold(&holdings, choices.time, random).await?;
         match second {

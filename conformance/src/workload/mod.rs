@@ -9,20 +9,32 @@
 //! other. Holders write their fence to a [`Store`] in another process: while they hold, and also after a loss,
 //! so that a run shows whether the store rejects late writes.
 
+mod held;
+mod holding;
+mod process;
 mod random;
+mod rounds;
+#[cfg(feature = "paused")]
+pub mod simulation;
 mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Clock, Locks, Profile, Result};
+use lockwright_core::{BootInstant, Clock, Locks, Profile, Result};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 
 use crate::case::Failure;
-use crate::history::journal::Journal;
+use crate::history::journal::{Event, Journal};
+
+use process::{Client, Process};
 
 pub use random::Random;
 pub use store::{MemoryStore, RemoteStore, Store};
+
+/// The number of tasks that make requests at the same time.
+const TASKS: u64 = 3;
 
 /// What one process does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +127,85 @@ pub async fn run(
     journal: &Journal,
     store: Arc<dyn Store>,
 ) -> Result<(), Failure> {
-    let _ = (plan, open, clock, journal, store);
+    let until = clock.now() + plan.duration;
+    if let Some(client) = open_until(&open, clock, plan, until).await {
+        let process = Process::new(plan, clock, journal, store, until, client);
+        work(Arc::new(process), open).await?;
+    }
+    journal.write(Event::Ended);
     Ok(())
+}
+
+/// Runs the tasks, and replaces the client when one of them asks for that.
+async fn work(process: Arc<Process>, open: impl AsyncFn() -> Result<Locks>) -> Result<(), Failure> {
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        tasks.spawn(rounds_of(Arc::clone(&process), task));
+    }
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                Some(ended) => ended??,
+                None => break,
+            },
+            () = process.reopen.notified() => {
+                close(&process).await?;
+                let (clock, plan) = (&process.clock, &process.plan);
+                if let Some(client) = open_until(&open, clock, plan, process.until).await {
+                    process.replace(client);
+                }
+            }
+        }
+    }
+    close(&process).await
+}
+
+/// Closes the present client.
+async fn close(process: &Process) -> Result<(), Failure> {
+    let limit = process.plan.ttl * 10 + Duration::from_secs(10);
+    let client = process.client();
+    tokio::select! {
+        () = client.close() => Ok(()),
+        () = process.sleep(limit) => {
+            Err(Failure::late(format!("close() did not return within {limit:?}")))
+        }
+    }
+}
+
+/// The rounds of one task. Each draws from a seed of its own, so that its choices don't depend on how the rounds
+/// before it went.
+async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
+    let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
+    for round in 0.. {
+        if process.is_over() {
+            break;
+        }
+        let mut random = Random::of(seed, round);
+        let work = *random.one_of(&process.plan.work);
+        let pause = random.time(Duration::ZERO, Duration::from_millis(15));
+        process.round(work, &mut random).await?;
+        process.sleep(pause).await;
+    }
+    Ok(())
+}
+
+/// Opens a client, and tries again until the time is over.
+async fn open_until(
+    open: &impl AsyncFn() -> Result<Locks>,
+    clock: &Clock,
+    plan: &Plan,
+    until: BootInstant,
+) -> Option<Client> {
+    let opening = async {
+        loop {
+            match open().await {
+                Ok(locks) => return Client::new(locks),
+                Err(_) => clock.sleep(plan.ttl / 10).await,
+            }
+        }
+    };
+    tokio::select! {
+        client = opening => Some(client),
+        () = clock.sleep_until(until) => None,
+    }
 }

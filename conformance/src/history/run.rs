@@ -192,7 +192,7 @@ impl Run {
             }
             Event::Writing { token, looked, late } => self.writing(entry, *token, *looked, *late),
             Event::Wrote { .. } => self.wrote(entry),
-            Event::Broke { name, at_once: true } => self.breaks.push((entry.at, name.clone())),
+            Event::Broke { name, at_once: true, .. } => self.breaks.push((entry.at, name.clone())),
             Event::Broke { .. } => {}
             Event::Ended => self.process_ended(entry),
             Event::Fault { .. } => self.fault(entry),

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use lockwright_conformance::Faulty;
 use lockwright_conformance::faults::Fate;
-use lockwright_conformance::history::{Belief, History, Violation};
-use lockwright_core::{BootInstant, Clock, DistributedLock, Locks, Owner, Settle};
+use lockwright_conformance::history::{History, Hold, Violation};
+use lockwright_core::{BootInstant, Clock, DistributedLock, Locks, Mode, Owner, Settle};
 use lockwright_memory::Memory;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ async fn simulate(seed: u64, forgetful: bool) -> Outcome {
     nothing_left(seed, &memory, &clock).await;
     Outcome {
         violations: history.check(true),
-        holds: history.beliefs().len(),
+        holds: history.holds().len(),
         contended: history.contended(),
         lost,
         settled,
@@ -151,7 +151,7 @@ async fn world(mut random: Random, clock: Clock, memory: Memory, forgetful: bool
 async fn forget(memory: &Memory, name: &lockwright_core::LockName, token: lockwright_core::Token) {
     let claim = lockwright_core::Claim {
         name: name.clone(),
-        mode: lockwright_core::Mode::Exclusive,
+        mode: Mode::Exclusive,
         token,
         identity: Arc::new(lockwright_core::Identity::of_this_process(None)),
         ttl: TTL,
@@ -227,15 +227,16 @@ fn belief(
     invoked: BootInstant,
     granted: BootInstant,
     ended: BootInstant,
-) -> Belief {
-    Belief {
+) -> Hold {
+    Hold {
         who: who.to_owned(),
         name: name.to_owned(),
+        mode: Mode::Exclusive,
         token: guard.token(),
         fence: guard.fence(),
-        invoked,
+        asked: invoked,
         granted,
-        ended,
+        until: ended,
     }
 }
 

@@ -98,9 +98,14 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 }
 
 /// A folder that is ours alone: in the temporary folder, others may have put one there before.
+///
+/// `LOCKWRIGHT_TESTBED_CACHE` names another folder to have it in, for processes with different temporary folders:
+/// they must share the locks of ports.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    let folder = std::env::temp_dir().join(format!("lockwright-testbed-{uid}"));
+    let parent = std::env::var_os("LOCKWRIGHT_TESTBED_CACHE")
+        .map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = parent.join(format!("lockwright-testbed-{uid}"));
     let failed = |error| Error::new(format!("{}: {error}", folder.display()));
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {

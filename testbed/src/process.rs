@@ -15,6 +15,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::family::{self, Undertaker};
 use crate::{Account, Error, Result, wait};
 
+/// What [`set_environment`] was given.
+static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Sets variables of the environment for each program that is started from now on, unless it sets them itself.
+pub fn set_environment(variables: Vec<(String, String)>) {
+    *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
+}
+
 /// What to start: a program, the Debian package that has it, its arguments, its folder.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -91,6 +99,11 @@ impl Program {
         let out = File::options().create(true).append(true).open(&log).map_err(io_error)?;
         let both = out.try_clone().map_err(io_error)?;
         let mut command = self.dying_with_us()?;
+        for (name, value) in ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if self.environment.iter().all(|(own, _)| own != name) {
+                command.env(name, value);
+            }
+        }
         command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(both);
         let child = spawn(command)
             .map_err(|error| Error::new(format!("{} did not start: {error}", self.binary)))?;

@@ -15,6 +15,8 @@ pub enum Traffic {
     Forward,
     /// Passes each piece on later, in both directions.
     Delay(Duration),
+    /// Passes on so many bytes per second at most, for each connection and direction.
+    Throttle(u32),
     /// Keeps them until it is told otherwise, and then passes them on: a partition that heals.
     Hold,
     /// Takes requests and answers and passes on neither: a peer that died without a word. New
@@ -50,6 +52,10 @@ struct State {
     accepted: usize,
     /// How many pieces of answers were swallowed, so that a test can wait for the loss itself.
     swallowed_answers: usize,
+    /// How many pieces were swallowed, in both directions.
+    swallowed: usize,
+    /// How many pieces were passed on late.
+    delayed: usize,
     /// The number of the connection whose requests are kept, and how many pieces of them were.
     keeping: Option<usize>,
     kept_requests: usize,
@@ -148,6 +154,16 @@ impl Proxy {
         self.shared.state().accepted
     }
 
+    /// How many pieces were swallowed so far, in both directions.
+    pub fn swallowed(&self) -> usize {
+        self.shared.state().swallowed
+    }
+
+    /// How many pieces were passed on late so far, by [`Traffic::Delay`] or [`Traffic::Throttle`].
+    pub fn delayed(&self) -> usize {
+        self.shared.state().delayed
+    }
+
     /// Waits until at least `count` connections were accepted; false when that takes longer than
     /// [`wait::LIMIT`].
     pub fn wait_for_connections(&self, count: usize) -> bool {
@@ -199,6 +215,8 @@ impl Shared {
                 connections: Vec::new(),
                 accepted: 0,
                 swallowed_answers: 0,
+                swallowed: 0,
+                delayed: 0,
                 keeping: None,
                 kept_requests: 0,
                 silenced: 0,
@@ -337,15 +355,13 @@ impl Shared {
                 _ => false,
             };
             if has_lost {
-                if direction == Direction::Answers {
-                    self.state().swallowed_answers += 1;
-                    self.changed.notify_all();
-                }
+                let mut state = self.state();
+                state.swallowed += 1;
+                state.swallowed_answers += usize::from(direction == Direction::Answers);
+                self.changed.notify_all();
                 continue;
             }
-            if let Traffic::Delay(delay) = traffic {
-                thread::sleep(delay);
-            }
+            self.delay(traffic, read);
             if to.write_all(&buffer[..read]).is_err() {
                 break;
             }
@@ -356,6 +372,16 @@ impl Shared {
             let _ = to.shutdown(Shutdown::Both);
         }
         let _ = from.shutdown(Shutdown::Both);
+    }
+
+    fn delay(&self, traffic: Traffic, bytes: usize) {
+        let delay = match traffic {
+            Traffic::Delay(delay) => delay,
+            Traffic::Throttle(rate) => Duration::from_secs(bytes as u64) / rate.max(1),
+            _ => return,
+        };
+        self.state().delayed += 1;
+        thread::sleep(delay);
     }
 
     fn while_kept(&self, number: usize) {

@@ -1,0 +1,58 @@
+//! One client process of a schedule.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lockwright::{Clock, Locks};
+use lockwright_conformance::history::journal::Journal;
+use lockwright_conformance::workload::{self, RemoteStore};
+use serde::{Deserialize, Serialize};
+
+/// The variable of the environment that has the job as JSON.
+pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
+
+/// What a client process needs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) plan: workload::Plan,
+    pub(crate) url: String,
+    /// Its name in the journal.
+    pub(crate) name: String,
+    pub(crate) journal: PathBuf,
+    /// The address of the register.
+    pub(crate) register: String,
+}
+
+/// Does the job of this process.
+pub(crate) fn main() -> ExitCode {
+    match job().and_then(|job| run(&job)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn job() -> Result<Job, String> {
+    let text = std::env::var(JOB).map_err(|_| format!("{JOB} isn't set; the runner sets it"))?;
+    serde_json::from_str(&text).map_err(|error| format!("{JOB} has no job: {error}"))
+}
+
+fn run(job: &Job) -> Result<(), String> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    let journal = Journal::append_to(&job.journal, &job.name)
+        .map_err(|error| format!("{}: {error}", job.journal.display()))?;
+    let store = RemoteStore::connect(&job.register)
+        .map_err(|error| format!("the register at {}: {error}", job.register))?;
+    let open = async || {
+        let backend = lockwright::backend(&job.url).await?;
+        Locks::builder(backend).ttl(job.plan.ttl).label(&job.name).build()
+    };
+    let clock = Clock::boot();
+    let work = workload::run(&job.plan, open, &clock, &journal, Arc::new(store));
+    runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
+}

@@ -1,0 +1,209 @@
+//! The client processes of a schedule, which are killed and stopped.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lockwright_conformance::history::journal::{self, Entry, Event, Journal, Signal};
+use lockwright_conformance::workload;
+use lockwright_testbed::{Process, Program, wait};
+
+use crate::client::{JOB, Job};
+use crate::servers::{Result, state_of};
+
+/// How long a fault waits for a client that holds something.
+const HOLDS_SOON: Duration = Duration::from_millis(800);
+
+/// All client processes of a schedule.
+pub(crate) struct Clients<'a> {
+    url: String,
+    register: String,
+    folder: &'a Path,
+    journal: &'a Journal,
+    begun: Instant,
+    all: Mutex<Vec<Client>>,
+}
+
+struct Client {
+    job: Job,
+    process: Process,
+    was_killed: bool,
+}
+
+impl<'a> Clients<'a> {
+    /// Starts one process for each plan. Their journals are in `folder`.
+    ///
+    /// # Errors
+    /// If one can't be started.
+    pub(crate) fn start(
+        plans: &[workload::Plan],
+        url: String,
+        register: String,
+        folder: &'a Path,
+        journal: &'a Journal,
+    ) -> Result<Self> {
+        let begun = Instant::now();
+        let this = Self { url, register, folder, journal, begun, all: Mutex::default() };
+        for plan in plans {
+            let client = this.spawn(plan.clone())?;
+            this.all().push(client);
+        }
+        Ok(this)
+    }
+
+    fn spawn(&self, plan: workload::Plan) -> Result<Client> {
+        let name = format!("client-{}", plan.process);
+        let journal = self.folder.join(format!("{name}.jsonl"));
+        let (url, register) = (self.url.clone(), self.register.clone());
+        let job = Job { plan, url, name, journal, register };
+        let folder = self.folder.join(&job.name);
+        std::fs::create_dir_all(&folder)?;
+        let program = std::env::current_exe()?.display().to_string();
+        let process = Program::new(program, "lockwright-chaos")
+            .arg("client")
+            .env(JOB, serde_json::to_string(&job)?)
+            .env("LD_PRELOAD", "")
+            .start(&folder)?;
+        Ok(Client { job, process, was_killed: false })
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until one of them was granted a lock.
+    ///
+    /// # Errors
+    /// If that takes longer than half a minute.
+    pub(crate) fn wait_for_a_grant(&self) -> Result<()> {
+        let granted = wait::until(Duration::from_secs(30), || {
+            let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
+            self.entries().iter().any(is_grant).then_some(())
+        });
+        granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
+    }
+
+    /// Returns all that they have written so far.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let paths: Vec<PathBuf> = self.all().iter().map(|one| one.job.journal.clone()).collect();
+        paths.iter().flat_map(|path| read(path)).collect()
+    }
+
+    /// Counts the requests that have no answer now.
+    pub(crate) fn pending(&self) -> usize {
+        let entries = self.entries();
+        let asked = entries.iter().filter(|entry| matches!(entry.event, Event::Asked { .. })).count();
+        let is_answer =
+            |entry: &&Entry| matches!(entry.event, Event::Granted { .. } | Event::Failed { .. });
+        asked.saturating_sub(entries.iter().filter(is_answer).count())
+    }
+
+    /// The name of a client in the journal.
+    pub(crate) fn name(&self, index: usize) -> String {
+        self.all()[index].job.name.clone()
+    }
+
+    /// Chooses a client that holds something now, or any.
+    pub(crate) fn choose(&self, pick: usize) -> usize {
+        let candidates = || {
+            let all = self.all();
+            let well = all.iter().enumerate().filter(|(_, one)| {
+                !one.was_killed && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
+            });
+            let paths = well.map(|(index, one)| (index, one.job.journal.clone()));
+            paths.collect::<Vec<_>>()
+        };
+        let holder = wait::until(HOLDS_SOON, || {
+            let mut holders = candidates();
+            holders.retain(|(_, path)| holds(&read(path)) > 0);
+            holders.get(pick % holders.len().max(1)).map(|(index, _)| *index)
+        });
+        let any = || candidates().first().map_or(0, |(index, _)| *index);
+        holder.unwrap_or_else(any)
+    }
+
+    /// Kills a client, and starts another one after `pause`. Returns what was observed.
+    ///
+    /// # Errors
+    /// If the other one can't be started.
+    pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
+        let held = {
+            let mut all = self.all();
+            let client = &mut all[index];
+            client.process.kill();
+            client.was_killed = true;
+            holds(&read(&client.job.journal))
+        };
+        self.journal.write(Event::Signalled { target: self.name(index), signal: Signal::Killed });
+        sleep(pause);
+        let mut plan = self.all()[index].job.plan.clone();
+        plan.process += 10;
+        plan.duration = plan.duration.saturating_sub(self.begun.elapsed());
+        let next = self.spawn(plan)?;
+        self.all().push(next);
+        Ok(Some(format!("killed with {held} holds")))
+    }
+
+    /// Stops a client for a time. Returns what was observed.
+    pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
+        let (name, pid, held) = {
+            let all = self.all();
+            let client = &all[index];
+            client.process.freeze();
+            let held = holds(&read(&client.job.journal));
+            (client.job.name.clone(), client.process.pid(), held)
+        };
+        self.journal.write(Event::Signalled { target: name.clone(), signal: Signal::Stopped });
+        sleep(time);
+        let stopped = state_of(pid) == Some('T');
+        self.journal.write(Event::Signalled { target: name, signal: Signal::Continued });
+        self.all()[index].process.thaw();
+        stopped.then(|| format!("stopped with {held} holds"))
+    }
+
+    /// Waits until all have ended. Returns what went wrong in them.
+    pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
+        let end = Instant::now() + limit;
+        let mut problems = Vec::new();
+        for client in self.all().iter_mut().filter(|client| !client.was_killed) {
+            let left = end.saturating_duration_since(Instant::now());
+            match wait::until(left, || client.process.ended()) {
+                Some(status) if status.success() => {}
+                Some(status) => {
+                    let log = client.process.log();
+                    problems.push(format!("{}: {status}\n{}", client.job.name, log.trim_end()));
+                }
+                None => {
+                    problems.push(format!("{} doesn't end", client.job.name));
+                    client.process.kill();
+                }
+            }
+        }
+        problems
+    }
+
+    fn logs(&self) -> String {
+        self.all().iter().map(|client| client.process.log()).collect()
+    }
+}
+
+/// Reads a journal that may be written to now.
+fn read(path: &Path) -> Vec<Entry> {
+    journal::read(path).unwrap_or_default()
+}
+
+/// Counts the holds that a journal has at its end.
+fn holds(entries: &[Entry]) -> usize {
+    let mut held = Vec::new();
+    for entry in entries {
+        match &entry.event {
+            Event::Granted { token, .. } => held.push(*token),
+            Event::Releasing { token } | Event::Lost { token, .. } => {
+                held.retain(|other| other != token);
+            }
+            _ => {}
+        }
+    }
+    held.len()
+}

@@ -1,0 +1,61 @@
+//! The wall clock of the servers, which can be stepped while they run.
+//!
+//! A small C library is put before the C library of each server (`LD_PRELOAD`) and adds an offset to the wall clock.
+//! It works on Redis, PostgreSQL and MariaDB. etcd is linked statically and doesn't call it.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lockwright_testbed::process;
+
+use crate::servers::Result;
+
+const SOURCE: &str = include_str!("clock.c");
+
+/// The offset of the servers' wall clock.
+#[derive(Debug)]
+pub(crate) struct ServersClock(fs::File);
+
+impl ServersClock {
+    /// Has all servers that are started from now on use a clock whose offset is in `folder`. `None` if there is no
+    /// C compiler.
+    ///
+    /// # Errors
+    /// If the files can't be written.
+    pub(crate) fn begin(folder: &Path) -> Result<Option<Self>> {
+        let Some(library) = compile(folder)? else { return Ok(None) };
+        let path = folder.join("clock-offset");
+        fs::write(&path, 0_i64.to_ne_bytes())?;
+        let file = fs::File::options().write(true).open(&path)?;
+        process::set_environment(vec![
+            ("LD_PRELOAD".to_owned(), library.display().to_string()),
+            ("LOCKWRIGHT_CHAOS_CLOCK".to_owned(), path.display().to_string()),
+        ]);
+        Ok(Some(Self(file)))
+    }
+
+    /// Sets the offset.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub(crate) fn set(&self, ahead: Duration, back: bool) -> Result<()> {
+        let nanos = i64::try_from(ahead.as_nanos())?;
+        let nanos = if back { -nanos } else { nanos };
+        Ok(self.0.write_all_at(&nanos.to_ne_bytes(), 0)?)
+    }
+}
+
+fn compile(folder: &Path) -> Result<Option<PathBuf>> {
+    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    fs::write(&source, SOURCE)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).args([&library, &source]);
+    match compiler.status() {
+        Ok(status) if status.success() => Ok(Some(library)),
+        Ok(status) => Err(format!("{} can't be compiled: {status}", source.display()).into()),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,146 @@
+//! The backend configurations that are tested.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One backend configuration: a backend, its mode, and the servers below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Configuration {
+    Sqlite,
+    PostgresLease,
+    PostgresSession,
+    PostgresRow,
+    MysqlLease,
+    MysqlSession,
+    MysqlRow,
+    Redis,
+    RedisSentinel,
+    RedisCluster,
+    Redlock,
+    Etcd,
+    ZooKeeper,
+}
+
+/// The server software of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+    Mysql,
+    Redis,
+    Etcd,
+    ZooKeeper,
+}
+
+use Configuration::{
+    Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession, Redis,
+    RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper,
+};
+
+impl Configuration {
+    /// All of them.
+    pub(crate) const ALL: [Self; 13] = [
+        Sqlite,
+        PostgresLease,
+        PostgresSession,
+        PostgresRow,
+        MysqlLease,
+        MysqlSession,
+        MysqlRow,
+        Redis,
+        RedisSentinel,
+        RedisCluster,
+        Redlock,
+        Etcd,
+        ZooKeeper,
+    ];
+
+    /// Its name, as `--backend` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Sqlite => "sqlite",
+            PostgresLease => "postgres-lease",
+            PostgresSession => "postgres-session",
+            PostgresRow => "postgres-row",
+            MysqlLease => "mysql-lease",
+            MysqlSession => "mysql-session",
+            MysqlRow => "mysql-row",
+            Redis => "redis",
+            RedisSentinel => "redis-sentinel",
+            RedisCluster => "redis-cluster",
+            Redlock => "redlock",
+            Etcd => "etcd",
+            ZooKeeper => "zookeeper",
+        }
+    }
+
+    /// Returns those that `text` names: one, or all that begin with `text` and a hyphen.
+    pub(crate) fn named(text: &str) -> Vec<Self> {
+        let exact = Self::ALL.into_iter().filter(|one| one.name() == text);
+        let modes =
+            Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
+        let exact: Vec<_> = exact.collect();
+        if exact.is_empty() { modes.collect() } else { exact }
+    }
+
+    /// Its server software.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Sqlite => Kind::Sqlite,
+            PostgresLease | PostgresSession | PostgresRow => Kind::Postgres,
+            MysqlLease | MysqlSession | MysqlRow => Kind::Mysql,
+            Redis | RedisSentinel | RedisCluster | Redlock => Kind::Redis,
+            Etcd => Kind::Etcd,
+            ZooKeeper => Kind::ZooKeeper,
+        }
+    }
+
+    /// Whether a hold is a connection's, so that it ends with the connection.
+    pub(crate) fn holds_by_connection(self) -> bool {
+        matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
+    }
+
+    /// Whether several servers serve one lock.
+    pub(crate) fn has_several_servers(self) -> bool {
+        matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
+    }
+
+    /// The `mode` in its URL.
+    pub(crate) fn mode(self) -> Option<&'static str> {
+        match self {
+            PostgresSession | MysqlSession => Some("session"),
+            PostgresRow | MysqlRow => Some("row"),
+            _ => None,
+        }
+    }
+
+    /// The TTL of its schedules: 1 s, or the shortest that it promises.
+    pub(crate) fn ttl(self) -> Duration {
+        match self {
+            // The shortest lease of etcd, and of sessions that MySQL counts in whole seconds.
+            Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
+            // Each connection begins with a question to three Sentinels.
+            RedisSentinel | RedisCluster => Duration::from_secs(2),
+            _ => Duration::from_secs(1),
+        }
+    }
+
+    /// The size of the file system in memory on which its servers of one lane keep their data, in MiB.
+    pub(crate) fn data_size(self) -> u64 {
+        match self.kind() {
+            Kind::Sqlite => 16,
+            Kind::Redis => 64,
+            Kind::Postgres => 192,
+            Kind::Mysql => 384,
+            Kind::ZooKeeper => 128,
+            // It allocates each member's log in pieces of 64 MB.
+            Kind::Etcd => 1024,
+        }
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

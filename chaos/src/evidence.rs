@@ -1,0 +1,69 @@
+//! The record of schedules: one line each, in `chaos/evidence/CONFIGURATION.tsv`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::configuration::Configuration;
+use crate::plan::VERSION;
+use crate::schedule::{Ran, effects};
+use crate::servers::Result;
+
+/// The columns.
+const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
+                      refused\tlate-refused\tfaults";
+
+/// Records a schedule. A line of the same seed is replaced.
+///
+/// # Errors
+/// If the file can't be read or written.
+pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
+    let path = folder.join(format!("{configuration}.tsv"));
+    // Lanes are processes, and several may record the same configuration.
+    let lock = File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let seed = ran.schedule.seed;
+    let mut lines: Vec<(u64, &str)> = text.lines().skip(1).filter_map(numbered).collect();
+    lines.retain(|(other, _)| *other != seed);
+    let line = line(ran);
+    lines.push((seed, &line));
+    lines.sort_unstable_by_key(|(seed, _)| *seed);
+    let all: Vec<&str> =
+        [HEADER].into_iter().chain(lines.into_iter().map(|(_, line)| line)).collect();
+    let new = path.with_extension("new");
+    fs::write(&new, all.join("\n") + "\n")?;
+    Ok(fs::rename(new, path)?)
+}
+
+fn numbered(line: &str) -> Option<(u64, &str)> {
+    Some((line.split('\t').next()?.parse().ok()?, line))
+}
+
+/// The line of a schedule.
+pub(crate) fn line(ran: &Ran) -> String {
+    let figures = &ran.verdict.checked.figures;
+    let columns = [
+        ran.schedule.seed.to_string(),
+        VERSION.to_string(),
+        ran.verdict.outcome.to_string(),
+        figures.operations.to_string(),
+        figures.grants.to_string(),
+        figures.hand_overs.to_string(),
+        figures.longest_without_a_holder.as_millis().to_string(),
+        figures.largest_lag_of_a_loss.as_millis().to_string(),
+        figures.writes_refused.to_string(),
+        figures.late_writes_refused.to_string(),
+        effects(&ran.verdict.injected),
+    ];
+    columns.join("\t")
+}
+
+/// The folder of the records.
+pub(crate) fn folder() -> PathBuf {
+    // At run time when cargo says so: a target folder may be shared between clones.
+    std::env::var_os("LOCKWRIGHT_ROOT")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(), |root| {
+            Path::new(&root).join("chaos")
+        })
+        .join("evidence")
+}

@@ -1,0 +1,258 @@
+//! The faults, where each applies, and what is promised under it.
+//!
+//! The promise comes from the backend's profile where that has a word for the fault. The rest is the fault
+//! matrix of `docs/src/guarantees.md`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use lockwright::{Fault as Promised, Fencing, Profile};
+
+use crate::configuration::{Configuration, Kind};
+
+/// A fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Fault {
+    ClientKilled,
+    ClientStopped,
+    ServerKilled,
+    ServerFrozen,
+    ServerRestarted,
+    ServerDataLost,
+    Failover,
+    ConnectionsCut,
+    ConnectionsHalfOpen,
+    ConnectionsDelayed,
+    Throttled,
+    ConnectionsSilent,
+    RowLocked,
+    TableLocked,
+    ConnectionLimit,
+    DescriptorLimit,
+    DiskFull,
+    DiskSlow,
+    ClockForward,
+    ClockBack,
+}
+
+use Configuration::{Etcd, RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper};
+use Fault::{
+    ClientKilled, ClientStopped, ClockBack, ClockForward, ConnectionLimit, ConnectionsCut,
+    ConnectionsDelayed, ConnectionsHalfOpen, ConnectionsSilent, DescriptorLimit, DiskFull,
+    DiskSlow, Failover, RowLocked, ServerDataLost, ServerFrozen, ServerKilled, ServerRestarted,
+    TableLocked, Throttled,
+};
+
+/// What a fault leaves of the promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Promise {
+    /// Whether exclusive holds never overlap.
+    pub(crate) exclusion: bool,
+    /// Whether fences are unique and grow.
+    pub(crate) fences: bool,
+}
+
+impl Promise {
+    /// Both.
+    pub(crate) const KEPT: Self = Self { exclusion: true, fences: true };
+
+    /// What is promised if `self` and `other` are.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { exclusion: self.exclusion && other.exclusion, fences: self.fences && other.fences }
+    }
+}
+
+impl Fault {
+    /// All of them.
+    pub(crate) const ALL: [Self; 20] = [
+        ClientKilled,
+        ClientStopped,
+        ServerKilled,
+        ServerFrozen,
+        ServerRestarted,
+        ServerDataLost,
+        Failover,
+        ConnectionsCut,
+        ConnectionsHalfOpen,
+        ConnectionsDelayed,
+        Throttled,
+        ConnectionsSilent,
+        RowLocked,
+        TableLocked,
+        ConnectionLimit,
+        DescriptorLimit,
+        DiskFull,
+        DiskSlow,
+        ClockForward,
+        ClockBack,
+    ];
+
+    /// Its name, as `--faults` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ClientKilled => "client-killed",
+            ClientStopped => "client-stopped",
+            ServerKilled => "server-killed",
+            ServerFrozen => "server-frozen",
+            ServerRestarted => "server-restarted",
+            ServerDataLost => "server-data-lost",
+            Failover => "failover",
+            ConnectionsCut => "connections-cut",
+            ConnectionsHalfOpen => "connections-half-open",
+            ConnectionsDelayed => "connections-delayed",
+            Throttled => "throttled",
+            ConnectionsSilent => "connections-silent",
+            RowLocked => "row-locked",
+            TableLocked => "table-locked",
+            ConnectionLimit => "connection-limit",
+            DescriptorLimit => "descriptor-limit",
+            DiskFull => "disk-full",
+            DiskSlow => "disk-slow",
+            ClockForward => "clock-forward",
+            ClockBack => "clock-back",
+        }
+    }
+
+    /// Returns the fault of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+
+    /// Whether it concerns a client process; all others concern the servers or the way to them.
+    pub(crate) fn is_a_clients(self) -> bool {
+        matches!(self, ClientKilled | ClientStopped)
+    }
+
+    /// Whether it concerns the way between clients and servers alone.
+    pub(crate) fn is_on_the_way(self) -> bool {
+        matches!(
+            self,
+            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled | ConnectionsSilent
+        )
+    }
+
+    /// Whether it can be made on this configuration.
+    pub(crate) fn applies_to(self, configuration: Configuration) -> bool {
+        let kind = configuration.kind();
+        match self {
+            ClientKilled | ClientStopped => true,
+            _ if configuration == Sqlite => matches!(self, TableLocked | DiskFull),
+            ServerKilled | ServerFrozen | ServerRestarted | ServerDataLost => true,
+            Failover => matches!(configuration, RedisSentinel | RedisCluster | Etcd | ZooKeeper),
+            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
+            | ConnectionsSilent => true,
+            RowLocked => matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease),
+            TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
+            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
+            ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
+            DescriptorLimit => !configuration.has_several_servers(),
+            DiskFull => !configuration.has_several_servers(),
+            DiskSlow => true,
+            // etcd is linked statically, so nothing can be put before its clock. The elections of
+            // Sentinels and Clusters are another matter than the expiry of a hold.
+            ClockForward | ClockBack => matches!(
+                configuration,
+                Configuration::Redis
+                    | Redlock
+                    | Configuration::PostgresLease
+                    | Configuration::PostgresSession
+                    | Configuration::PostgresRow
+                    | Configuration::MysqlLease
+                    | Configuration::MysqlSession
+                    | Configuration::MysqlRow
+            ),
+        }
+    }
+
+    /// How long it lasts, in milliseconds, on a configuration with this TTL.
+    pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
+        let ttl = ttl.as_millis() as u64;
+        match self {
+            ClientKilled => 50..=300,
+            ClientStopped => ttl + 200..=ttl + 900,
+            ServerKilled | ServerRestarted | ServerDataLost => 20..=400,
+            Failover => 200..=500,
+            ServerFrozen => 300..=1500,
+            ConnectionsCut => 50..=ttl + 500,
+            ConnectionsHalfOpen | ConnectionsSilent => 400..=1500,
+            ConnectionsDelayed | Throttled => 600..=1500,
+            RowLocked | TableLocked => 500..=ttl + 500,
+            ConnectionLimit | DescriptorLimit => 300..=1200,
+            DiskFull | DiskSlow => 300..=1200,
+            ClockForward | ClockBack => 500..=1500,
+        }
+    }
+
+    /// What is promised while it lasts and after it.
+    pub(crate) fn promise(self, configuration: Configuration, profile: &Profile) -> Promise {
+        let kept_if = |exclusion| Promise { exclusion, fences: true };
+        let survives = |fault| kept_if(profile.survives.contains(fault));
+        let by_connection = configuration.holds_by_connection();
+        match self {
+            ClientKilled => survives(Promised::ClientCrash),
+            // What the client treats as held ends by its own clock.
+            ClientStopped | RowLocked | TableLocked => Promise::KEPT,
+            // A Sentinel or another node may take it for dead.
+            ServerFrozen | DiskSlow => match configuration {
+                RedisSentinel | RedisCluster => survives(Promised::Failover),
+                // A frozen leader may end leases that are alive.
+                Etcd => kept_if(false),
+                _ => kept_if(!by_connection),
+            },
+            ServerKilled | ServerRestarted | DiskFull | DescriptorLimit => match configuration {
+                RedisSentinel | RedisCluster => survives(Promised::Failover),
+                _ => survives(Promised::ServerRestart),
+            },
+            ServerDataLost => data_lost(configuration, profile),
+            Failover => match configuration {
+                // Another leader has all that was acknowledged.
+                Etcd => survives(Promised::MinorityLoss),
+                _ => survives(Promised::Failover),
+            },
+            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
+            | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
+            ClockForward => survives(Promised::ServerClockStep),
+            // A hold that is not renewed lasts longer, and nothing else.
+            ClockBack => Promise::KEPT,
+        }
+    }
+}
+
+/// One server of several loses its data, or the only one.
+fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
+    let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
+    let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };
+    Promise {
+        exclusion: profile.survives.contains(fault),
+        fences: one_of_several || profile.fencing == Fencing::Clocked,
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_name_of_its_own_and_applies_somewhere() {
+        for fault in Fault::ALL {
+            assert_eq!(Fault::named(fault.name()), Some(fault));
+            assert!(Configuration::ALL.iter().any(|one| fault.applies_to(*one)), "{fault}");
+        }
+    }
+
+    #[test]
+    fn stopped_clients_are_stopped_for_longer_than_the_ttl() {
+        for configuration in Configuration::ALL {
+            let ttl = configuration.ttl();
+            let shortest = *ClientStopped.lasts(ttl).start();
+            assert!(u128::from(shortest) > ttl.as_millis(), "{configuration}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Makes a fault, for its time, and says what was observed of its effect.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lockwright_conformance::history::journal::{Event, Journal};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{Proxy, wait};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::clients::Clients;
+use crate::clock::ServersClock;
+use crate::faults::Fault;
+use crate::plan::{Planned, Schedule};
+use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
+
+/// What a fault needs.
+pub(crate) struct Scene<'a> {
+    pub(crate) servers: &'a mut dyn Servers,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) clients: &'a Clients<'a>,
+    pub(crate) journal: &'a Journal,
+    /// The folder of the file system that can be filled.
+    pub(crate) disk: Option<&'a Path>,
+    pub(crate) clock: Option<&'a ServersClock>,
+}
+
+/// A fault that was made.
+#[derive(Debug)]
+pub(crate) struct Injected {
+    pub(crate) fault: Fault,
+    /// What was observed; `None` if nothing was.
+    pub(crate) effect: Option<String>,
+}
+
+/// How long a process may take until it is seen to react.
+const SOON: Duration = Duration::from_secs(3);
+
+/// Makes a fault of a client process.
+pub(crate) fn on_a_client(
+    clients: &Clients<'_>,
+    journal: &Journal,
+    planned: Planned,
+) -> Result<Injected> {
+    let Planned { fault, lasts, pick, .. } = planned;
+    let index = clients.choose(pick);
+    let target = clients.name(index);
+    note(journal, fault, &target, None, true);
+    let effect = match fault {
+        Fault::ClientKilled => clients.kill(index, lasts)?,
+        _ => clients.stop(index, lasts),
+    };
+    note(journal, fault, &target, effect.clone(), false);
+    Ok(Injected { fault, effect })
+}
+
+fn note(journal: &Journal, fault: Fault, target: &str, effect: Option<String>, begins: bool) {
+    let (fault, target) = (fault.name().to_owned(), target.to_owned());
+    journal.write(Event::Fault { fault, target, begins, effect });
+}
+
+impl Scene<'_> {
+    /// Makes a fault of the servers, or on the way to them.
+    ///
+    /// # Errors
+    /// If a server can't be brought back.
+    pub(crate) fn on_the_servers(&mut self, planned: Planned) -> Result<Injected> {
+        let fault = planned.fault;
+        let target = self.schedule.configuration.name();
+        note(self.journal, fault, target, None, true);
+        let effect = self.inject(planned)?;
+        note(self.journal, fault, target, effect.clone(), false);
+        Ok(Injected { fault, effect })
+    }
+
+    fn inject(&mut self, Planned { fault, lasts, pick, .. }: Planned) -> Result<Option<String>> {
+        match fault {
+            Fault::ServerKilled => self.kill(pick, lasts),
+            Fault::ServerRestarted => self.restart(pick),
+            Fault::ServerDataLost => self.lose_data(pick, lasts),
+            Fault::ServerFrozen => self.freeze(pick, lasts),
+            Fault::DiskSlow => self.stall(pick, lasts),
+            Fault::Failover => self.servers.fail_over().map(Some),
+            Fault::ConnectionsCut => Ok(self.cut(lasts)),
+            Fault::ConnectionsHalfOpen => Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers))),
+            Fault::ConnectionsSilent => Ok(self.swallow(lasts, Proxy::silence_present)),
+            Fault::ConnectionsDelayed => {
+                let delay = Duration::from_millis(10 + pick as u64 % 90);
+                Ok(self.slow_down(lasts, Traffic::Delay(delay)))
+            }
+            Fault::Throttled => {
+                let rate = 4_000 + pick as u32 % 16_000;
+                Ok(self.slow_down(lasts, Traffic::Throttle(rate)))
+            }
+            Fault::RowLocked | Fault::TableLocked => self.lock(fault, pick, lasts),
+            Fault::ConnectionLimit => self.limit_connections(lasts),
+            Fault::DescriptorLimit => self.limit_descriptors(lasts),
+            Fault::DiskFull => self.fill_disk(lasts),
+            Fault::ClockForward | Fault::ClockBack => self.step_clock(fault, pick, lasts),
+            Fault::ClientKilled | Fault::ClientStopped => Err("this is a client's fault".into()),
+        }
+    }
+
+    /// The index of a server: the leader in half of the cases.
+    fn chosen(&mut self, pick: usize) -> usize {
+        let count = self.servers.servers().len();
+        if pick.is_multiple_of(2) { self.servers.leader() } else { pick / 2 % count }
+    }
+
+    /// Does `what` with the chosen server.
+    fn with<T>(&mut self, index: usize, what: impl FnOnce(&mut dyn Server) -> T) -> T {
+        let mut servers = self.servers.servers();
+        what(&mut *servers[index])
+    }
+
+    fn kill(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let index = self.chosen(pick);
+        let pid = self.with(index, |server| {
+            server.kill();
+            server.pid()
+        });
+        let gone = !is_alive(pid);
+        sleep(lasts);
+        self.with(index, |server| server.restart(true))?;
+        Ok(gone.then(|| format!("server {index} gone")))
+    }
+
+    fn restart(&mut self, pick: usize) -> Result<Option<String>> {
+        let index = self.chosen(pick);
+        let before = self.with(index, |server| server.pid());
+        self.with(index, |server| server.restart(true))?;
+        let after = self.with(index, |server| server.pid());
+        Ok((before != after).then(|| format!("server {index} restarted")))
+    }
+
+    fn lose_data(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let index = self.chosen(pick);
+        let before = self.with(index, |server| {
+            server.kill();
+            server.pid()
+        });
+        sleep(lasts);
+        self.with(index, |server| server.restart(false))?;
+        self.servers.after_data_loss()?;
+        let after = self.with(index, |server| server.pid());
+        Ok((before != after).then(|| format!("server {index} empty")))
+    }
+
+    fn freeze(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let index = self.chosen(pick);
+        let pid = self.with(index, |server| {
+            server.freeze();
+            server.pid()
+        });
+        sleep(lasts);
+        let stopped = state_of(pid) == Some('T');
+        self.with(index, |server| server.thaw());
+        Ok(stopped.then(|| format!("server {index} stopped")))
+    }
+
+    /// Stops a server again and again, as a disk does whose syncs block it.
+    fn stall(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let index = self.chosen(pick);
+        let end = Instant::now() + lasts;
+        let stall = Duration::from_millis(60 + pick as u64 % 150);
+        let mut stalls = 0;
+        while Instant::now() < end {
+            if !self.freeze(index * 2 + 1, stall)?.is_some() {
+                return Ok(None);
+            }
+            stalls += 1;
+            sleep(Duration::from_millis(30));
+        }
+        Ok(Some(format!("{stalls} stalls")))
+    }
+
+    fn total(&self, count: impl Fn(&Proxy) -> usize) -> usize {
+        self.servers.proxies().into_iter().map(count).sum()
+    }
+
+    fn cut(&mut self, lasts: Duration) -> Option<String> {
+        let before = self.total(Proxy::accepted);
+        self.servers.proxies().into_iter().for_each(Proxy::cut);
+        sleep(lasts);
+        self.servers.proxies().into_iter().for_each(Proxy::mend);
+        // Each proxy's own end of listening is a connection, too.
+        self.reconnected(before + self.servers.proxies().len())
+    }
+
+    fn reconnected(&self, before: usize) -> Option<String> {
+        wait::until(SOON, || {
+            let now = self.total(Proxy::accepted);
+            (now > before).then(|| format!("{} connected again", now - before))
+        })
+    }
+
+    fn swallow(&mut self, lasts: Duration, begin: impl Fn(&Proxy)) -> Option<String> {
+        let before = self.total(Proxy::swallowed);
+        self.servers.proxies().into_iter().for_each(begin);
+        sleep(lasts);
+        let swallowed = self.total(Proxy::swallowed) - before;
+        self.servers.proxies().into_iter().for_each(|proxy| proxy.set(Traffic::Forward));
+        (swallowed > 0).then(|| format!("{swallowed} swallowed"))
+    }
+
+    fn slow_down(&mut self, lasts: Duration, traffic: Traffic) -> Option<String> {
+        let before = self.total(Proxy::delayed);
+        self.servers.proxies().into_iter().for_each(|proxy| proxy.set(traffic));
+        sleep(lasts);
+        self.servers.proxies().into_iter().for_each(|proxy| proxy.set(Traffic::Forward));
+        let delayed = self.total(Proxy::delayed) - before;
+        (delayed > 0).then(|| format!("{delayed} delayed"))
+    }
+
+    fn lock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let names = &self.schedule.clients[0].names;
+        let what = match fault {
+            Fault::RowLocked => Lock::Row(&names[pick % names.len()]),
+            _ => Lock::Table,
+        };
+        let mut locking = self.servers.lock(what)?;
+        let end = Instant::now() + lasts;
+        let mut most = 0;
+        while Instant::now() < end {
+            most = most.max(locking.waiting());
+            sleep(Duration::from_millis(50));
+        }
+        let pending = self.clients.pending();
+        drop(locking);
+        let waited = most.max(pending);
+        Ok((waited > 0).then(|| format!("{most} sessions and {pending} requests waited")))
+    }
+
+    fn limit_connections(&mut self, lasts: Duration) -> Result<Option<String>> {
+        self.servers.limit_connections(true)?;
+        let effect = self.refusal(lasts);
+        self.servers.limit_connections(false)?;
+        Ok(effect)
+    }
+
+    /// Waits until a new client is refused, and until the time is over.
+    fn refusal(&self, lasts: Duration) -> Option<String> {
+        let end = Instant::now() + lasts;
+        let mut refused = 0;
+        while Instant::now() < end || (refused == 0 && Instant::now() < end + SOON) {
+            refused += usize::from(self.acquires().is_err());
+            sleep(Duration::from_millis(100));
+        }
+        (refused > 0).then(|| format!("{refused} refused"))
+    }
+
+    /// Acquires and releases a lock as a new client.
+    fn acquires(&self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (url, name) = (self.servers.direct_url(), format!("{}probe", self.schedule.prefix()));
+        let probe = async {
+            let locks = lockwright::connect(&url).await?;
+            let request = locks.mutex(name).ttl(self.schedule.ttl());
+            request.wait_for(Duration::from_millis(300)).acquire().await?.release().await?;
+            Ok::<(), lockwright::Error>(())
+        };
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(1), probe).await })??;
+        Ok(())
+    }
+
+    fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
+        // All present ones stay, and there is no other.
+        const LIMIT: u64 = 4;
+        let pid = self.with(0, |server| server.pid());
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let set = |limit| prlimit(process, Resource::Nofile, limit);
+        let usual = set(Rlimit { current: Some(LIMIT), maximum: None });
+        let usual = match usual {
+            Ok(usual) => usual,
+            Err(error) => return Err(format!("the limit of process {pid} can't be set: {error}").into()),
+        };
+        self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
+        let effect = self.refusal(lasts);
+        let _ = set(usual);
+        self.servers.recover()?;
+        Ok(effect)
+    }
+
+    fn fill_disk(&mut self, lasts: Duration) -> Result<Option<String>> {
+        let Some(disk) = self.disk else { return Ok(None) };
+        let ballast = disk.join("ballast");
+        let filled = fill(&ballast);
+        let effect = self.refusal(lasts);
+        fs::remove_file(&ballast)?;
+        self.servers.recover()?;
+        Ok(effect.map(|effect| format!("{filled} MB filled, {effect}")))
+    }
+
+    fn step_clock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
+        let Some(clock) = self.clock else { return Ok(None) };
+        let back = fault == Fault::ClockBack;
+        let step = Duration::from_millis(500 + pick as u64 % if back { 2_000 } else { 8_000 });
+        clock.set(step, back)?;
+        let ahead = self.servers.clock_ahead()?;
+        sleep(lasts);
+        let stepped = ahead.unsigned_abs() > 400 && (ahead < 0) == back;
+        Ok(stepped.then(|| format!("{ahead} ms")))
+    }
+}
+
+/// Writes until there is no room left. Returns how many megabytes there were.
+fn fill(file: &Path) -> usize {
+    let Ok(mut file) = fs::File::create(file) else { return 0 };
+    let piece = vec![0x55; 64 << 10];
+    let mut pieces = 0;
+    while file.write_all(&piece).is_ok() {
+        pieces += 1;
+    }
+    // The rest, byte by byte, would be refused to the servers as well.
+    while file.write_all(&piece[..512]).is_ok() {}
+    pieces / 16
+}

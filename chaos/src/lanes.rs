@@ -1,0 +1,189 @@
+//! Several schedules in parallel: each lane is a process with servers of its own.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use crate::configuration::Configuration;
+use crate::evidence;
+use crate::options::Options;
+use crate::servers::Result;
+
+/// How many schedules a lane runs before its servers are replaced.
+const SCHEDULES: usize = 20;
+
+/// The seeds of the test command: they draw many different faults.
+const SELECTION: [u64; 3] = [1, 2, 3];
+
+/// What one lane does.
+struct Task {
+    configuration: Configuration,
+    seeds: Vec<u64>,
+}
+
+/// Counts of outcomes.
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    kept: usize,
+    not_promised: usize,
+    showed_nothing: usize,
+    violations: usize,
+    problems: usize,
+}
+
+/// Runs all schedules that the options ask for.
+pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
+    let begun = Instant::now();
+    let tasks = Mutex::new(tasks(options));
+    let counts = Mutex::new(Counts::default());
+    thread::scope(|scope| {
+        for lane in 0..options.beside {
+            let (tasks, counts) = (&tasks, &counts);
+            scope.spawn(move || {
+                while options.time.is_none_or(|time| begun.elapsed() < time) {
+                    let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(task) = next else { break };
+                    if let Err(problem) = run_lane(lane, &task, args, counts) {
+                        eprintln!("{}: {problem}", task.configuration);
+                        counts.lock().unwrap_or_else(PoisonError::into_inner).problems += 1;
+                    }
+                }
+            });
+        }
+    });
+    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Counts { all, kept, not_promised, showed_nothing, violations, problems } = counts;
+    println!(
+        "{all} schedules in {:.0} s: {kept} kept everything, {not_promised} kept what is promised \
+         under their faults, {showed_nothing} showed nothing, {violations} violations, {problems} \
+         lanes failed",
+        begun.elapsed().as_secs_f64()
+    );
+    if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The configurations in turn, a few seeds of each at a time.
+fn tasks(options: &Options) -> VecDeque<Task> {
+    let seeds: Vec<u64> = match (options.selection, options.time) {
+        (true, _) => SELECTION.to_vec(),
+        (false, None) => options.seeds.clone().collect(),
+        (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
+    };
+    let per_lane = seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES);
+    let mut of_each: Vec<(Configuration, VecDeque<u64>)> = options
+        .configurations
+        .iter()
+        .map(|one| {
+            let known = if options.missing { recorded(*one) } else { BTreeSet::new() };
+            (*one, seeds.iter().copied().filter(|seed| !known.contains(seed)).collect())
+        })
+        .collect();
+    let mut tasks = VecDeque::new();
+    while of_each.iter().any(|(_, seeds)| !seeds.is_empty()) {
+        for (configuration, seeds) in &mut of_each {
+            let some: Vec<u64> = seeds.drain(..per_lane.min(seeds.len())).collect();
+            if !some.is_empty() {
+                tasks.push_back(Task { configuration: *configuration, seeds: some });
+            }
+        }
+    }
+    tasks
+}
+
+/// The seeds on record of this version of the plan.
+fn recorded(configuration: Configuration) -> BTreeSet<u64> {
+    let path = evidence::folder().join(format!("{configuration}.tsv"));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let version = crate::plan::VERSION.to_string();
+    let seed = |line: &str| {
+        let mut columns = line.split('\t');
+        let seed = columns.next()?.parse().ok()?;
+        (columns.next()? == version).then_some(seed)
+    };
+    text.lines().filter_map(seed).collect()
+}
+
+/// Runs a lane in a process of its own, and passes on its lines.
+fn run_lane(lane: usize, task: &Task, args: &[String], counts: &Mutex<Counts>) -> Result<()> {
+    let folder = Folder::make(lane, task.configuration)?;
+    let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
+    command.env("LOCKWRIGHT_TESTBED_CACHE", std::env::temp_dir());
+    command.env("TMPDIR", folder.data()).env(FOLDER, &folder.path);
+    command.env(DISK, if folder.is_mounted { "limited" } else { "shared" });
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or("a lane has no output")?;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        count(&line, counts);
+        println!("{line}");
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
+}
+
+/// The variables of the environment of a lane: its folder, and whether its data are on a file system of their own.
+pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
+pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
+
+fn count(line: &str, counts: &Mutex<Counts>) {
+    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(outcome) = line.strip_prefix("ran ").and_then(|line| line.split_whitespace().next())
+    else {
+        return;
+    };
+    counts.all += 1;
+    match outcome {
+        "kept" => counts.kept += 1,
+        "not-promised" => counts.not_promised += 1,
+        "showed-nothing" => counts.showed_nothing += 1,
+        _ => counts.violations += 1,
+    }
+}
+
+/// The folder of a lane: journals, and in it a file system in memory of limited size for the servers' data.
+struct Folder {
+    path: PathBuf,
+    is_mounted: bool,
+}
+
+impl Folder {
+    fn make(lane: usize, configuration: Configuration) -> Result<Self> {
+        let name = format!("lockwright-chaos-{}-{lane}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let data = path.join("data");
+        std::fs::create_dir_all(&data)?;
+        let size = format!("size={}m,mode=755", configuration.data_size());
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "lockwright-chaos"]).arg(&data);
+        let output = mount.stdin(Stdio::null()).output();
+        let is_mounted = output.is_ok_and(|output| output.status.success());
+        Ok(Self { path, is_mounted })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.data()).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Where journals and timelines of violations are kept.
+pub(crate) fn results() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let root = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    target.unwrap_or_else(root).join("chaos")
+}

@@ -1,0 +1,58 @@
+//! Random faults on real servers: `cargo xtask chaos`.
+//!
+//! A *schedule* is what one seed stands for on one configuration: a workload by several client processes, and one to
+//! three faults. A *lane* is a process with servers of its own, which runs schedules one after the other.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `options` | the command line |
+//! | `lanes`, `lane` | several lanes in parallel; one lane |
+//! | `configuration` | the backend configurations |
+//! | `faults` | the faults, where they apply, what is promised under them |
+//! | `plan` | the schedule of a seed |
+//! | `schedule` | runs a schedule |
+//! | `clients`, `client` | the client processes; one of them |
+//! | `servers` | the servers, and what is left on them |
+//! | `inject`, `clock` | makes a fault; steps the servers' clock |
+//! | `verdict` | the rules that apply, and the outcome |
+//! | `evidence` | the record |
+#![forbid(unsafe_code)]
+
+mod client;
+mod clients;
+mod clock;
+mod configuration;
+mod evidence;
+mod faults;
+mod inject;
+mod lane;
+mod lanes;
+mod options;
+mod plan;
+mod schedule;
+mod servers;
+mod verdict;
+
+use std::process::ExitCode;
+
+use options::{Options, USAGE};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("client") => return client::main(),
+        Some("lane") => return lane::main(&args[1..]),
+        Some("--help" | "-h") => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    match Options::read(&args) {
+        Ok(options) => lanes::run(&options, &args),
+        Err(problem) => {
+            eprint!("cargo xtask chaos: {problem}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

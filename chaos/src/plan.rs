@@ -1,0 +1,199 @@
+//! A schedule: what one seed stands for on one configuration.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockwright::Profile;
+use lockwright_conformance::workload::{self, Random, Work};
+
+use crate::configuration::Configuration;
+use crate::faults::{Fault, Promise};
+
+/// The version of this file and of the workload. A record of another version had other plans.
+pub(crate) const VERSION: u32 = 1;
+
+/// One schedule.
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule {
+    pub(crate) configuration: Configuration,
+    pub(crate) seed: u64,
+    pub(crate) duration: Duration,
+    /// One plan for each client process.
+    pub(crate) clients: Vec<workload::Plan>,
+    /// In the order of their beginnings.
+    pub(crate) faults: Vec<Planned>,
+}
+
+/// A fault of a schedule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planned {
+    pub(crate) fault: Fault,
+    /// When it begins, from the beginning of the schedule.
+    pub(crate) at: Duration,
+    /// How long it lasts.
+    pub(crate) lasts: Duration,
+    /// A random number that chooses the client, the server, the lock.
+    pub(crate) pick: usize,
+}
+
+/// Separates the numbers of the schedule from those of its client processes.
+const PART: u64 = 1 << 40;
+
+impl Schedule {
+    /// The schedule of a seed with faults out of `allowed`, which apply to the configuration.
+    pub(crate) fn draw(
+        configuration: Configuration,
+        profile: &Profile,
+        seed: u64,
+        allowed: &[Fault],
+    ) -> Self {
+        let mut random = Random::of(seed, PART + configuration as u64);
+        let ttl = configuration.ttl().max(*profile.ttl.start());
+        let faults = draw_faults(&mut random, configuration, ttl, allowed);
+        let last = faults.iter().map(|one| one.at + one.lasts).max().unwrap_or_default();
+        let drawn = random.time(Duration::from_millis(3_000), Duration::from_millis(4_500));
+        let duration = drawn.max(last + ttl);
+        let clients = draw_clients(&mut random, profile, seed, configuration, (ttl, duration));
+        Self { configuration, seed, duration, clients, faults }
+    }
+
+    /// What all locks of the schedule begin with.
+    pub(crate) fn prefix(&self) -> String {
+        prefix(self.configuration, self.seed)
+    }
+
+    /// The TTL of its holds.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.clients[0].ttl
+    }
+
+    /// What is promised under all its faults together.
+    pub(crate) fn promise(&self, profile: &Profile) -> Promise {
+        let each = self.faults.iter().map(|one| one.fault.promise(self.configuration, profile));
+        let promise = each.fold(Promise::KEPT, Promise::and);
+        let has = |fault| self.faults.iter().any(|one| one.fault == fault);
+        // Fences come from the clock where data are lost.
+        let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
+        Promise { fences: promise.fences && !repeats, ..promise }
+    }
+}
+
+fn prefix(configuration: Configuration, seed: u64) -> String {
+    format!("chaos-{configuration}-{seed}-")
+}
+
+fn draw_faults(
+    random: &mut Random,
+    configuration: Configuration,
+    ttl: Duration,
+    allowed: &[Fault],
+) -> Vec<Planned> {
+    let mut left: Vec<Fault> =
+        allowed.iter().copied().filter(|fault| fault.applies_to(configuration)).collect();
+    let count = (1 + random.below(3)).min(left.len() as u64);
+    let mut at = Duration::ZERO;
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        let fault = *random.one_of(&left);
+        left.retain(|other| *other != fault && !excludes(configuration, fault, *other));
+        at += random.time(Duration::from_millis(300), Duration::from_millis(900));
+        let lasts = fault.lasts(ttl);
+        let [low, high] = [*lasts.start(), *lasts.end()].map(Duration::from_millis);
+        let lasts = random.time(low, high);
+        faults.push(Planned { fault, at, lasts, pick: random.below(1 << 16) as usize });
+        // A client and the servers can be in trouble at the same time.
+        at += if fault.is_a_clients() { Duration::ZERO } else { lasts };
+        if left.is_empty() {
+            break;
+        }
+    }
+    faults
+}
+
+/// Whether two faults can't be in one schedule.
+fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
+    // Clients of Sentinels go through proxies only to a master that stays.
+    configuration == Configuration::RedisSentinel
+        && one.is_on_the_way() != other.is_on_the_way()
+        && !one.is_a_clients()
+        && !other.is_a_clients()
+}
+
+fn draw_clients(
+    random: &mut Random,
+    profile: &Profile,
+    seed: u64,
+    configuration: Configuration,
+    (ttl, duration): (Duration, Duration),
+) -> Vec<workload::Plan> {
+    let all = Work::all_for(profile);
+    let prefix = prefix(configuration, seed);
+    let names: Vec<String> =
+        (0..2 + random.below(2)).map(|number| format!("{prefix}{number}")).collect();
+    (0..3 + random.below(2) as u32)
+        .map(|process| {
+            // Mutexes are contended by all, and each does two or three other kinds.
+            let mut work = vec![Work::Mutex; 3];
+            work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
+            workload::Plan { seed, process, names: names.clone(), ttl, duration, work }
+        })
+        .collect()
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (duration, ttl) = (self.duration.as_secs_f64(), self.ttl().as_secs_f64());
+        let names = self.clients[0].names.len();
+        write!(f, "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks", self.configuration, self.seed)?;
+        for client in &self.clients {
+            write!(f, "; client {} {:?}", client.process, client.work)?;
+        }
+        for Planned { fault, at, lasts, pick } in &self.faults {
+            let (at, lasts) = (at.as_secs_f64(), lasts.as_secs_f64());
+            write!(f, "; {fault} ({pick}) at {at:.2} s for {lasts:.2} s")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(seed: u64) -> String {
+        let (configuration, profile) = (Configuration::Redis, Profile::new("redis"));
+        Schedule::draw(configuration, &profile, seed, &Fault::ALL).to_string()
+    }
+
+    #[test]
+    fn same_seed_gives_same_plan() {
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+    }
+
+    #[test]
+    fn all_faults_that_apply_are_drawn_and_no_others() {
+        let profile = Profile::new("redis");
+        let mut drawn = Vec::new();
+        for seed in 0..300 {
+            let plan = Schedule::draw(Configuration::Redis, &profile, seed, &Fault::ALL);
+            assert!((1..=3).contains(&plan.faults.len()), "{plan}");
+            assert!((3..=4).contains(&plan.clients.len()), "{plan}");
+            drawn.extend(plan.faults.iter().map(|one| one.fault));
+        }
+        for fault in Fault::ALL {
+            let applies = fault.applies_to(Configuration::Redis);
+            assert_eq!(drawn.contains(&fault), applies, "{fault}");
+        }
+    }
+
+    #[test]
+    fn only_allowed_faults_are_drawn() {
+        let profile = Profile::new("redis");
+        for seed in 0..20 {
+            let plan =
+                Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
+            assert!(plan.faults.iter().all(|one| one.fault == Fault::ServerFrozen), "{plan}");
+        }
+    }
+}

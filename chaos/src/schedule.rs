@@ -1,0 +1,179 @@
+//! One schedule on the servers of a lane, from its beginning to its verdict.
+
+use std::path::{Path, PathBuf};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use lockwright::Profile;
+use lockwright_conformance::history::journal::{Entry, Event, Journal};
+use lockwright_conformance::register::Register;
+use lockwright_testbed::Proxy;
+
+use crate::clients::Clients;
+use crate::clock::ServersClock;
+use crate::configuration::Configuration;
+use crate::faults::Fault;
+use crate::inject::{self, Injected, Scene};
+use crate::plan::{Planned, Schedule};
+use crate::servers::{self, Result, Servers};
+use crate::verdict::Verdict;
+
+/// How much longer than its plan a client may take: its last requests wait, and it releases its holds.
+const CLIENTS_END: Duration = Duration::from_secs(30);
+
+/// How much longer than the TTL anything of a hold may stay on the servers.
+const LEFT_FOR: Duration = Duration::from_millis(700);
+
+/// The servers of one lane, and what they need.
+pub(crate) struct Lane {
+    configuration: Configuration,
+    profile: Profile,
+    servers: Box<dyn Servers>,
+    /// Journals, which must not be on the disk that is filled.
+    folder: PathBuf,
+    disk: Option<PathBuf>,
+    clock: Option<ServersClock>,
+}
+
+/// What came of a schedule.
+pub(crate) struct Ran {
+    pub(crate) schedule: Schedule,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Lane {
+    /// Starts the servers. `disk` is the folder of the file system in memory that has their data, if there is one.
+    ///
+    /// # Errors
+    /// If a server doesn't start.
+    pub(crate) fn start(
+        configuration: Configuration,
+        folder: &Path,
+        disk: Option<&Path>,
+    ) -> Result<Self> {
+        let has_clock = Fault::ClockForward.applies_to(configuration);
+        let clock = if has_clock { ServersClock::begin(folder)? } else { None };
+        let data = disk.unwrap_or(folder);
+        let servers = servers::start(configuration, data)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let profile = runtime.block_on(async {
+            let backend = lockwright::backend(&servers.direct_url()).await?;
+            Ok::<Profile, lockwright::Error>(backend.profile().clone())
+        })?;
+        let (folder, disk) = (folder.to_path_buf(), disk.map(Path::to_path_buf));
+        Ok(Self { configuration, profile, servers, folder, disk, clock })
+    }
+
+    /// Returns the schedule of a seed. Faults that can't be made on this machine are left out.
+    pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
+        Schedule::draw(self.configuration, &self.profile, seed, allowed)
+    }
+
+    /// Whether this machine can make a fault.
+    fn can_make(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::DiskFull => self.disk.is_some(),
+            Fault::ClockForward | Fault::ClockBack => self.clock.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Runs a schedule.
+    ///
+    /// # Errors
+    /// If the servers fail in another way than planned. The lane can't go on then.
+    pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
+        let missing = schedule.faults.iter().find(|one| !self.can_make(one.fault));
+        if let Some(one) = missing {
+            return Err(format!("this machine can't make the fault {}", one.fault).into());
+        }
+        let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
+        std::fs::create_dir_all(&folder)?;
+        let journal = Journal::append_to(&folder.join("runner.jsonl"), "runner")?;
+        let ran = self.run_in(&schedule, &folder, &journal);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (entries, injected, mut problems) = ran?;
+        if let Some(clock) = &self.clock {
+            clock.set(Duration::ZERO, false)?;
+        }
+        self.servers.recover()?;
+        self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
+        sleep(schedule.ttl() + LEFT_FOR);
+        problems.extend(self.leaks(&schedule)?);
+        let verdict = Verdict::of(&schedule, &self.profile, &entries, injected, problems);
+        Ok(Ran { schedule, entries, verdict })
+    }
+
+    fn leaks(&mut self, schedule: &Schedule) -> Result<Vec<String>> {
+        let leaks = self.servers.leaks(&schedule.prefix())?;
+        Ok(leaks.into_iter().map(|leak| format!("left on the server: {leak}")).collect())
+    }
+
+    fn run_in(
+        &mut self,
+        schedule: &Schedule,
+        folder: &Path,
+        journal: &Journal,
+    ) -> Result<(Vec<Entry>, Vec<Injected>, Vec<String>)> {
+        let on_the_way = |one: &Planned| one.fault.is_on_the_way();
+        self.servers.prepare(schedule.faults.iter().any(on_the_way))?;
+        let register = Register::default().serve()?.to_string();
+        let url = self.servers.url();
+        let clients = Clients::start(&schedule.clients, url, register, folder, journal)?;
+        clients.wait_for_a_grant()?;
+        let injected = self.make_faults(schedule, &clients, journal)?;
+        let problems = clients.join(schedule.duration + CLIENTS_END);
+        let mut entries = clients.entries();
+        entries.extend(lockwright_conformance::history::journal::read(&folder.join("runner.jsonl"))?);
+        entries.sort_by_key(|entry| entry.at);
+        Ok((entries, injected, problems))
+    }
+
+    /// Makes the faults of the clients and those of the servers at the same time.
+    fn make_faults(
+        &mut self,
+        schedule: &Schedule,
+        clients: &Clients<'_>,
+        journal: &Journal,
+    ) -> Result<Vec<Injected>> {
+        let begun = Instant::now();
+        let wait = |planned: &Planned| {
+            sleep(planned.at.saturating_sub(begun.elapsed()));
+        };
+        let (of_clients, of_servers): (Vec<Planned>, Vec<Planned>) =
+            schedule.faults.iter().partition(|one| one.fault.is_a_clients());
+        let servers = &mut *self.servers;
+        let (disk, clock) = (self.disk.as_deref(), self.clock.as_ref());
+        thread::scope(|scope| {
+            let on_clients: Vec<_> = of_clients
+                .into_iter()
+                .map(|planned| {
+                    scope.spawn(move || {
+                        wait(&planned);
+                        inject::on_a_client(clients, journal, planned)
+                    })
+                })
+                .collect();
+            let mut scene = Scene { servers, schedule, clients, journal, disk, clock };
+            let mut injected = Vec::new();
+            for planned in of_servers {
+                wait(&planned);
+                injected.push(scene.on_the_servers(planned)?);
+            }
+            for thread in on_clients {
+                injected.push(thread.join().map_err(|_| "a fault of a client panicked")??);
+            }
+            Ok(injected)
+        })
+    }
+}
+
+/// Returns the observed effects in one word each, for the record.
+pub(crate) fn effects(injected: &[Injected]) -> String {
+    let one = |one: &Injected| match &one.effect {
+        Some(effect) => format!("{}: {effect}", one.fault),
+        None => format!("{}: no effect", one.fault),
+    };
+    injected.iter().map(one).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,94 @@
+//! A SQLite file.
+
+use std::path::{Path, PathBuf};
+
+use lockwright_testbed::Proxy;
+use sqlx::{AssertSqlSafe, Connection, Executor, SqliteConnection};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Lock, Locking, Result, Server, Servers};
+
+/// A database file.
+pub(super) struct File(PathBuf);
+
+impl File {
+    pub(super) fn create(folder: &Path) -> Result<Self> {
+        let this = Self(folder.join("locks.db"));
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(lockwright::connect(&this.url()))?;
+        Ok(this)
+    }
+
+    fn session(&self) -> Result<Session> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let url = format!("sqlite:{}", self.0.display());
+        let connection = runtime.block_on(SqliteConnection::connect(&url))?;
+        Ok(Session { runtime, connection })
+    }
+}
+
+/// A connection of the runner's own.
+struct Session {
+    runtime: Runtime,
+    connection: SqliteConnection,
+}
+
+impl Session {
+    fn run(&mut self, statement: &str) -> Result<()> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+        self.runtime.block_on(self.connection.execute(statement))?;
+        Ok(())
+    }
+
+    fn number(&mut self, query: &str) -> Result<i64> {
+        let query = sqlx::query_scalar(AssertSqlSafe(query.to_owned()));
+        Ok(self.runtime.block_on(query.fetch_one(&mut self.connection))?)
+    }
+}
+
+impl Locking for Session {
+    /// SQLite has no list of those who wait. While this session holds the write lock, each other one must.
+    fn waiting(&mut self) -> usize {
+        0
+    }
+}
+
+impl Servers for File {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.0.display())
+    }
+
+    fn proxies(&self) -> Vec<&Proxy> {
+        Vec::new()
+    }
+
+    fn servers(&mut self) -> Vec<&mut dyn Server> {
+        Vec::new()
+    }
+
+    fn recover(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&mut self, _: Lock<'_>) -> Result<Box<dyn Locking>> {
+        let mut session = self.session()?;
+        session.run("BEGIN IMMEDIATE")?;
+        Ok(Box::new(session))
+    }
+
+    fn leaks(&mut self, prefix: &str) -> Result<Vec<String>> {
+        let mut session = self.session()?;
+        let now = lockwright::Clock::boot().now().as_nanos();
+        let mut leaks = Vec::new();
+        for table in ["lease", "beside"] {
+            let left = session.number(&format!(
+                "SELECT count(*) FROM lockwright_{table} \
+                 WHERE name LIKE '{prefix}%' AND expires_ns > {now}"
+            ))?;
+            if left > 0 {
+                leaks.push(format!("{left} rows of {table}"));
+            }
+        }
+        Ok(leaks)
+    }
+}

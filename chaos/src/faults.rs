@@ -147,7 +147,8 @@ impl Fault {
             // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            DiskFull => !configuration.has_several_servers(),
+            // MariaDB writes small changes to files that have their size already.
+            DiskFull => !configuration.has_several_servers() && kind != Kind::Mysql,
             DiskSlow => true,
             // etcd is linked statically, so nothing can be put before its clock. The elections of
             // Sentinels and Clusters are another matter than the expiry of a hold.
@@ -184,8 +185,13 @@ impl Fault {
         }
     }
 
-    /// What is promised while it lasts and after it.
-    pub(crate) fn promise(self, configuration: Configuration, profile: &Profile) -> Promise {
+    /// What is promised while it lasts and after it. `leader` is whether a fault of one server concerns the leader.
+    pub(crate) fn promise(
+        self,
+        configuration: Configuration,
+        profile: &Profile,
+        leader: bool,
+    ) -> Promise {
         let kept_if = |exclusion| Promise { exclusion, fences: true };
         let survives = |fault| kept_if(profile.survives.contains(fault));
         let by_connection = configuration.holds_by_connection();
@@ -195,9 +201,10 @@ impl Fault {
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
             // A Sentinel or another node may take it for dead.
             ServerFrozen | DiskSlow => match configuration {
-                RedisSentinel | RedisCluster => survives(Promised::Failover),
+                RedisCluster => survives(Promised::Failover),
+                RedisSentinel if leader => survives(Promised::Failover),
                 // A frozen leader may end leases that are alive.
-                Etcd => kept_if(false),
+                Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
             ServerKilled | ServerRestarted | DiskFull | DescriptorLimit => match configuration {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, DistributedLock, Fence, Locks, Result, Token};
+use lockwright_core::{BootInstant, Clock, DistributedLock, Fence, Locks, Mode, Result, Token};
 use tokio::sync::mpsc;
 
 use crate::case::{Failure, Verdict};
@@ -333,37 +333,38 @@ impl Drop for Child {
     }
 }
 
-/// The beliefs in what a child said.
-pub(crate) fn beliefs(who: &str, name: &str, said: &[Said]) -> Vec<crate::history::Belief> {
-    let mut beliefs: Vec<crate::history::Belief> = Vec::new();
+/// Returns the holds that a child reported.
+pub(crate) fn holds_of(who: &str, name: &str, said: &[Said]) -> Vec<crate::history::Hold> {
+    let mut holds: Vec<crate::history::Hold> = Vec::new();
     for said in said {
-        let last = beliefs.last_mut();
+        let last = holds.last_mut();
         match said {
             Said::Granted { token, fence, invoked, granted } => {
-                beliefs.push(crate::history::Belief {
+                holds.push(crate::history::Hold {
                     who: who.to_owned(),
                     name: name.to_owned(),
+                    mode: Mode::Exclusive,
                     token: *token,
                     fence: *fence,
-                    invoked: *invoked,
+                    asked: *invoked,
                     granted: *granted,
-                    ended: *granted,
+                    until: *granted,
                 });
             }
             Said::Deadline(at) => {
                 if let Some(last) = last {
-                    last.ended = *at;
+                    last.until = *at;
                 }
             }
             Said::Released(at) | Said::Lost(at) => {
                 if let Some(last) = last {
-                    last.ended = last.ended.min(*at);
+                    last.until = last.until.min(*at);
                 }
             }
             Said::Asking | Said::Written(_) | Said::Done => {}
         }
     }
-    beliefs
+    holds
 }
 
 /// Counts what the register said to a child.

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Guard, HoldState, Locks};
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Guard, HoldState, Locks, Mode};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::history::{Belief, History};
+use crate::history::{History, Hold};
 
 /// How often something is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -125,7 +125,7 @@ impl Participants {
     /// Nobody believed at the same time as another, and fences grew.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "nobody waited: it showed nothing");
-        assert_eq!(self.history.check(true), [], "{:#?}", self.history.beliefs());
+        assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
     /// The one who waits gets the lock.
@@ -174,14 +174,15 @@ impl Holder {
     }
 
     fn note_end(&self, ended: BootInstant) {
-        self.all.history.add(Belief {
+        self.all.history.add(Hold {
             who: self.who.to_owned(),
             name: self.all.name.clone(),
+            mode: Mode::Exclusive,
             token: self.guard.token(),
             fence: self.guard.fence(),
-            invoked: self.invoked,
+            asked: self.invoked,
             granted: self.granted,
-            ended,
+            until: ended,
         });
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Fencing, Locks};
+use lockwright_core::{Attempt, Fencing, Locks, Mode};
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, refused, release, take};
-use crate::history::{Belief, History};
+use crate::history::{History, Hold};
 use crate::register::Register;
 
 pub(super) const CASES: &[Case] = &[
@@ -160,14 +160,15 @@ async fn contend(
                     clock.sleep(Duration::from_millis(1)).await;
                     counter.store(before + 1, Ordering::SeqCst);
                     register.write(guard.fence());
-                    history.add(Belief {
+                    history.add(Hold {
                         who: format!("client {client} task {task}"),
                         name: "x".to_owned(),
+                        mode: Mode::Exclusive,
                         token: guard.token(),
                         fence: guard.fence(),
-                        invoked,
+                        asked: invoked,
                         granted,
-                        ended: clock.now().min(guard.deadline()),
+                        until: clock.now().min(guard.deadline()),
                     });
                     guard.release().await?;
                 }
@@ -185,7 +186,7 @@ async fn contend(
     if let Some(violation) = history.check(fences).first() {
         return Err(Failure::new(violation.to_string()));
     }
-    let done = history.beliefs().len() as u64;
+    let done = history.holds().len() as u64;
     let counted = counter.load(Ordering::SeqCst);
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
     if fences {

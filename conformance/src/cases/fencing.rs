@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BreakHow, Fence, Seen};
+use lockwright_core::{BreakHow, Fence, Mode, Seen};
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, release, take};
-use crate::history::{Belief, History};
+use crate::history::{History, Hold};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -115,14 +115,15 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
                 let step = Duration::from_millis(1);
                 let patience = context.patience();
                 let entry = context.granted_within(&*backend, &claim, patience, step).await?;
-                history.add(Belief {
+                history.add(Hold {
                     who: format!("task {number}"),
                     name: "x".to_owned(),
+                    mode: Mode::Exclusive,
                     token: claim.token,
                     fence: entry.granted.fence,
-                    invoked,
+                    asked: invoked,
                     granted: entry.answered,
-                    ended: entry.answered,
+                    until: entry.answered,
                 });
                 release(&*backend, &claim).await?;
             }

@@ -236,7 +236,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     for child in &mut children[1..] {
         child.thaw()?;
     }
-    let mut beliefs = Vec::new();
+    let mut holds = Vec::new();
     for child in &mut children[1..] {
         let mut said = Vec::new();
         loop {
@@ -247,11 +247,11 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        beliefs.extend(crate::child::beliefs("a stopped one", "x", &said));
+        holds.extend(crate::child::holds_of("a stopped one", "x", &said));
     }
-    ensure!(beliefs.len() == STOPPED as usize, "{} of those stopped held", beliefs.len());
-    beliefs.sort_unstable_by_key(|belief| belief.granted);
-    let overlap = beliefs.windows(2).find(|two| two[1].granted < two[0].ended);
-    ensure!(overlap.is_none(), "two believed at once: {overlap:?}");
+    ensure!(holds.len() == STOPPED as usize, "{} of those stopped held", holds.len());
+    holds.sort_unstable_by_key(|hold| hold.granted);
+    let overlap = holds.windows(2).find(|two| two[1].granted < two[0].until);
+    ensure!(overlap.is_none(), "two holds were valid at once: {overlap:?}");
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Fencing};
+use lockwright_core::{BootInstant, Fencing, Mode};
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
-use crate::child::{Child, Said, What, beliefs, contend, job, writes};
+use crate::child::{Child, Said, What, contend, holds_of, job, writes};
 use crate::context::Context;
-use crate::history::{Belief, History};
+use crate::history::{History, Hold};
 use crate::register::{Counter, Register};
 
 pub(super) const CASES: &[Case] = &[
@@ -60,19 +60,20 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         ensure!(child.next(SILENCE).await? == Said::Asking, "a child didn't ask first");
     }
     context.clock.sleep(Duration::from_millis(50)).await;
-    history.add(Belief {
+    history.add(Hold {
         who: "the parent".to_owned(),
         name: "x".to_owned(),
+        mode: Mode::Exclusive,
         token: gate.token(),
         fence: gate.fence(),
-        invoked,
+        asked: invoked,
         granted,
-        ended: context.clock.now(),
+        until: context.clock.now(),
     });
     gate.release().await?;
     for (number, child) in children.iter_mut().enumerate() {
         let said = child.rest(SILENCE).await?;
-        let mine = beliefs(&format!("process {number}"), "x", &said);
+        let mine = holds_of(&format!("process {number}"), "x", &said);
         ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
         let refused = writes(&said).get(&false).copied().unwrap_or_default();
         if context.profile.fencing != Fencing::None {

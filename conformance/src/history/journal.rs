@@ -28,7 +28,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. `request` is unique in its process.
+    /// A request is about to be sent. `request` is unique in its process. Each name of a multi-lock, and each
+    /// resumption of a ticket, is a request of its own.
     Asked {
         /// The number of the request.
         request: u64,
@@ -36,10 +37,12 @@ pub enum Event {
         name: String,
         /// How it is locked.
         mode: Mode,
-        /// Whether the request waits for the holder.
+        /// Whether the request waits for the holder. False also for the later names of a multi-lock, which
+        /// wait only once the earlier names are held.
         waits: bool,
     },
-    /// A request was granted, and has returned.
+    /// A request was granted, and has returned. A second grant of a token to its process is another guard on
+    /// the same hold (reentrancy).
     Granted {
         /// The number of the request.
         request: u64,
@@ -64,7 +67,8 @@ pub enum Event {
         /// Its new deadline.
         deadline: BootInstant,
     },
-    /// The holder is about to release, or to give the hold away by a ticket.
+    /// The holder is about to release, or to give the hold away by a ticket. With several guards on one hold,
+    /// it is written before the last guard is released.
     Releasing {
         /// The hold.
         token: Token,
@@ -75,6 +79,18 @@ pub enum Event {
         token: Token,
         /// Why.
         reason: Reason,
+    },
+    /// The holder is about to write to the register. Optional: with it, the times between which the register
+    /// has answered are exact, and so is the check that no hold is used after its end.
+    ///
+    /// Take `looked`, then call `check()`, then write a new deadline as [`Renewed`](Self::Renewed), then this.
+    Writing {
+        /// The hold.
+        token: Token,
+        /// Just before the holder checked whether its hold is valid.
+        looked: BootInstant,
+        /// Whether the holder found that its hold had ended.
+        late: bool,
     },
     /// The register answered a write.
     Wrote {
@@ -87,7 +103,7 @@ pub enum Event {
         /// Whether the writer knew that its hold had ended.
         late: bool,
     },
-    /// An operator is about to break a hold. It may end at any time from then on.
+    /// An operator is about to break a hold. Written before the request is sent.
     Broke {
         /// The lock.
         name: String,

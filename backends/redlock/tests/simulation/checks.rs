@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use lockwright_conformance::history::{Belief, History};
-use lockwright_core::{BootInstant, Fence, Token};
+use lockwright_conformance::history::{History, Hold};
+use lockwright_core::{BootInstant, Fence, Mode, Token};
 
 use crate::network::tag;
 
@@ -55,17 +55,17 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
         // Where nobody was a false holder, the order of the fences is that of the holds.
-        found.extend(out_of_order(&history.beliefs()));
+        found.extend(out_of_order(&history.holds()));
     }
     // The checker goes through the names in no order.
     found.sort();
     found
 }
 
-/// Of beliefs in the order of their grants.
-fn out_of_order(beliefs: &[Belief]) -> Option<String> {
-    beliefs.iter().enumerate().find_map(|(at, later)| {
-        let before = &beliefs[..at];
+/// Of holds in the order of their grants.
+fn out_of_order(holds: &[Belief]) -> Option<String> {
+    holds.iter().enumerate().find_map(|(at, later)| {
+        let before = &holds[..at];
         let same = |before: &&Belief| before.name == later.name && before.granted < later.granted;
         let highest = before.iter().filter(same).max_by_key(|before| before.fence)?;
         (highest.fence > later.fence).then(|| {
@@ -81,34 +81,35 @@ fn out_of_order(beliefs: &[Belief]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn belief(number: u8, fence: u64, invoked: u64, granted: u64, ended: u64) -> Belief {
-        Belief {
+    fn hold(number: u8, fence: u64, asked: u64, granted: u64, until: u64) -> Hold {
+        Hold {
             who: number.to_string(),
             name: "x".to_owned(),
+            mode: Mode::Exclusive,
             token: Token::from_bytes([number; 16]),
             fence: Fence::new(fence),
-            invoked: BootInstant::from_nanos(invoked),
+            asked: BootInstant::from_nanos(asked),
             granted: BootInstant::from_nanos(granted),
-            ended: BootInstant::from_nanos(ended),
+            until: BootInstant::from_nanos(until),
         }
     }
 
-    fn found(beliefs: &[Belief]) -> Vec<String> {
+    fn found(holds: &[Belief]) -> Vec<String> {
         let history = History::default();
-        beliefs.iter().for_each(|belief| history.add(belief.clone()));
+        holds.iter().for_each(|hold| history.add(hold.clone()));
         violations(&history)
     }
 
     #[test]
     fn fences_are_in_the_order_of_the_holds_whenever_they_were_asked_for() {
-        assert!(found(&[belief(1, 7, 0, 10, 20), belief(2, 8, 5, 20, 30)]).is_empty());
-        let fell = found(&[belief(1, 7, 0, 10, 20), belief(2, 6, 5, 20, 30)]);
+        assert!(found(&[hold(1, 7, 0, 10, 20), hold(2, 8, 5, 20, 30)]).is_empty());
+        let fell = found(&[hold(1, 7, 0, 10, 20), hold(2, 6, 5, 20, 30)]);
         assert!(matches!(&fell[..], [text] if text.starts_with("out of order")), "{fell:?}");
     }
 
     #[test]
     fn two_at_once_are_seen() {
-        assert!(!found(&[belief(1, 7, 0, 10, 21), belief(2, 8, 5, 20, 30)]).is_empty());
+        assert!(!found(&[hold(1, 7, 0, 10, 21), hold(2, 8, 5, 20, 30)]).is_empty());
     }
 
     #[test]

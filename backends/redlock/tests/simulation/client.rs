@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockwright_conformance::history::{Belief, History};
-use lockwright_core::{BootInstant, Clock, Guard, Locks, Result, Signal, Token, TokenSource};
+use lockwright_conformance::history::{self, History};
+use lockwright_core::{BootInstant, Clock, Guard, Locks, Mode, Result, Signal, Token, TokenSource};
 use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
 use tokio::time::timeout;
@@ -233,14 +233,15 @@ impl Hold {
             };
             format!("ENDED {} {}{how}", self.name, tag(guard.token()))
         });
-        self.stage.history.add(Belief {
+        self.stage.history.add(history::Hold {
             who: format!("{} of client {}", tag(guard.token()), self.client),
             name: self.name.clone(),
+            mode: Mode::Exclusive,
             token: guard.token(),
             fence: guard.fence(),
-            invoked: self.invoked,
+            asked: self.invoked,
             granted: self.granted,
-            ended,
+            until: ended,
         });
     }
 }

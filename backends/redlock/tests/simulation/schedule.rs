@@ -97,7 +97,7 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     let (seen, trace) = net.finish();
     Outcome {
         problems,
-        holds: stage.history.beliefs().len(),
+        holds: stage.history.holds().len(),
         contended: stage.history.contended(),
         lost,
         writes_refused,

@@ -1,0 +1,148 @@
+//! The rules, and what a run must show.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::Figures;
+use super::hold::Hold;
+use super::journal::Entry;
+use super::run::{Run, UseOf};
+use super::violation::{Missing, Use, Used, Violation, Write};
+use super::{fences, overlap, waiting};
+
+/// What is promised of a run. The default promises everything, and has no limit for waiting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Holds that exclude each other are never valid at once, nor more permits than there are.
+    pub exclusion: bool,
+    /// No two holds of a name have one fence, but for readers.
+    pub fences: bool,
+    /// A hold that was asked for after another was granted has no smaller fence.
+    pub strict_order_of_fences: bool,
+    /// The longest time without a holder while a client waits.
+    pub longest_wait: Option<Duration>,
+    /// Faults, by their names, that keep the server from granting anything. The time in which one is active
+    /// doesn't count as waiting.
+    pub excusing_faults: Vec<String>,
+    /// How long before its deadline a hold is reported as lost. Only the figure about the delay uses it.
+    pub loss_margin: Duration,
+    /// Whether a run fails that shows no contention, no hand-over, or no effect of a fault.
+    pub must_show: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            exclusion: true,
+            fences: true,
+            strict_order_of_fences: true,
+            longest_wait: None,
+            excusing_faults: Vec::new(),
+            loss_margin: Duration::ZERO,
+            must_show: true,
+        }
+    }
+}
+
+/// A run that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// What it breaks. It passes if there are none.
+    pub violations: Vec<Violation>,
+    /// What it showed.
+    pub figures: Figures,
+}
+
+/// Checks a run. The entries are in the order of their instants, as [`read`](super::journal::read) returns
+/// them.
+pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
+    let run = Run::of(entries);
+    let figures = Figures::of(&run, rules);
+    let mut violations = Vec::new();
+    check_names(&run, rules, &mut violations);
+    violations.extend(run.uses.iter().filter_map(|used| after_its_end(&run, used)));
+    waiting::check_stuck(&run, &mut violations);
+    violations.extend(run.problems.iter().cloned());
+    if rules.must_show {
+        violations.extend(missing(&run, &figures).map(Violation::ShowedNothing));
+    }
+    Checked { violations, figures }
+}
+
+/// Checks holds that are over. `fences` says whether the profile has any.
+pub(crate) fn check_holds(holds: &[Hold], fences: bool) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for holds in by_name(holds.iter().cloned()).values() {
+        overlap::check(holds, &mut violations);
+        if fences {
+            fences::check_unique(holds, &mut violations);
+            fences::check_order(holds, &mut violations);
+        }
+    }
+    violations
+}
+
+/// Returns the holds of each name, in the order of their grants.
+pub(crate) fn by_name(holds: impl Iterator<Item = Hold>) -> BTreeMap<String, Vec<Hold>> {
+    let mut names: BTreeMap<String, Vec<Hold>> = BTreeMap::new();
+    for hold in holds {
+        names.entry(hold.name.clone()).or_default().push(hold);
+    }
+    for holds in names.values_mut() {
+        holds.sort_by_key(|hold| (hold.granted, hold.until));
+    }
+    names
+}
+
+fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
+    if rules.exclusion {
+        let holds = run.holds.iter().map(|tracked| tracked.exclusive_part());
+        by_name(holds).values().for_each(|holds| overlap::check(holds, violations));
+    }
+    let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
+    for holds in by_name(whole.map(|tracked| tracked.hold.clone())).values() {
+        if rules.fences {
+            fences::check_unique(holds, violations);
+        }
+        if rules.strict_order_of_fences {
+            fences::check_order(holds, violations);
+        }
+    }
+    let mut writes: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
+    run.writes.iter().for_each(|write| writes.entry(&write.name).or_default().push(write));
+    writes.values().for_each(|writes| fences::check_register(writes, violations));
+    let mut names: Vec<&str> = run.requests.iter().map(|request| request.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for (name, limit) in names.into_iter().zip(std::iter::repeat(rules.longest_wait)) {
+        if let Some(limit) = limit {
+            let gaps = waiting::gaps(run, name, &rules.excusing_faults);
+            waiting::check_gaps(name, &gaps, limit, violations);
+        }
+    }
+}
+
+/// Returns the violation if the use shows that the holder treats the hold as valid after its end.
+fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
+    let hold = &used.as_recorded;
+    let next = run.holds.iter().map(|tracked| &tracked.hold).find(|next| {
+        let is_next = next.name == hold.name && next.token != hold.token;
+        is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
+    });
+    // A check says by itself that the hold was treated as valid. A renewal or a write may have been on its way.
+    (used.by == Use::Checked || next.is_some()).then(|| {
+        let (hold, next) = (hold.clone(), next.cloned());
+        Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
+    })
+}
+
+fn missing(run: &Run, figures: &Figures) -> impl Iterator<Item = Missing> {
+    let contention = (figures.contended == 0).then_some(Missing::Contention);
+    let hand_overs = (figures.hand_overs == 0).then_some(Missing::HandOvers);
+    let effects = run.faults.iter().filter(|fault| fault.effect.is_none());
+    let effects = effects
+        .map(|fault| Missing::Effect { fault: fault.fault.clone(), target: fault.target.clone() });
+    contention.into_iter().chain(hand_overs).chain(effects)
+}

@@ -1,0 +1,63 @@
+//! Fences: unique, and in the order of the grants. And the register: it accepts no stale write.
+
+use std::collections::HashMap;
+
+use lockwright_core::{Fence, Mode};
+
+use super::hold::Hold;
+use super::violation::{Violation, Write};
+
+/// Finds fences that two holds of one name have. Readers may share one.
+pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
+    let mut by_fence: HashMap<Fence, Vec<&Hold>> = HashMap::new();
+    for hold in holds {
+        let same = by_fence.entry(hold.fence).or_default();
+        let are_readers = |other: &Hold| hold.mode == Mode::Shared && other.mode == Mode::Shared;
+        let other = same.iter().find(|other| !other.is_one_with(hold) && !are_readers(other));
+        if let Some(other) = other {
+            violations.push(Violation::SameFence((*other).clone().into(), hold.clone().into()));
+        }
+        same.push(hold);
+    }
+}
+
+/// Finds holds of one name that were asked for when another had been granted, and have a smaller fence. The
+/// holds are in the order of their grants. Permits have ids, which aren't in order.
+pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
+    let has_fence = |hold: &&Hold| hold.permits().is_none();
+    let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
+    by_request.sort_by_key(|hold| hold.asked);
+    let mut granted = holds.iter().filter(has_fence).peekable();
+    // Of those granted before this one was asked for, the one with the largest fence tells.
+    let mut highest: Option<&Hold> = None;
+    for hold in by_request {
+        while let Some(before) = granted.next_if(|before| before.granted < hold.asked) {
+            if highest.is_none_or(|highest| highest.fence < before.fence) {
+                highest = Some(before);
+            }
+        }
+        if let Some(highest) = highest.filter(|highest| hold.fence < highest.fence) {
+            violations.push(Violation::FenceFell(highest.clone().into(), hold.clone().into()));
+        }
+    }
+}
+
+/// Finds writes of one name that were sent after a higher fence had been accepted, and were accepted. The
+/// writes are in the order of their answers.
+pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
+    let mut by_sending: Vec<&Write> =
+        writes.iter().copied().filter(|write| write.accepted).collect();
+    by_sending.sort_by_key(|write| write.sent);
+    let mut answered = writes.iter().copied().filter(|write| write.accepted).peekable();
+    let mut highest: Option<&Write> = None;
+    for write in by_sending {
+        while let Some(before) = answered.next_if(|before| before.answered < write.sent) {
+            if highest.is_none_or(|highest| highest.fence < before.fence) {
+                highest = Some(before);
+            }
+        }
+        if let Some(highest) = highest.filter(|highest| write.fence < highest.fence) {
+            violations.push(Violation::StaleWrite(highest.clone().into(), write.clone().into()));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! When a process ran, was stopped, and ended.
+
+use std::time::Duration;
+
+use lockwright_core::BootInstant;
+
+use super::journal::Signal;
+
+/// A process of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// From when and until when it was stopped. The last stop may go on.
+    pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
+    pub(crate) killed: Option<BootInstant>,
+    pub(crate) ended: Option<BootInstant>,
+}
+
+impl Process {
+    pub(crate) fn signalled(&mut self, at: BootInstant, signal: Signal) {
+        let open = self.stops.last_mut().filter(|(_, to)| to.is_none());
+        match (signal, open) {
+            (Signal::Stopped, None) => self.stops.push((at, None)),
+            (Signal::Continued, Some((_, to))) => *to = Some(at),
+            (Signal::Killed, _) => self.killed = Some(self.killed.unwrap_or(at)),
+            _ => {}
+        }
+    }
+
+    /// Returns the first instant from `at` on at which it isn't stopped.
+    pub(crate) fn runs_from(&self, at: BootInstant) -> BootInstant {
+        let stop = self.stops.iter().find(|(from, to)| *from <= at && to.is_none_or(|to| at < to));
+        stop.map_or(at, |(_, to)| to.unwrap_or(BootInstant::FAR_FUTURE))
+    }
+
+    /// Returns whether it was stopped at an instant between the two, or at one of them.
+    pub(crate) fn was_stopped_within(&self, from: BootInstant, to: BootInstant) -> bool {
+        self.stops.iter().any(|(stop, go)| *stop <= to && go.is_none_or(|go| from <= go))
+    }
+
+    /// Returns whether it is stopped for good, killed or has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let is_stopped = self.stops.last().is_some_and(|(_, to)| to.is_none());
+        is_stopped || self.killed.is_some() || self.ended.is_some()
+    }
+
+    /// Returns the times between the two instants in which it ran.
+    pub(crate) fn running(
+        &self,
+        from: BootInstant,
+        to: BootInstant,
+    ) -> Vec<(BootInstant, BootInstant)> {
+        let mut times = Vec::new();
+        let mut begun = from;
+        for (stop, go) in &self.stops {
+            times.push((begun, (*stop).min(to)));
+            begun = begun.max(go.unwrap_or(BootInstant::FAR_FUTURE));
+        }
+        times.push((begun, to));
+        times.retain(|(from, to)| from < to);
+        times
+    }
+
+    /// Returns for how long it ran between the two instants, at most until it ended.
+    pub(crate) fn ran_until(&self, from: BootInstant, to: BootInstant) -> Duration {
+        let over = self.killed.into_iter().chain(self.ended).fold(to, BootInstant::min);
+        self.running(from, over).iter().map(|(from, to)| to.saturating_since(*from)).sum()
+    }
+}

@@ -1,0 +1,400 @@
+//! A run as its journal shows it: requests, holds, writes, faults, and when each process was stopped.
+
+use std::collections::HashMap;
+
+use lockwright_core::{BootInstant, Mode, Reason, Token};
+
+use super::hold::Hold;
+use super::journal::{Entry, Event};
+use super::process::Process;
+use super::violation::{Use, Violation, Write};
+
+/// A run. All lists are in the order of the journal.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) start: BootInstant,
+    pub(crate) end: BootInstant,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) holds: Vec<Tracked>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) uses: Vec<UseOf>,
+    pub(crate) faults: Vec<FaultSpan>,
+    pub(crate) processes: HashMap<String, Process>,
+    /// Requests, renewals, releases, writes and breaks.
+    pub(crate) operations: u64,
+    /// Entries that contradict the entries before them.
+    pub(crate) problems: Vec<Violation>,
+    /// The last hold of a token in a process.
+    by_token: HashMap<(String, Token), usize>,
+    by_request: HashMap<(String, u64), usize>,
+    /// What an operator freed: one hold, or all of a name.
+    breaks: Vec<(BootInstant, String, Option<Token>)>,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) who: String,
+    pub(crate) name: String,
+    pub(crate) mode: Mode,
+    pub(crate) waits: bool,
+    pub(crate) asked: BootInstant,
+    /// When it was granted or failed.
+    pub(crate) ended: Option<BootInstant>,
+    /// The hold that it was granted, in [`Run::holds`].
+    pub(crate) hold: Option<usize>,
+}
+
+/// A hold, or the part of it from a renewal that came after its deadline.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) hold: Hold,
+    /// The last recorded deadline.
+    pub(crate) deadline: BootInstant,
+    pub(crate) end: Option<End>,
+    /// When an operator freed it on the server.
+    pub(crate) broken: Option<BootInstant>,
+    /// Whether it goes on in a later part, by a renewal after its deadline.
+    pub(crate) is_continued: bool,
+    /// Whether it is such a part.
+    pub(crate) is_part: bool,
+    /// The last entry about it.
+    last_entry: BootInstant,
+    /// When its holder began to write, since the register answered last.
+    writing: Option<BootInstant>,
+    /// Whether its holder records when it begins to write.
+    records_writing: bool,
+}
+
+/// The recorded end of a hold. Without one it ends at its deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Releasing,
+    Lost(BootInstant, Reason),
+    ProcessEnded,
+}
+
+/// A use of a hold at or after its end.
+#[derive(Debug)]
+pub(crate) struct UseOf {
+    /// The hold as it was recorded before the use.
+    pub(crate) as_recorded: Hold,
+    pub(crate) at: BootInstant,
+    pub(crate) by: Use,
+}
+
+/// A fault.
+#[derive(Debug)]
+pub(crate) struct FaultSpan {
+    pub(crate) fault: String,
+    pub(crate) target: String,
+    pub(crate) from: BootInstant,
+    pub(crate) to: Option<BootInstant>,
+    pub(crate) effect: Option<String>,
+}
+
+impl Tracked {
+    fn granted(hold: Hold) -> Self {
+        Self {
+            deadline: hold.until,
+            last_entry: hold.granted,
+            hold,
+            end: None,
+            broken: None,
+            is_continued: false,
+            is_part: false,
+            writing: None,
+            records_writing: false,
+        }
+    }
+
+    /// Returns the hold as the overlap check sees it: a hold that an operator freed excludes nobody.
+    pub(crate) fn exclusive_part(&self) -> Hold {
+        let mut hold = self.hold.clone();
+        if let Some(broken) = self.broken {
+            hold.until = hold.until.min(broken).max(hold.granted);
+        }
+        hold
+    }
+
+    fn finish(&mut self, at: BootInstant, end: End) {
+        if self.end.is_none() {
+            self.hold.until = self.deadline.min(at);
+            self.end = Some(end);
+        }
+    }
+}
+
+impl Run {
+    /// Reads a run from a journal's entries, which are in the order of their instants.
+    pub(crate) fn of(entries: &[Entry]) -> Self {
+        let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
+        let mut run = Self {
+            start: at(entries.first()),
+            end: at(entries.last()),
+            requests: Vec::new(),
+            holds: Vec::new(),
+            writes: Vec::new(),
+            uses: Vec::new(),
+            faults: Vec::new(),
+            processes: HashMap::new(),
+            operations: 0,
+            problems: Vec::new(),
+            by_token: HashMap::new(),
+            by_request: HashMap::new(),
+            breaks: Vec::new(),
+        };
+        for entry in entries {
+            run.add(entry);
+        }
+        run.mark_broken();
+        run
+    }
+
+    /// Returns the process. Each one that wrote an entry is there.
+    pub(crate) fn process(&self, who: &str) -> &Process {
+        &self.processes[who]
+    }
+
+    /// Returns when a request's wait ended: by its answer, with its process, or with the journal.
+    pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
+        let process = self.process(&request.who);
+        let ends = [request.ended, process.killed, process.ended];
+        ends.into_iter().flatten().min().unwrap_or(self.end)
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        let process = self.processes.entry(entry.process.clone()).or_default();
+        if process.killed.is_some() {
+            self.problem(
+                entry,
+                "wrote after it was killed; give a process that is started again a new name",
+            );
+        }
+        self.operations += u64::from(matches!(
+            entry.event,
+            Event::Asked { .. }
+                | Event::Renewed { .. }
+                | Event::Releasing { .. }
+                | Event::Wrote { .. }
+                | Event::Broke { .. }
+        ));
+        match &entry.event {
+            Event::Asked { .. } => self.asked(entry),
+            Event::Granted { .. } => self.granted(entry),
+            Event::Failed { request, .. } => {
+                self.end_request(entry, *request);
+            }
+            Event::Renewed { token, deadline } => self.renewed(entry, *token, *deadline),
+            Event::Releasing { token } => self.finish(entry, *token, End::Releasing),
+            Event::Lost { token, reason } => {
+                self.finish(entry, *token, End::Lost(entry.at, *reason));
+            }
+            Event::Writing { token, looked, late } => self.writing(entry, *token, *looked, *late),
+            Event::Wrote { .. } => self.wrote(entry),
+            Event::Broke { name, token, at_once: true } => {
+                self.breaks.push((entry.at, name.clone(), *token));
+            }
+            Event::Broke { .. } => {}
+            Event::Ended => self.process_ended(entry),
+            Event::Fault { .. } => self.fault(entry),
+            Event::Signalled { target, signal } => {
+                self.processes.entry(target.clone()).or_default().signalled(entry.at, *signal);
+            }
+        }
+    }
+
+    fn problem(&mut self, entry: &Entry, problem: &str) {
+        let (who, at) = (entry.process.clone(), entry.at);
+        self.problems.push(Violation::BadJournal { who, at, problem: problem.to_owned() });
+    }
+
+    fn asked(&mut self, entry: &Entry) {
+        let Event::Asked { request, name, mode, waits } = &entry.event else { return };
+        let key = (entry.process.clone(), *request);
+        if self.by_request.insert(key, self.requests.len()).is_some() {
+            self.problem(entry, &format!("has two requests with the number {request}"));
+        }
+        self.requests.push(Request {
+            who: entry.process.clone(),
+            name: name.clone(),
+            mode: *mode,
+            waits: *waits,
+            asked: entry.at,
+            ended: None,
+            hold: None,
+        });
+    }
+
+    /// Ends a request. Returns its index, unless the journal is wrong.
+    fn end_request(&mut self, entry: &Entry, number: u64) -> Option<usize> {
+        let key = (entry.process.clone(), number);
+        let found = self.by_request.get(&key).copied();
+        match found {
+            Some(index) if self.requests[index].ended.is_none() => {
+                self.requests[index].ended = Some(entry.at);
+            }
+            Some(_) => self.problem(entry, &format!("ended request {number} twice")),
+            None => self.problem(entry, &format!("ended request {number} without asking")),
+        }
+        found
+    }
+
+    fn granted(&mut self, entry: &Entry) {
+        let Event::Granted { request, token, fence, deadline } = &entry.event else { return };
+        let Some(index) = self.end_request(entry, *request) else { return };
+        let key = (entry.process.clone(), *token);
+        let known = self.by_token.get(&key).copied().filter(|&known| {
+            let known = &self.holds[known];
+            known.end.is_none() && known.hold.fence == *fence && entry.at <= known.deadline
+        });
+        if let Some(known) = known {
+            // Another guard on the same hold.
+            self.requests[index].hold = Some(known);
+            return self.extend(known, entry.at, *deadline);
+        }
+        let request = &mut self.requests[index];
+        request.hold = Some(self.holds.len());
+        let hold = Hold {
+            who: request.who.clone(),
+            name: request.name.clone(),
+            mode: request.mode,
+            token: *token,
+            fence: *fence,
+            asked: request.asked,
+            granted: entry.at,
+            until: *deadline,
+        };
+        self.by_token.insert(key, self.holds.len());
+        self.holds.push(Tracked::granted(hold));
+    }
+
+    fn extend(&mut self, index: usize, at: BootInstant, deadline: BootInstant) {
+        let tracked = &mut self.holds[index];
+        tracked.deadline = deadline;
+        tracked.hold.until = deadline;
+        tracked.last_entry = at;
+    }
+
+    /// Returns the hold that an entry is about.
+    fn find(&mut self, entry: &Entry, token: Token) -> Option<usize> {
+        let found = self.by_token.get(&(entry.process.clone(), token)).copied();
+        if found.is_none() {
+            self.problem(entry, &format!("wrote about the token {token}, which it wasn't granted"));
+        }
+        found
+    }
+
+    fn renewed(&mut self, entry: &Entry, token: Token, deadline: BootInstant) {
+        let Some(index) = self.find(entry, token) else { return };
+        let tracked = &self.holds[index];
+        if tracked.end.is_some() {
+            // Two tasks of the process wrote in the other order.
+            return;
+        }
+        if entry.at <= tracked.deadline {
+            return self.extend(index, entry.at, deadline);
+        }
+        if deadline <= entry.at {
+            return;
+        }
+        let hold = Hold { granted: entry.at, until: deadline, ..tracked.hold.clone() };
+        let as_recorded = tracked.hold.clone();
+        let by = Use::Renewed;
+        self.uses.push(UseOf { as_recorded, at: entry.at, by });
+        self.holds[index].is_continued = true;
+        self.by_token.insert((entry.process.clone(), token), self.holds.len());
+        self.holds.push(Tracked { is_part: true, ..Tracked::granted(hold) });
+    }
+
+    fn finish(&mut self, entry: &Entry, token: Token, end: End) {
+        if let Some(index) = self.find(entry, token) {
+            self.holds[index].finish(entry.at, end);
+        }
+    }
+
+    fn writing(&mut self, entry: &Entry, token: Token, looked: BootInstant, late: bool) {
+        let Some(index) = self.find(entry, token) else { return };
+        let tracked = &mut self.holds[index];
+        tracked.writing = Some(entry.at);
+        tracked.records_writing = true;
+        tracked.last_entry = entry.at;
+        let is_over = looked >= tracked.hold.until;
+        if !late && is_over && matches!(tracked.end, None | Some(End::Lost(..))) {
+            let as_recorded = tracked.hold.clone();
+            self.uses.push(UseOf { as_recorded, at: looked, by: Use::Checked });
+        }
+    }
+
+    fn wrote(&mut self, entry: &Entry) {
+        let Event::Wrote { token, fence, accepted, late } = entry.event else { return };
+        let Some(index) = self.find(entry, token) else { return };
+        let process = &self.processes[&entry.process];
+        let tracked = &mut self.holds[index];
+        let began = tracked.writing.take();
+        // A writer that knows of the end has sent later than that, and not while it was stopped.
+        let known = if late { process.runs_from(tracked.hold.until) } else { tracked.hold.granted };
+        let ran = !process.was_stopped_within(tracked.last_entry, entry.at);
+        let is_over = tracked.end.is_none() && entry.at > tracked.deadline;
+        if accepted && !late && is_over && ran && !tracked.records_writing {
+            let as_recorded = tracked.hold.clone();
+            self.uses.push(UseOf { as_recorded, at: entry.at, by: Use::Wrote });
+        }
+        tracked.last_entry = entry.at;
+        if tracked.hold.permits().is_some() {
+            // Permits have ids, which aren't in order.
+            return;
+        }
+        self.writes.push(Write {
+            who: entry.process.clone(),
+            name: tracked.hold.name.clone(),
+            fence,
+            sent: began.unwrap_or(known).min(entry.at),
+            answered: entry.at,
+            accepted,
+            late,
+        });
+    }
+
+    /// Marks the holds that an operator freed. Those of a whole name are the ones that were asked for before.
+    fn mark_broken(&mut self) {
+        for (at, name, token) in &self.breaks {
+            for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {
+                let is_meant = token.is_none_or(|token| token == tracked.hold.token);
+                if is_meant && tracked.hold.asked <= *at && *at < tracked.hold.until {
+                    tracked.broken = Some(tracked.broken.map_or(*at, |first| first.min(*at)));
+                }
+            }
+        }
+    }
+
+    fn process_ended(&mut self, entry: &Entry) {
+        self.processes.entry(entry.process.clone()).or_default().ended = Some(entry.at);
+        for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.who == entry.process) {
+            tracked.finish(entry.at, End::ProcessEnded);
+        }
+    }
+
+    fn fault(&mut self, entry: &Entry) {
+        let Event::Fault { fault, target, begins, effect } = &entry.event else { return };
+        if *begins {
+            return self.faults.push(FaultSpan {
+                fault: fault.clone(),
+                target: target.clone(),
+                from: entry.at,
+                to: None,
+                effect: effect.clone(),
+            });
+        }
+        let is_open = |span: &&mut FaultSpan| {
+            span.fault == *fault && span.target == *target && span.to.is_none()
+        };
+        match self.faults.iter_mut().rev().find(is_open) {
+            Some(span) => {
+                span.to = Some(entry.at);
+                span.effect = effect.clone().or(span.effect.take());
+            }
+            None => self.problem(entry, &format!("ended the fault {fault}, which hadn't begun")),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What a run breaks.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Fence};
+use serde::{Deserialize, Serialize};
+
+use super::hold::{Hold, seconds};
+
+/// What a run breaks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Violation {
+    /// Two holds that exclude each other were valid at once.
+    Overlap(Box<Hold>, Box<Hold>),
+    /// More permits were valid at once than the semaphore has.
+    TooManyPermits(Vec<Hold>),
+    /// Two holds had one fence.
+    SameFence(Box<Hold>, Box<Hold>),
+    /// The second was asked for when the first had been granted, and its fence isn't larger.
+    FenceFell(Box<Hold>, Box<Hold>),
+    /// A holder treated its hold as valid after its end.
+    UsedAfterItsEnd(Box<Used>),
+    /// The register accepted a write after it had accepted a higher fence.
+    StaleWrite(Box<Write>, Box<Write>),
+    /// A request didn't end, and its process ran on.
+    Stuck {
+        /// The process that asked.
+        who: String,
+        /// The lock.
+        name: String,
+        /// When it asked.
+        asked: BootInstant,
+    },
+    /// A client waited, and no hold was valid, for longer than allowed.
+    NoHolder {
+        /// The lock.
+        name: String,
+        /// From when.
+        from: BootInstant,
+        /// Until when.
+        to: BootInstant,
+        /// The longest time that is allowed.
+        limit: Duration,
+    },
+    /// The run didn't show what it was for.
+    ShowedNothing(Missing),
+    /// An entry contradicts the entries before it.
+    BadJournal {
+        /// The process that wrote the entry.
+        who: String,
+        /// When it was written.
+        at: BootInstant,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The use of a hold after its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// The hold. It is valid until the end that was recorded before the use.
+    pub hold: Hold,
+    /// When it was used.
+    pub at: BootInstant,
+    /// How it was used.
+    pub by: Use,
+    /// The grant that had returned before.
+    pub next: Option<Hold>,
+}
+
+/// How a hold was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Use {
+    /// `check()` said that it is valid.
+    Checked,
+    /// Its deadline was extended.
+    Renewed,
+    /// The register accepted a write from a holder that didn't know of the end.
+    Wrote,
+}
+
+/// A write that the register answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    /// The process.
+    pub who: String,
+    /// The lock.
+    pub name: String,
+    /// The fence.
+    pub fence: Fence,
+    /// The write was sent no earlier than this.
+    pub sent: BootInstant,
+    /// The answer was recorded then.
+    pub answered: BootInstant,
+    /// Whether the register accepted it.
+    pub accepted: bool,
+    /// Whether the writer knew that its hold had ended.
+    pub late: bool,
+}
+
+/// What a run has to show, and didn't.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// No client asked for a lock that another process held.
+    Contention,
+    /// No waiter was granted a lock after another process's hold had ended.
+    HandOvers,
+    /// A fault began, and no effect of it was recorded.
+    Effect {
+        /// The fault.
+        fault: String,
+        /// What it concerned.
+        target: String,
+    },
+}
+
+/// The kind of a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Exclusion, fences or the register.
+    Safety,
+    /// A request that hangs, or a lock without a holder.
+    Liveness,
+    /// The run shows nothing, or its journal is wrong.
+    Evidence,
+}
+
+impl Violation {
+    /// Returns what is in danger.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Stuck { .. } | Self::NoHolder { .. } => Kind::Liveness,
+            Self::ShowedNothing(_) | Self::BadJournal { .. } => Kind::Evidence,
+            _ => Kind::Safety,
+        }
+    }
+
+    /// Returns a few words for a picture's caption.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Overlap(..) => "two holds were valid at once".to_owned(),
+            Self::TooManyPermits(holds) => {
+                let of = holds.iter().find_map(Hold::permits).map_or(0, |(_, of)| of);
+                format!("more than {of} permits were valid at once")
+            }
+            Self::SameFence(..) => "two holds had one fence".to_owned(),
+            Self::FenceFell(..) => "a later hold had no larger fence".to_owned(),
+            Self::UsedAfterItsEnd(used) => match used.by {
+                Use::Checked => "check() said valid after the hold's end".to_owned(),
+                Use::Renewed => {
+                    "a hold was renewed after its deadline and the next grant".to_owned()
+                }
+                Use::Wrote => "a hold was used after its deadline and the next grant".to_owned(),
+            },
+            Self::StaleWrite(..) => "the register accepted a stale write".to_owned(),
+            Self::Stuck { .. } => "a request never ended".to_owned(),
+            Self::NoHolder { .. } => "a client waited for too long without a holder".to_owned(),
+            Self::ShowedNothing(_) => "the run showed nothing".to_owned(),
+            Self::BadJournal { .. } => "the journal is wrong".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.title())?;
+        match self {
+            Self::Overlap(a, b) | Self::SameFence(a, b) | Self::FenceFell(a, b) => {
+                describe_all(f, &[a, b])
+            }
+            Self::TooManyPermits(holds) => describe_all(f, &holds.iter().collect::<Vec<_>>()),
+            Self::UsedAfterItsEnd(used) => used.fmt(f),
+            Self::StaleWrite(first, stale) => write!(
+                f,
+                "{} wrote {:?} with fence {}, and {:.6} s later {} with fence {}",
+                first.who,
+                first.name,
+                first.fence,
+                seconds(first.answered, stale.answered),
+                stale.who,
+                stale.fence
+            ),
+            Self::Stuck { who, name, .. } => write!(f, "{who} waits for {name:?}"),
+            Self::NoHolder { name, from, to, limit } => {
+                let waited = to.saturating_since(*from);
+                write!(f, "{name:?} had no holder for {waited:?}, and {limit:?} is allowed")
+            }
+            Self::ShowedNothing(missing) => missing.fmt(f),
+            Self::BadJournal { who, problem, .. } => write!(f, "{who} {problem}"),
+        }
+    }
+}
+
+fn describe_all(f: &mut fmt::Formatter<'_>, holds: &[&Hold]) -> fmt::Result {
+    let Some(zero) = holds.first().map(|first| first.granted) else { return Ok(()) };
+    write!(f, "{:?}, ", holds[0].name)?;
+    for (number, hold) in holds.iter().enumerate() {
+        if number > 0 {
+            f.write_str(" and ")?;
+        }
+        hold.describe(f, zero)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let late = self.at.saturating_since(self.hold.until);
+        write!(f, "{:?}, {late:?} after the end of ", self.hold.name)?;
+        self.hold.describe(f, self.hold.granted)?;
+        if let Some(next) = &self.next {
+            f.write_str(", while or after the lock was held by ")?;
+            next.describe(f, self.hold.granted)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contention => f.write_str("no client asked for a lock that another process held"),
+            Self::HandOvers => {
+                f.write_str("no waiter was granted a lock after another process's hold")
+            }
+            Self::Effect { fault, target } => {
+                write!(f, "the fault {fault} on {target} began, and no effect was recorded")
+            }
+        }
+    }
+}

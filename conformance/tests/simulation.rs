@@ -53,7 +53,7 @@ fn trouble(seed: u64) -> Trouble {
 /// A ticket that nobody picks up and a hold that an operator lets run out keep the name for a TTL. A waiter that
 /// was killed keeps its place for five polls of a second each, and so does a request that arrives again.
 fn longest_wait(trouble: Trouble) -> Duration {
-    let network = if trouble.late > 0 { TTL * 4 } else { TTL * 5 / 2 };
+    let network = if trouble.late_requests > 0 { TTL * 4 } else { TTL * 5 / 2 };
     let places = trouble.kills || trouble.repeated > 0;
     if places { network + Duration::from_secs(5) } else { network }
 }
@@ -75,8 +75,7 @@ fn run(seed: u64, forgetful: bool) -> Checked {
         if forgetful {
             tokio::spawn(forget(memory.clone()));
         }
-        let connect = connector(move || std::future::ready(Ok(memory.clone())));
-        Target { connect, clients_clock: clock.clone() }
+        Target::new(connector(move || std::future::ready(Ok(memory.clone()))))
     });
     assert_eq!(simulated.failures, [] as [String; 0], "seed {seed}");
     assert_eq!(simulated.left, [] as [String; 0], "seed {seed}: still held at the end");

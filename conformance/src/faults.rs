@@ -22,6 +22,8 @@ pub enum Op {
     Renew,
     /// [`DistributedLock::release`].
     Release,
+    /// [`DistributedLock::swap`].
+    Swap,
 }
 
 /// What becomes of a request.
@@ -58,6 +60,7 @@ struct Inner {
     acquires: AtomicUsize,
     renewals: AtomicUsize,
     releases: AtomicUsize,
+    swaps: AtomicUsize,
     called: Notify,
     /// Requests that are still to arrive.
     under_way: AtomicUsize,
@@ -98,6 +101,7 @@ impl Faulty {
             acquires: AtomicUsize::new(0),
             renewals: AtomicUsize::new(0),
             releases: AtomicUsize::new(0),
+            swaps: AtomicUsize::new(0),
             called: Notify::new(),
             under_way: AtomicUsize::new(0),
             drop_wakes: AtomicBool::new(false),
@@ -174,6 +178,7 @@ impl Faulty {
             Op::Acquire => &self.0.acquires,
             Op::Renew => &self.0.renewals,
             Op::Release => &self.0.releases,
+            Op::Swap => &self.0.swaps,
         }
     }
 
@@ -290,7 +295,11 @@ impl DistributedLock for Faulty {
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
-        self.0.backend.swap(from, to).await
+        let (backend, again) = (Arc::clone(&self.0.backend), to.clone());
+        let again = async move {
+            let _ = backend.swap(from, &again).await;
+        };
+        self.send(Op::Swap, self.0.backend.swap(from, to), again).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

@@ -32,6 +32,7 @@
 //! | [`protected`] | what refuses late writes by their fence, for the cases about that |
 //! | [`explorer`] | every state of a model |
 //! | [`register`] | the ground truth: what the locks protect |
+//! | [`workload`] | the work of one client process in a run with random faults |
 #![forbid(unsafe_code)]
 
 pub mod cancel;
@@ -52,6 +53,7 @@ pub mod participants;
 pub mod protected;
 pub mod register;
 pub mod report;
+pub mod workload;
 
 pub use case::{Case, Failure, Group, Need, Outcome, Verdict};
 pub use context::Context;

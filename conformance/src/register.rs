@@ -4,17 +4,25 @@
 //! store behind a fenced lock should (Kleppmann, "How to do distributed locking", 2016). The
 //! counter in a file knows nothing of fences: two who write at once lose an update.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use lockwright_core::Fence;
+use serde::{Deserialize, Serialize};
 
-/// What refuses stale fences. Clones are one.
+/// What refuses stale fences, by name, and keeps tickets for other processes. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Register(Arc<Mutex<Writes>>);
+pub struct Register(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    writes: HashMap<String, Writes>,
+    tickets: VecDeque<String>,
+}
 
 /// What a register has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,10 +35,31 @@ pub struct Writes {
     pub refused: usize,
 }
 
+/// The name of those that have only one.
+const ONLY: &str = "";
+
+/// A request to a register in another process, one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Request {
+    Write(String, Fence),
+    Leave(String),
+    Pick,
+}
+
 impl Register {
-    /// Writes with this fence; whether it was accepted.
+    /// Writes with this fence to the one register there is; whether it was accepted.
     pub fn write(&self, fence: Fence) -> bool {
-        let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_to(ONLY, fence)
+    }
+
+    /// Writes with this fence to the register of `name`, and returns whether it was accepted.
+    pub fn write_to(&self, name: &str, fence: Fence) -> bool {
+        let mut state = self.state();
+        if !state.writes.contains_key(name) {
+            state.writes.insert(name.to_owned(), Writes::default());
+        }
+        let writes = state.writes.get_mut(name).expect("it was inserted");
         let fresh = fence.get() >= writes.highest;
         if fresh {
             writes.highest = fence.get();
@@ -41,9 +70,28 @@ impl Register {
         fresh
     }
 
-    /// What it has seen.
+    /// Keeps a ticket until it is picked up.
+    pub fn leave(&self, ticket: &str) {
+        self.state().tickets.push_back(ticket.to_owned());
+    }
+
+    /// Picks up the oldest ticket.
+    pub fn pick(&self) -> Option<String> {
+        self.state().tickets.pop_front()
+    }
+
+    /// What the one register that there is has seen.
     pub fn writes(&self) -> Writes {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writes_to(ONLY)
+    }
+
+    /// What the register of `name` has seen.
+    pub fn writes_to(&self, name: &str) -> Writes {
+        self.state().writes.get(name).copied().unwrap_or_default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves it on a loopback port until the process ends, for other processes.
@@ -62,12 +110,27 @@ impl Register {
 
     fn serve_one(&self, client: TcpStream) -> Option<()> {
         let mut answers = client.try_clone().ok()?;
-        for line in BufReader::new(client).lines() {
-            let fence = line.ok()?.parse().ok()?;
-            let answer = if self.write(Fence::new(fence)) { "accepted" } else { "refused" };
+        let mut requests = BufReader::new(client);
+        let mut line = String::new();
+        // A line without its end is of a process that was killed while it wrote.
+        while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
+            let answer = self.answer(&serde_json::from_str(&line).ok()?);
             writeln!(answers, "{answer}").ok()?;
+            line.clear();
         }
         None
+    }
+
+    fn answer(&self, request: &Request) -> String {
+        match request {
+            Request::Write(name, fence) if self.write_to(name, *fence) => "accepted".to_owned(),
+            Request::Write(..) => "refused".to_owned(),
+            Request::Leave(ticket) => {
+                self.leave(ticket);
+                "kept".to_owned()
+            }
+            Request::Pick => self.pick().unwrap_or_default(),
+        }
     }
 }
 
@@ -86,12 +149,36 @@ impl RemoteRegister {
         Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
     }
 
-    /// Writes with this fence; whether it was accepted.
+    /// Writes with this fence to the one register there is; whether it was accepted.
     pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
-        writeln!(self.requests, "{fence}")?;
+        self.write_to(ONLY, fence)
+    }
+
+    /// Writes with this fence to the register of `name`, and returns whether it was accepted.
+    pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
+        Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
+    }
+
+    /// Leaves a ticket, which has one line.
+    pub fn leave(&mut self, ticket: &str) -> std::io::Result<()> {
+        self.ask(&Request::Leave(ticket.to_owned())).map(drop)
+    }
+
+    /// Picks up the oldest ticket.
+    pub fn pick(&mut self) -> std::io::Result<Option<String>> {
+        let ticket = self.ask(&Request::Pick)?;
+        Ok(Some(ticket).filter(|ticket| !ticket.is_empty()))
+    }
+
+    fn ask(&mut self, request: &Request) -> std::io::Result<String> {
+        let mut line = serde_json::to_string(request).expect("a request is valid JSON");
+        line.push('\n');
+        self.requests.write_all(line.as_bytes())?;
         let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        Ok(answer.trim() == "accepted")
+        if self.answers.read_line(&mut answer)? == 0 {
+            return Err(std::io::Error::other("the process that has the register has ended"));
+        }
+        Ok(answer.trim_end().to_owned())
     }
 }
 

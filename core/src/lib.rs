@@ -41,8 +41,8 @@ pub use claim::{
     Attempt, Busy, Claim, Ended, Granted, Renew, Renewal, RenewalOutcome, Settle, Upkeep, Wait,
 };
 pub use client::{
-    Builder, Election, Guard, HoldState, Leader, Leadership, Locks, MetricsSnapshot, MultiGuard,
-    MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket,
+    Builder, Election, Guard, Handle, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
+    MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket,
 };
 pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};

@@ -103,10 +103,12 @@ pub enum Event {
         /// Whether the writer knew that its hold had ended. Then its end was written to the journal before.
         late: bool,
     },
-    /// An operator is about to break the holds of a name. Written before the request is sent.
+    /// An operator is about to break a hold. Written before the request is sent.
     Broke {
         /// The lock.
         name: String,
+        /// The hold, or `None` for all of the name.
+        token: Option<Token>,
         /// Whether they were freed at once.
         at_once: bool,
     },

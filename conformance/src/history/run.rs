@@ -27,8 +27,8 @@ pub(crate) struct Run {
     /// The last hold of a token in a process.
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Names whose holds an operator freed.
-    breaks: Vec<(BootInstant, String)>,
+    /// What an operator freed: one hold, or all of a name.
+    breaks: Vec<(BootInstant, String, Option<Token>)>,
 }
 
 /// A request.
@@ -189,7 +189,9 @@ impl Run {
             }
             Event::Writing { token, looked, late } => self.writing(entry, *token, *looked, *late),
             Event::Wrote { .. } => self.wrote(entry),
-            Event::Broke { name, at_once: true } => self.breaks.push((entry.at, name.clone())),
+            Event::Broke { name, token, at_once: true } => {
+                self.breaks.push((entry.at, name.clone(), *token));
+            }
             Event::Broke { .. } => {}
             Event::Ended => self.process_ended(entry),
             Event::Fault { .. } => self.fault(entry),
@@ -352,11 +354,12 @@ impl Run {
         });
     }
 
-    /// Marks the holds that an operator may have seen and freed: those that were asked for before.
+    /// Marks the holds that an operator freed. Those of a whole name are the ones that were asked for before.
     fn mark_broken(&mut self) {
-        for (at, name) in &self.breaks {
+        for (at, name, token) in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {
-                if tracked.hold.asked <= *at && *at < tracked.hold.until {
+                let is_meant = token.is_none_or(|token| token == tracked.hold.token);
+                if is_meant && tracked.hold.asked <= *at && *at < tracked.hold.until {
                     tracked.broken = Some(tracked.broken.map_or(*at, |first| first.min(*at)));
                 }
             }

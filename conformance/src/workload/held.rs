@@ -1,0 +1,181 @@
+//! A hold of any kind, and what the journal has of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lockwright_core::{
+    BootInstant, Error, Fence, Guard, HoldState, Leadership, Mode, Permit, Reason, Result, Signal,
+    Token,
+};
+use tokio::task::AbortHandle;
+
+use crate::history::journal::{Event, Journal};
+
+/// A guard of any kind.
+#[derive(Debug)]
+pub(super) enum Held {
+    Guard(Guard),
+    Permit(Permit),
+    Leadership(Leadership),
+}
+
+macro_rules! each {
+    ($held:expr, $guard:ident => $do:expr) => {
+        match $held {
+            Held::Guard($guard) => $do,
+            Held::Permit($guard) => $do,
+            Held::Leadership($guard) => $do,
+        }
+    };
+}
+
+impl Held {
+    pub(super) fn token(&self) -> Token {
+        each!(self, guard => guard.token())
+    }
+
+    /// The fence, or the id of permits.
+    pub(super) fn fence(&self) -> Fence {
+        match self {
+            Self::Guard(guard) => guard.fence(),
+            Self::Leadership(leadership) => leadership.fence(),
+            Self::Permit(permit) => Fence::new(permit.id()),
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        each!(self, guard => guard.mode())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        each!(self, guard => guard.name())
+    }
+
+    pub(super) fn deadline(&self) -> BootInstant {
+        each!(self, guard => guard.deadline())
+    }
+
+    pub(super) fn signal(&self) -> Signal {
+        each!(self, guard => guard.signal())
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        each!(self, guard => guard.check())
+    }
+
+    pub(super) async fn renew(&self) -> Result<()> {
+        each!(self, guard => guard.renew().await)
+    }
+
+    async fn release(self) -> Result<()> {
+        each!(self, guard => guard.release().await)
+    }
+}
+
+/// A hold that is written to the journal: each new deadline, its loss, its end.
+#[derive(Debug)]
+pub(super) struct Holding {
+    held: Held,
+    record: Arc<Record>,
+    watching: AbortHandle,
+}
+
+impl Holding {
+    /// Of a request that has just been granted.
+    pub(super) fn granted(held: Held, request: u64, journal: &Journal) -> Self {
+        let (token, deadline) = (held.token(), held.deadline());
+        journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
+        let state = Mutex::new(State { deadline, is_over: false });
+        let record = Arc::new(Record { token, journal: journal.clone(), state });
+        let watching = tokio::spawn(watch(held.signal(), Arc::clone(&record))).abort_handle();
+        Self { held, record, watching }
+    }
+
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Whether it is valid now. A new deadline or a loss is in the journal when this returns.
+    pub(super) fn is_valid(&self) -> bool {
+        match self.held.check() {
+            Ok(()) => self.record.renewed(self.held.deadline()),
+            Err(error) => self.record.lost(reason(&error)),
+        }
+        self.held.check().is_ok()
+    }
+
+    /// Writes the end of the hold to the journal, and returns the guard.
+    pub(super) fn end(self) -> Held {
+        self.record.releasing();
+        self.watching.abort();
+        self.held
+    }
+
+    /// Returns the guard and writes nothing, as another guard has the hold.
+    pub(super) fn forget(self) -> Held {
+        self.watching.abort();
+        self.held
+    }
+
+    /// Releases it and waits for the answer. The journal has the end of the hold when this is called first.
+    pub(super) fn release(self) -> impl Future<Output = Result<()>> {
+        self.end().release()
+    }
+}
+
+/// What the journal has of a hold. The holder and the watching task share it.
+#[derive(Debug)]
+struct Record {
+    token: Token,
+    journal: Journal,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The last deadline that was written.
+    deadline: BootInstant,
+    is_over: bool,
+}
+
+impl Record {
+    fn renewed(&self, deadline: BootInstant) {
+        let mut state = self.state();
+        if !state.is_over && state.deadline != deadline {
+            state.deadline = deadline;
+            self.journal.write(Event::Renewed { token: self.token, deadline });
+        }
+    }
+
+    fn lost(&self, reason: Reason) {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_over, true) {
+            self.journal.write(Event::Lost { token: self.token, reason });
+        }
+    }
+
+    fn releasing(&self) {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_over, true) {
+            self.journal.write(Event::Releasing { token: self.token });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes each new deadline of a hold, and its loss.
+async fn watch(mut signal: Signal, record: Arc<Record>) {
+    loop {
+        match signal.changed().await {
+            HoldState::Lost(reason) => return record.lost(reason),
+            HoldState::Released => return,
+            _ => record.renewed(signal.deadline()),
+        }
+    }
+}
+
+fn reason(error: &Error) -> Reason {
+    error.lost_reason().unwrap_or(Reason::Gone)
+}

@@ -1,0 +1,218 @@
+//! What the tasks of one process share: the client, the journal, the store.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Locks, Mode, Result};
+use tokio::sync::Notify;
+
+use crate::case::Failure;
+use crate::history::journal::{Event, Journal};
+
+use super::held::{Held, Holding};
+use super::{Plan, Store};
+
+/// One client of the process, and whether its `close()` has returned.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) locks: Locks,
+    is_closed: Arc<AtomicBool>,
+}
+
+/// What the tasks of one process share.
+pub(super) struct Process {
+    pub(super) plan: Plan,
+    pub(super) clock: Clock,
+    pub(super) journal: Journal,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) until: BootInstant,
+    /// Notified when the client is to be closed and opened again.
+    pub(super) reopen: Notify,
+    client: Mutex<Client>,
+    requests: AtomicU64,
+}
+
+/// A request for one name.
+#[derive(Debug, Clone)]
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a str,
+    pub(super) mode: Mode,
+    /// Whether it waits for the holder.
+    pub(super) waits: bool,
+}
+
+impl Client {
+    pub(super) fn new(locks: Locks) -> Self {
+        Self { locks, is_closed: Arc::default() }
+    }
+
+    /// Closes it. It may take long if the server is silent.
+    pub(super) async fn close(&self) {
+        self.locks.close().await;
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Drives a request. Returns a failure if it is granted after `close()` has returned.
+    async fn drive<T>(
+        &self,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<Result<T>, Failure> {
+        let mut request = pin!(request);
+        std::future::poll_fn(|context| {
+            let was_closed = self.is_closed.load(Ordering::SeqCst);
+            let Poll::Ready(answer) = request.as_mut().poll(context) else { return Poll::Pending };
+            let is_granted_late = was_closed && answer.is_ok();
+            let late = || Failure::new("a request was granted after close() had returned");
+            Poll::Ready(if is_granted_late { Err(late()) } else { Ok(answer) })
+        })
+        .await
+    }
+}
+
+impl Process {
+    pub(super) fn new(
+        plan: &Plan,
+        clock: &Clock,
+        journal: &Journal,
+        store: Arc<dyn Store>,
+        until: BootInstant,
+        client: Client,
+    ) -> Self {
+        Self {
+            plan: plan.clone(),
+            clock: clock.clone(),
+            journal: journal.clone(),
+            store,
+            until,
+            reopen: Notify::new(),
+            client: Mutex::new(client),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn replace(&self, client: Client) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.clock.now() >= self.until
+    }
+
+    pub(super) async fn sleep(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
+    /// Sends a request for one name. The future may be dropped, as requests of users are.
+    pub(super) async fn request(
+        &self,
+        client: &Client,
+        asked: Asked<'_>,
+        request: impl Future<Output = Result<Option<Held>>>,
+    ) -> Result<Option<Holding>, Failure> {
+        let request = async { Ok(request.await?.map(|held| vec![held])) };
+        let holdings = self.request_all(client, &[asked], request).await?;
+        Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
+    }
+
+    /// Sends a request for several names, whose holds come in the order of `asked`.
+    pub(super) async fn request_all(
+        &self,
+        client: &Client,
+        asked: &[Asked<'_>],
+        request: impl Future<Output = Result<Option<Vec<Held>>>>,
+    ) -> Result<Option<Vec<Holding>>, Failure> {
+        let mut open = OpenRequests { journal: &self.journal, requests: Vec::new() };
+        for asked in asked {
+            let request = self.requests.fetch_add(1, Ordering::Relaxed);
+            let (name, mode, waits) = (asked.name.to_owned(), asked.mode, asked.waits);
+            self.journal.write(Event::Asked { request, name, mode, waits });
+            open.requests.push(request);
+        }
+        match client.drive(request).await? {
+            Ok(Some(held)) => Ok(Some(open.granted(held))),
+            Ok(None) => {
+                open.failed("it is held");
+                Ok(None)
+            }
+            Err(error) => {
+                open.failed(&error.to_string());
+                if is_refused(&error) { Err(error.into()) } else { Ok(None) }
+            }
+        }
+    }
+
+    /// Sends a request of an owner that has `first` already. Returns its guard if it is of the same hold, and
+    /// another hold if that was lost meanwhile.
+    pub(super) async fn enter_again(
+        &self,
+        client: &Client,
+        asked: Asked<'_>,
+        request: impl Future<Output = Result<Option<Held>>>,
+        first: &Holding,
+    ) -> Result<Entered, Failure> {
+        let Some(holding) = self.request(client, asked, request).await? else {
+            return Ok(Entered::No);
+        };
+        let (entered, held) = (holding.held(), first.held());
+        if entered.token() != held.token() {
+            return Ok(Entered::Another(holding));
+        }
+        if entered.fence() != held.fence() {
+            return Err(Failure::new(format!(
+                "a second guard of one hold has the fence {} instead of {}",
+                entered.fence(),
+                held.fence()
+            )));
+        }
+        Ok(Entered::Again(holding.forget()))
+    }
+}
+
+/// The answer to a request of an owner that holds already.
+pub(super) enum Entered {
+    /// Another guard of the same hold.
+    Again(Held),
+    /// Another hold.
+    Another(Holding),
+    /// None.
+    No,
+}
+
+/// Requests without an answer. Dropped, they are written as failed.
+struct OpenRequests<'a> {
+    journal: &'a Journal,
+    requests: Vec<u64>,
+}
+
+impl OpenRequests<'_> {
+    fn granted(mut self, held: Vec<Held>) -> Vec<Holding> {
+        let requests = std::mem::take(&mut self.requests);
+        let granted = |(request, held)| Holding::granted(held, request, self.journal);
+        requests.into_iter().zip(held).map(granted).collect()
+    }
+
+    fn failed(&mut self, error: &str) {
+        for request in self.requests.drain(..) {
+            self.journal.write(Event::Failed { request, error: error.to_owned() });
+        }
+    }
+}
+
+impl Drop for OpenRequests<'_> {
+    fn drop(&mut self) {
+        self.failed("its future was dropped");
+    }
+}
+
+/// Whether the request can't be right on this backend.
+fn is_refused(error: &Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::InvalidConfig)
+}

@@ -1,0 +1,289 @@
+//! One round of each kind of work.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakHow, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Seen, Ticket,
+};
+
+use crate::case::Failure;
+use crate::history::journal::Event;
+
+use super::Work;
+use super::held::Held;
+use super::holding::{End, time};
+use super::process::{Asked, Client, Entered, Process};
+use super::random::Random;
+
+/// How many permits a semaphore has.
+const PERMITS: u32 = 3;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// How a request is sent, and how its hold is used.
+#[derive(Debug, Clone)]
+struct Choices {
+    name: String,
+    /// The limit of its wait, or `None` for one try.
+    wait: Option<Duration>,
+    fixed: bool,
+    max_hold: Option<Duration>,
+    /// After this time its future is dropped.
+    patience: Option<Duration>,
+    time: Duration,
+    end: End,
+}
+
+impl Choices {
+    fn of(process: &Process, work: Work, random: &mut Random) -> Self {
+        let ttl = process.plan.ttl;
+        let mut choices = Self {
+            name: random.one_of(&process.plan.names).clone(),
+            wait: (!random.one_in(4)).then(|| random.time(10 * MILLISECOND, ttl * 3)),
+            fixed: random.one_in(10),
+            max_hold: random.one_in(16).then(|| random.time(5 * MILLISECOND, ttl)),
+            patience: None,
+            time: time(random, ttl),
+            end: End::any(random),
+        };
+        if choices.fixed && random.one_in(2) {
+            // Until it runs out.
+            choices.time = ttl * 2;
+        }
+        if work == Work::DroppedFutures {
+            choices.patience = random.one_in(2).then(|| random.time(Duration::ZERO, ttl / 4));
+            choices.end = End::DroppedRelease(random.time(Duration::ZERO, 5 * MILLISECOND));
+        }
+        choices
+    }
+
+    fn asked(&self, mode: Mode) -> Asked<'_> {
+        Asked { name: &self.name, mode, waits: self.wait.is_some() }
+    }
+
+    async fn send<H: Handle>(
+        &self,
+        mut request: Request<H>,
+        held: impl FnOnce(H) -> Held,
+    ) -> Result<Option<Held>> {
+        if self.fixed {
+            request = request.fixed();
+        }
+        if let Some(time) = self.max_hold {
+            request = request.max_hold(time);
+        }
+        match self.wait {
+            Some(limit) => request.wait_for(limit).acquire().await.map(|handle| Some(held(handle))),
+            None => Ok(request.try_acquire().await?.map(held)),
+        }
+    }
+}
+
+impl Process {
+    /// Does one round of one kind of work.
+    pub(super) async fn round(&self, work: Work, random: &mut Random) -> Result<(), Failure> {
+        let choices = Choices::of(self, work, random);
+        let client = self.client();
+        match work {
+            Work::Multi => self.several(&client, &choices, random).await,
+            Work::Ticket if random.one_in(2) => self.give_away(&client, &choices, random).await,
+            Work::Ticket => self.take_over(&client, &choices, random).await,
+            Work::Break => self.break_one(&client.locks, &choices, random).await,
+            Work::Reentrancy => self.twice(&client, &choices, random).await,
+            Work::Close => {
+                self.reopen.notify_one();
+                Ok(())
+            }
+            _ => self.one(&client, work, choices, random).await,
+        }
+    }
+
+    /// One hold of one name.
+    async fn one(
+        &self,
+        client: &Client,
+        work: Work,
+        mut choices: Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let locks = &client.locks;
+        let mode = match work {
+            Work::Readers if random.one_in(4) => Mode::Exclusive,
+            Work::Readers => Mode::Shared,
+            Work::Permits => {
+                choices.name += "/permits";
+                Mode::Permits { count: 1 + random.below(2) as u32, of: PERMITS }
+            }
+            _ => Mode::Exclusive,
+        };
+        let value = random.below(1_000).to_string();
+        let name = &choices.name;
+        let request = async {
+            match (mode, work) {
+                (Mode::Permits { count, of }, _) => {
+                    choices.send(locks.semaphore(name, of).permits(count), Held::Permit).await
+                }
+                (Mode::Shared, _) => choices.send(locks.read(name), Held::Guard).await,
+                (_, Work::Election) => {
+                    let campaign = locks.election(name).campaign(value);
+                    choices.send(campaign, Held::Leadership).await
+                }
+                _ => choices.send(locks.mutex(name), Held::Guard).await,
+            }
+        };
+        let request = self.request(client, choices.asked(mode), request);
+        let Some(holding) = self.for_a_while(choices.patience, request).await? else {
+            return Ok(());
+        };
+        if random.one_in(10) {
+            drop(holding.held().renew().await);
+        }
+        let holdings = vec![holding];
+        self.hold(&holdings, choices.time, random).await?;
+        self.end(holdings, choices.end).await;
+        Ok(())
+    }
+
+    /// Drops a request after its patience.
+    async fn for_a_while<T>(
+        &self,
+        patience: Option<Duration>,
+        request: impl Future<Output = Result<Option<T>, Failure>>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(patience) = patience else { return request.await };
+        tokio::select! {
+            biased;
+            answer = request => answer,
+            () = self.sleep(patience) => Ok(None),
+        }
+    }
+
+    /// Two names at once. It waits for a short time only: what it has already isn't in the journal meanwhile.
+    async fn several(
+        &self,
+        client: &Client,
+        choices: &Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let names = &self.plan.names;
+        let second = names.iter().find(|name| **name != choices.name).unwrap_or(&choices.name);
+        let mut both = vec![choices.name.as_str(), second];
+        both.dedup();
+        let limit = random.time(MILLISECOND, self.plan.ttl / 8);
+        let request = client.locks.multi(&both).wait_for(limit);
+        let asked: Vec<_> =
+            both.iter().map(|name| Asked { name, mode: Mode::Exclusive, waits: false }).collect();
+        let request = async {
+            let guards = request.acquire().await?.into_guards();
+            let place = |guard: &Guard| both.iter().position(|name| *name == guard.name());
+            let mut guards = guards;
+            guards.sort_by_key(place);
+            Ok(Some(guards.into_iter().map(Held::Guard).collect()))
+        };
+        let Some(holdings) = self.request_all(client, &asked, request).await? else {
+            return Ok(());
+        };
+        self.hold(&holdings, choices.time, random).await?;
+        self.end(holdings, choices.end).await;
+        Ok(())
+    }
+
+    /// One hold of an owner that enters it twice.
+    async fn twice(
+        &self,
+        client: &Client,
+        choices: &Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let (owner, name) = (Owner::new(), &choices.name);
+        let send = |choices: Choices| {
+            let request = client.locks.mutex(name).reentrant(&owner);
+            async move { choices.send(request, Held::Guard).await }
+        };
+        let choices = Choices { fixed: false, max_hold: None, ..choices.clone() };
+        let first = self.request(client, choices.asked(Mode::Exclusive), send(choices.clone()));
+        let Some(first) = first.await? else { return Ok(()) };
+        let again = Choices { wait: None, ..choices.clone() };
+        let asked = again.asked(Mode::Exclusive);
+        let second = self.enter_again(client, asked, send(again.clone()), &first).await?;
+        let holdings = vec![first];
+        self.hold(&holdings, choices.time, random).await?;
+        match second {
+            // One of the two guards ends before the hold does.
+            Entered::Again(guard) => drop(guard),
+            Entered::Another(holding) => self.end(vec![holding], End::Drop).await,
+            Entered::No => {}
+        }
+        self.end(holdings, choices.end).await;
+        Ok(())
+    }
+
+    /// Acquires a hold, and leaves it as a ticket.
+    async fn give_away(
+        &self,
+        client: &Client,
+        choices: &Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let request = async { choices.send(client.locks.mutex(&choices.name), Held::Guard).await };
+        let request = self.request(client, choices.asked(Mode::Exclusive), request).await?;
+        let Some(holding) = request else { return Ok(()) };
+        let holdings = vec![holding];
+        if !self.hold(&holdings, choices.time, random).await? {
+            return Ok(());
+        }
+        for holding in holdings {
+            let Held::Guard(guard) = holding.end() else { continue };
+            if let Ok(ticket) = guard.into_ticket() {
+                self.store.leave(&serde_json::to_string(&ticket).map_err(std::io::Error::from)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the hold of a ticket. Now and then it leaves the used ticket for another process.
+    async fn take_over(
+        &self,
+        client: &Client,
+        choices: &Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let Some(text) = self.store.pick()? else { return Ok(()) };
+        let ticket: Ticket = serde_json::from_str(&text).map_err(std::io::Error::from)?;
+        let asked = Asked { name: ticket.name().as_str(), mode: Mode::Exclusive, waits: false };
+        let request =
+            async { client.locks.resume(&ticket).await.map(|guard| Some(Held::Guard(guard))) };
+        let request = self.request(client, asked, request).await?;
+        let Some(holding) = request else { return Ok(()) };
+        if random.one_in(3) {
+            self.store.leave(&text)?;
+        }
+        let holdings = vec![holding];
+        self.hold(&holdings, choices.time, random).await?;
+        self.end(holdings, choices.end).await;
+        Ok(())
+    }
+
+    /// Breaks a hold that was seen a moment ago. By then it may have ended.
+    async fn break_one(
+        &self,
+        locks: &Locks,
+        choices: &Choices,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let name = &choices.name;
+        let at_once = random.one_in(2);
+        let moment = random.time(Duration::ZERO, 30 * MILLISECOND);
+        let Ok(seen) = locks.inspect(name).await else { return Ok(()) };
+        let Some(token) = seen.holders.first().and_then(|holder| holder.token) else {
+            return Ok(());
+        };
+        self.sleep(moment).await;
+        self.journal.write(Event::Broke { name: name.clone(), token: Some(token), at_once });
+        let how = if at_once { BreakHow::Now } else { BreakHow::RunOut };
+        match locks.break_lock(name, Seen::Token(token), how, "a test breaks locks").await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

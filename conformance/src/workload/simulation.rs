@@ -1,0 +1,385 @@
+//! Runs of the workload under a clock that nobody waits for.
+//!
+//! Several processes of a run are simulated by one: each has a client, a connection to the backend, and tasks of
+//! its own. The network loses, delays and repeats requests, cuts processes off, and the machine is suspended, as
+//! the seed says. A backend can be simulated if all it does takes its time from the [`Clock`] that it is given.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{Clock, DistributedLock, Locks, Token, TokenSource};
+use tokio::task::{AbortHandle, JoinSet, LocalSet};
+
+use crate::factory::Connect;
+use crate::faults::{Fate, Faulty, Op};
+use crate::history::journal::{Entry, Event, Journal, Signal};
+
+use super::{MemoryStore, Plan, Random, Work, run};
+
+/// A simulated run takes less time than this on its own clock, or a task of it is stuck.
+const LIMIT: Duration = Duration::from_secs(3_600);
+
+/// A simulated run.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// The seed of everything.
+    pub seed: u64,
+    /// The number of processes that begin. Those that are killed are replaced.
+    pub processes: u32,
+    /// The number of names.
+    pub names: u32,
+    /// The TTL of the holds.
+    pub ttl: Duration,
+    /// For how long requests are made.
+    pub duration: Duration,
+    /// The kinds of work.
+    pub work: Vec<Work>,
+    /// What goes wrong.
+    pub trouble: Trouble,
+}
+
+/// What goes wrong in a simulated run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Trouble {
+    /// Of 1,000 requests, this many are refused by the server.
+    pub refused: u64,
+    /// Of 1,000 requests, this many are lost, or their answers are.
+    pub lost: u64,
+    /// Of 1,000 requests, this many arrive late, and aren't answered.
+    pub late_requests: u64,
+    /// Of 1,000 requests, this many are answered late.
+    pub late_answers: u64,
+    /// Of 1,000 requests, this many arrive again after they were answered.
+    pub repeated: u64,
+    /// Of 1,000 requests, this many make the backend panic.
+    pub panics: u64,
+    /// The only kind of request that this happens to, if it is one.
+    pub only: Option<Op>,
+    /// Whether processes are cut off from the server for a while.
+    pub cuts: bool,
+    /// Whether processes are killed.
+    pub kills: bool,
+    /// Whether the machine is suspended.
+    pub suspends: bool,
+}
+
+impl Trouble {
+    /// Some of everything.
+    pub const ALL: Self = Self {
+        refused: 10,
+        lost: 30,
+        late_requests: 20,
+        late_answers: 20,
+        repeated: 15,
+        panics: 3,
+        only: None,
+        cuts: true,
+        kills: true,
+        suspends: true,
+    };
+
+    fn fate(self, op: Op, random: &mut Random, ttl: Duration) -> Fate {
+        let mut dice = random.below(1_000);
+        let late = random.time(Duration::ZERO, ttl * 3 / 2);
+        if self.only.is_some_and(|only| only != op) {
+            return Fate::Pass;
+        }
+        let mut is = |share: u64| {
+            let hit = dice < share;
+            dice = dice.wrapping_sub(share);
+            hit
+        };
+        if is(self.refused) {
+            Fate::Refuse
+        } else if is(self.lost) {
+            if random.one_in(2) { Fate::LoseRequest } else { Fate::LoseAnswer }
+        } else if is(self.late_requests) {
+            Fate::DelayRequest(late)
+        } else if is(self.late_answers) {
+            Fate::DelayAnswer(late)
+        } else if is(self.repeated) {
+            Fate::Duplicate(late)
+        } else if is(self.panics) {
+            Fate::Panic
+        } else {
+            Fate::Pass
+        }
+    }
+}
+
+/// What the processes of a run connect to.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Opens a connection of a process.
+    pub connect: Connect,
+    /// The clock of the clients, if it isn't that of the run. A suspend doesn't move it.
+    pub clients_clock: Option<Clock>,
+    /// What is put between a client and its connection, after the faults of the network.
+    pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
+}
+
+impl Target {
+    /// What `connect` reaches, with sound clients.
+    pub fn new(connect: Connect) -> Self {
+        Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
+    }
+}
+
+/// A run that is over.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    /// The journal of all processes.
+    pub entries: Vec<Entry>,
+    /// The names that are still held on the server three TTLs after the end.
+    pub left: Vec<String>,
+    /// Failures of the workload, such as a request that was granted after `close()`.
+    pub failures: Vec<String>,
+}
+
+/// Simulates one run on the backend that `open` makes on the run's clock.
+///
+/// # Panics
+/// If the run doesn't end, or the backend can't be opened.
+pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Target) -> Simulated {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let simulated = async {
+        let clock = Clock::tokio();
+        let target = open(&clock).await;
+        let world = World::new(simulation.clone(), clock, target);
+        tokio::time::timeout(LIMIT, world.run()).await
+    };
+    match LocalSet::new().block_on(&runtime, simulated) {
+        Ok(simulated) => simulated,
+        Err(_) => panic!("seed {}: late: a task is stuck", simulation.seed),
+    }
+}
+
+/// One process of a run.
+struct Process {
+    name: String,
+    /// Whether nothing that it sends arrives, and nothing is answered.
+    is_cut: Arc<AtomicBool>,
+    faulty: Faulty,
+    is_killed: bool,
+    task: AbortHandle,
+}
+
+struct World {
+    simulation: Simulation,
+    clock: Clock,
+    target: Target,
+    journal: Journal,
+    store: Arc<MemoryStore>,
+    processes: Mutex<Vec<Process>>,
+    working: Mutex<JoinSet<Result<(), String>>>,
+}
+
+impl World {
+    fn new(simulation: Simulation, clock: Clock, target: Target) -> Self {
+        let journal = Journal::in_memory("runner", clock.clone());
+        Self {
+            simulation,
+            clock,
+            target,
+            journal,
+            store: Arc::default(),
+            processes: Mutex::default(),
+            working: Mutex::default(),
+        }
+    }
+
+    async fn run(self) -> Simulated {
+        let until = self.clock.now() + self.simulation.duration;
+        for _ in 0..self.simulation.processes {
+            self.start(self.simulation.duration).await;
+        }
+        let mut random = Random::of(self.simulation.seed, u64::MAX);
+        while self.clock.now() < until {
+            let ttl = self.simulation.ttl;
+            self.clock.sleep(random.time(ttl / 4, ttl * 2)).await;
+            let left = until.saturating_since(self.clock.now());
+            if !left.is_zero() {
+                self.trouble(&mut random, left).await;
+            }
+        }
+        self.finish().await
+    }
+
+    /// Starts one more process.
+    async fn start(&self, duration: Duration) {
+        let Simulation { seed, ttl, trouble, .. } = self.simulation;
+        let number = self.lock(&self.processes).len() as u32;
+        let backend = self.target.connect.connect().await.expect("the backend opens");
+        let faulty = Faulty::new(backend, self.clock.clone());
+        let is_cut = Arc::<AtomicBool>::default();
+        let cut = Arc::clone(&is_cut);
+        let mut fates = Random::of(!seed, number.into());
+        faulty.decide(move |op| {
+            // Drawn in any case, so that those after a cut don't depend on it.
+            let fate = trouble.fate(op, &mut fates, ttl);
+            if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
+        });
+        let name = format!("process {number}");
+        let plan = Plan {
+            seed,
+            process: number,
+            names: (0..self.simulation.names).map(|name| format!("name {name}")).collect(),
+            ttl,
+            duration,
+            work: self.simulation.work.clone(),
+        };
+        let journal = self.journal.of(&name);
+        let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
+        let clients_clock = self.target.clients_clock.as_ref().unwrap_or(&self.clock).clone();
+        let backend = (self.target.at_the_client)(faulty.clone(), &self.clock);
+        let work = async move {
+            let clients = AtomicU32::new(0);
+            let open = async || {
+                let tokens = tokens(seed, number, clients.fetch_add(1, Ordering::SeqCst));
+                Locks::builder(Arc::clone(&backend))
+                    .ttl(ttl)
+                    .clock(clients_clock.clone())
+                    .jitter_seed(seed ^ u64::from(number))
+                    .tokens(tokens)
+                    .build()
+            };
+            let done = run(&plan, open, &clock, &journal, store).await;
+            done.map_err(|failure| failure.to_string())
+        };
+        let task = self.lock(&self.working).spawn_local(work);
+        self.lock(&self.processes).push(Process { name, is_cut, faulty, is_killed: false, task });
+    }
+
+    async fn trouble(&self, random: &mut Random, left: Duration) {
+        let Simulation { ttl, trouble, .. } = self.simulation;
+        let time = random.time(ttl / 4, ttl * 3 / 2);
+        let alive: Vec<usize> = {
+            let processes = self.lock(&self.processes);
+            (0..processes.len()).filter(|at| !processes[*at].is_killed).collect()
+        };
+        let one = *random.one_of(&alive);
+        match random.below(3) {
+            0 if trouble.cuts => self.cut(one, time.min(left)).await,
+            1 if trouble.kills => {
+                self.kill(one);
+                self.clock.sleep(time.min(left)).await;
+                self.start(until_end(left, time)).await;
+            }
+            2 if trouble.suspends => self.suspend(time),
+            _ => {}
+        }
+    }
+
+    /// Cuts a process off from the server for a while.
+    async fn cut(&self, at: usize, time: Duration) {
+        let set = |cut| {
+            let processes = self.lock(&self.processes);
+            let process = &processes[at];
+            process.is_cut.store(cut, Ordering::SeqCst);
+            process.faulty.drop_wakes(cut);
+            let (fault, target) = ("cut".to_owned(), process.name.clone());
+            let effect = Some("its requests hang".to_owned());
+            self.journal.write(Event::Fault { fault, target, begins: cut, effect });
+        };
+        set(true);
+        self.clock.sleep(time).await;
+        set(false);
+    }
+
+    /// Kills a process: nothing that it sends from now on arrives, and its tasks end.
+    fn kill(&self, at: usize) {
+        let mut processes = self.lock(&self.processes);
+        let process = &mut processes[at];
+        process.is_cut.store(true, Ordering::SeqCst);
+        process.is_killed = true;
+        let target = process.name.clone();
+        self.journal.write(Event::Signalled { target, signal: Signal::Killed });
+        process.task.abort();
+    }
+
+    /// Suspends the machine: clocks go on, timers don't.
+    fn suspend(&self, time: Duration) {
+        let names: Vec<String> =
+            self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
+        let signal = |signal: Signal| {
+            for target in &names {
+                self.journal.write(Event::Signalled { target: target.clone(), signal });
+            }
+        };
+        signal(Signal::Stopped);
+        self.clock.jump(time);
+        signal(Signal::Continued);
+    }
+
+    /// Waits for all processes, and for what they left on the server.
+    async fn finish(self) -> Simulated {
+        let mut working = std::mem::take(&mut *self.lock(&self.working));
+        let mut failures = Vec::new();
+        while let Some(done) = working.join_next().await {
+            match done {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => failures.push(failure),
+                Err(error) if error.is_cancelled() => {}
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+        let mut entries = self.journal.entries();
+        self.without_killed(&mut entries);
+        Simulated { entries, left: self.left().await, failures }
+    }
+
+    /// Leaves out what killed processes wrote after their end, when their tasks were dropped.
+    fn without_killed(&self, entries: &mut Vec<Entry>) {
+        let mut killed: Vec<String> = Vec::new();
+        entries.retain(|entry| {
+            if let Event::Signalled { target, signal: Signal::Killed } = &entry.event {
+                killed.push(target.clone());
+            }
+            !killed.contains(&entry.process)
+        });
+    }
+
+    /// Waits until nothing is held on the server, for three TTLs after the last late request.
+    async fn left(&self) -> Vec<String> {
+        let faulty: Vec<Faulty> =
+            self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
+        while faulty.iter().any(Faulty::is_under_way) {
+            self.clock.sleep(self.simulation.ttl / 10).await;
+        }
+        let backend = self.target.connect.connect().await.expect("the backend opens");
+        let give_up = self.clock.now() + self.simulation.ttl * 3;
+        loop {
+            let page = backend.list("", None).await.expect("the backend lists its names");
+            if page.names.is_empty() || self.clock.now() >= give_up {
+                return page.names.iter().map(|seen| seen.name.to_string()).collect();
+            }
+            self.clock.sleep(self.simulation.ttl / 10).await;
+        }
+    }
+
+    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> std::sync::MutexGuard<'a, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn until_end(left: Duration, passed: Duration) -> Duration {
+    left.saturating_sub(passed)
+}
+
+/// Tokens from the seed. Each client of a process has its own.
+fn tokens(seed: u64, process: u32, client: u32) -> TokenSource {
+    let part = u64::from(process) << 32 | u64::from(client);
+    let random = Mutex::new(Random::of(seed ^ 0x746f_6b65_6e73, part));
+    TokenSource::from_fn(move || {
+        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&random.next().to_le_bytes());
+        bytes[8..].copy_from_slice(&random.next().to_le_bytes());
+        Token::from_bytes(bytes)
+    })
+}

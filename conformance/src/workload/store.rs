@@ -1,0 +1,104 @@
+//! What the locks of a run protect.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lockwright_core::Fence;
+
+use crate::register::{Register, RemoteRegister};
+
+/// What the locks of a run protect, kept apart from them, and the place where tickets wait for another process.
+///
+/// The calls block for one exchange with a server on the same machine.
+pub trait Store: Send + Sync + 'static {
+    /// Writes to the register of `name`, and returns whether it accepted this fence. It rejects a fence below the
+    /// highest that it has accepted.
+    ///
+    /// # Errors
+    /// If the store can't be reached.
+    fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;
+
+    /// Leaves a ticket for another process.
+    ///
+    /// # Errors
+    /// If the store can't be reached.
+    fn leave(&self, ticket: &str) -> io::Result<()>;
+
+    /// Picks up the oldest ticket.
+    ///
+    /// # Errors
+    /// If the store can't be reached.
+    fn pick(&self) -> io::Result<Option<String>>;
+}
+
+/// A store for clients of one process. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore(Register);
+
+impl Store for MemoryStore {
+    fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
+        Ok(self.0.write_to(name, fence))
+    }
+
+    fn leave(&self, ticket: &str) -> io::Result<()> {
+        self.0.leave(ticket);
+        Ok(())
+    }
+
+    fn pick(&self) -> io::Result<Option<String>> {
+        Ok(self.0.pick())
+    }
+}
+
+/// A store in another process: a [`Register`] that is [served](Register::serve) there.
+#[derive(Debug)]
+pub struct RemoteStore(Mutex<RemoteRegister>);
+
+impl RemoteStore {
+    /// Connects to the store at `address`.
+    ///
+    /// # Errors
+    /// If it can't be reached.
+    pub fn connect(address: &str) -> io::Result<Self> {
+        RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
+    }
+
+    fn register(&self) -> MutexGuard<'_, RemoteRegister> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for RemoteStore {
+    fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
+        self.register().write_to(name, fence)
+    }
+
+    fn leave(&self, ticket: &str) -> io::Result<()> {
+        self.register().leave(ticket)
+    }
+
+    fn pick(&self) -> io::Result<Option<String>> {
+        self.register().pick()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_store_is_the_one_that_is_served() {
+        let (here, name) = (Register::default(), "a name, \"quoted\"");
+        let address = here.serve().expect("a loopback port").to_string();
+        let there = RemoteStore::connect(&address).expect("it is served");
+        assert!(there.write(name, Fence::new(7)).expect("an answer"));
+        assert!(!there.write(name, Fence::new(6)).expect("an answer"));
+        assert!(there.write("another", Fence::new(6)).expect("an answer"));
+        assert_eq!((here.writes_to(name).accepted, here.writes_to(name).refused), (1, 1));
+        assert_eq!(there.pick().expect("an answer"), None);
+        there.leave("{\"ticket\": 1}").expect("an answer");
+        there.leave("second").expect("an answer");
+        assert_eq!(there.pick().expect("an answer").as_deref(), Some("{\"ticket\": 1}"));
+        assert_eq!(here.pick().as_deref(), Some("second"));
+    }
+}

@@ -62,8 +62,9 @@ pub(crate) fn line(ran: &Ran) -> String {
 pub(crate) fn folder() -> PathBuf {
     // At run time when cargo says so: a target folder may be shared between clones.
     std::env::var_os("LOCKWRIGHT_ROOT")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(), |root| {
-            Path::new(&root).join("chaos")
-        })
+        .map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),
+            |root| Path::new(&root).join("chaos"),
+        )
         .join("evidence")
 }

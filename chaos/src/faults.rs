@@ -128,7 +128,11 @@ impl Fault {
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
-            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled | ConnectionsSilent
+            ConnectionsCut
+                | ConnectionsHalfOpen
+                | ConnectionsDelayed
+                | Throttled
+                | ConnectionsSilent
         )
     }
 
@@ -142,13 +146,15 @@ impl Fault {
             Failover => matches!(configuration, RedisSentinel | RedisCluster | Etcd | ZooKeeper),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent => true,
-            RowLocked => matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease),
+            RowLocked => {
+                matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
+            }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
             // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // MariaDB writes small changes to files that have their size already.
-            DiskFull => !configuration.has_several_servers() && kind != Kind::Mysql,
+            // PostgreSQL and MariaDB write small changes to files that have their size already.
+            DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
             // etcd is linked statically, so nothing can be put before its clock. The elections of
             // Sentinels and Clusters are another matter than the expiry of a hold.

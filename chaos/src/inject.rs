@@ -91,7 +91,9 @@ impl Scene<'_> {
             Fault::DiskSlow => self.stall(pick, lasts),
             Fault::Failover => self.servers.fail_over().map(Some),
             Fault::ConnectionsCut => Ok(self.cut(lasts)),
-            Fault::ConnectionsHalfOpen => Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers))),
+            Fault::ConnectionsHalfOpen => {
+                Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers)))
+            }
             Fault::ConnectionsSilent => Ok(self.swallow(lasts, Proxy::silence_present)),
             Fault::ConnectionsDelayed => {
                 let delay = Duration::from_millis(10 + pick as u64 % 90);
@@ -152,7 +154,8 @@ impl Scene<'_> {
         });
         sleep(lasts);
         // Clients come back when the administrator has made the tables again.
-        let makes_tables = matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
+        let makes_tables =
+            matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
             self.servers.proxies().into_iter().for_each(Proxy::cut);
         }
@@ -299,10 +302,6 @@ impl Scene<'_> {
         let Some(disk) = self.disk else { return Ok(None) };
         let ballast = disk.join("ballast");
         let filled = fill(&ballast);
-        for _ in 0..3 {
-            self.servers.use_disk();
-            sleep(Duration::from_millis(50));
-        }
         let effect = self.refusal(lasts);
         fs::remove_file(&ballast)?;
         self.servers.recover()?;

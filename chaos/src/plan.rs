@@ -152,7 +152,11 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (duration, ttl) = (self.duration.as_secs_f64(), self.ttl().as_secs_f64());
         let names = self.clients[0].names.len();
-        write!(f, "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks", self.configuration, self.seed)?;
+        write!(
+            f,
+            "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks",
+            self.configuration, self.seed
+        )?;
         for client in &self.clients {
             write!(f, "; client {} {:?}", client.process, client.work)?;
         }
@@ -199,8 +203,7 @@ mod tests {
     fn only_allowed_faults_are_drawn() {
         let profile = Profile::new("redis");
         for seed in 0..20 {
-            let plan =
-                Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
+            let plan = Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
             assert!(plan.faults.iter().all(|one| one.fault == Fault::ServerFrozen), "{plan}");
         }
     }

@@ -123,9 +123,6 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Has the server write what needs room on its disk.
-    fn use_disk(&mut self) {}
-
     /// Limits the connections to fewer than there are and ends those, or removes that limit.
     ///
     /// # Errors

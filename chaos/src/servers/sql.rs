@@ -30,8 +30,6 @@ trait Dialect: Connection {
     const CLOCK: &'static str;
     /// Locks `TABLE_NAME` in a transaction.
     const LOCK_TABLE: &'static str;
-    /// Begins another file of the log, if that is possible.
-    const USE_DISK: &'static str;
     /// Limits the connections of clients to one, or removes the limit.
     const LIMITS: [&'static str; 2];
 
@@ -44,14 +42,10 @@ impl Dialect for PgConnection {
         "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright'";
     const WAITING: &'static str = "SELECT count(*) FROM pg_stat_activity \
          WHERE usename = 'lockwright' AND wait_event_type = 'Lock'";
-    const CLOCK: &'static str =
-        "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    const CLOCK: &'static str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     const LOCK_TABLE: &'static str = "LOCK TABLE TABLE_NAME";
-    const USE_DISK: &'static str = "SELECT pg_switch_wal()";
-    const LIMITS: [&'static str; 2] = [
-        "ALTER ROLE lockwright CONNECTION LIMIT -1",
-        "ALTER ROLE lockwright CONNECTION LIMIT 1",
-    ];
+    const LIMITS: [&'static str; 2] =
+        ["ALTER ROLE lockwright CONNECTION LIMIT -1", "ALTER ROLE lockwright CONNECTION LIMIT 1"];
 
     async fn run(&mut self, statement: String) -> sqlx::Result<()> {
         self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await.map(drop)
@@ -71,7 +65,6 @@ impl Dialect for MySqlConnection {
           WHERE trx_state = 'LOCK WAIT'))";
     const CLOCK: &'static str = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
     const LOCK_TABLE: &'static str = "LOCK TABLES TABLE_NAME WRITE";
-    const USE_DISK: &'static str = "DO 0";
     const LIMITS: [&'static str; 2] = [
         "ALTER USER lockwright@'%' WITH MAX_USER_CONNECTIONS 0",
         "ALTER USER lockwright@'%' WITH MAX_USER_CONNECTIONS 1",
@@ -111,8 +104,11 @@ impl<C: Dialect> Session<C> {
             Lock::Table => self.run(&C::LOCK_TABLE.replace("TABLE_NAME", table))?,
             Lock::Row(name) => {
                 let row = format!("FROM {table} WHERE name = '{name}' FOR UPDATE");
-                let locked = self.number(&format!("SELECT fence {row}"));
-                locked.map_err(|error| format!("the row of {name} can't be locked: {error}"))?;
+                // Nobody may have had the lock yet.
+                let locked = wait::until(Duration::from_secs(2), || {
+                    self.number(&format!("SELECT fence {row}")).ok()
+                });
+                locked.ok_or_else(|| format!("the row of {name} can't be locked"))?;
             }
         }
         Ok(self)
@@ -241,13 +237,6 @@ macro_rules! server {
                 make_tables(&self.direct_url())
             }
 
-            fn use_disk(&mut self) {
-                // It fails on a full disk.
-                let _ = self
-                    .session()
-                    .and_then(|mut session| session.run(<$connection as Dialect>::USE_DISK));
-            }
-
             fn limit_connections(&mut self, on: bool) -> Result<()> {
                 let limit = <$connection as Dialect>::LIMITS[usize::from(on)];
                 self.session()?.run(limit)?;
@@ -275,11 +264,5 @@ macro_rules! server {
     };
 }
 
-// Each file of its log needs room of its own.
-server!(
-    Postgres,
-    testbed::Postgres,
-    PgConnection,
-    testbed::Postgres::options().set("wal_recycle", "off")
-);
+server!(Postgres, testbed::Postgres, PgConnection, testbed::Postgres::options());
 server!(Mysql, MariaDb, MySqlConnection, MariaDb::options());

@@ -93,7 +93,8 @@ impl<'a> Clients<'a> {
     /// Counts the requests that have no answer now.
     pub(crate) fn pending(&self) -> usize {
         let entries = self.entries();
-        let asked = entries.iter().filter(|entry| matches!(entry.event, Event::Asked { .. })).count();
+        let asked =
+            entries.iter().filter(|entry| matches!(entry.event, Event::Asked { .. })).count();
         let is_answer =
             |entry: &&Entry| matches!(entry.event, Event::Granted { .. } | Event::Failed { .. });
         asked.saturating_sub(entries.iter().filter(is_answer).count())

@@ -77,8 +77,7 @@ impl Configuration {
     /// Returns those that `text` names: one, or all that begin with `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.name() == text);
-        let modes =
-            Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
+        let modes = Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
         let exact: Vec<_> = exact.collect();
         if exact.is_empty() { modes.collect() } else { exact }
     }

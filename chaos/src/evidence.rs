@@ -19,7 +19,7 @@ const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Lanes are processes, and several may record the same configuration.
-    let lock = File::create(folder.join(".lock"))?;
+    let lock = File::open(folder)?;
     lock.lock()?;
     let text = fs::read_to_string(&path).unwrap_or_default();
     let seed = ran.schedule.seed;
@@ -62,8 +62,9 @@ pub(crate) fn line(ran: &Ran) -> String {
 pub(crate) fn folder() -> PathBuf {
     // At run time when cargo says so: a target folder may be shared between clones.
     std::env::var_os("LOCKWRIGHT_ROOT")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(), |root| {
-            Path::new(&root).join("chaos")
-        })
+        .map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),
+            |root| Path::new(&root).join("chaos"),
+        )
         .join("evidence")
 }

@@ -128,7 +128,11 @@ impl Fault {
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
-            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled | ConnectionsSilent
+            ConnectionsCut
+                | ConnectionsHalfOpen
+                | ConnectionsDelayed
+                | Throttled
+                | ConnectionsSilent
         )
     }
 
@@ -142,12 +146,15 @@ impl Fault {
             Failover => matches!(configuration, RedisSentinel | RedisCluster | Etcd | ZooKeeper),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent => true,
-            RowLocked => matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease),
+            RowLocked => {
+                matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
+            }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
             // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            DiskFull => !configuration.has_several_servers(),
+            // PostgreSQL and MariaDB write small changes to files that have their size already.
+            DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
             // etcd is linked statically, so nothing can be put before its clock. The elections of
             // Sentinels and Clusters are another matter than the expiry of a hold.
@@ -184,8 +191,13 @@ impl Fault {
         }
     }
 
-    /// What is promised while it lasts and after it.
-    pub(crate) fn promise(self, configuration: Configuration, profile: &Profile) -> Promise {
+    /// What is promised while it lasts and after it. `leader` is whether a fault of one server concerns the leader.
+    pub(crate) fn promise(
+        self,
+        configuration: Configuration,
+        profile: &Profile,
+        leader: bool,
+    ) -> Promise {
         let kept_if = |exclusion| Promise { exclusion, fences: true };
         let survives = |fault| kept_if(profile.survives.contains(fault));
         let by_connection = configuration.holds_by_connection();
@@ -195,9 +207,10 @@ impl Fault {
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
             // A Sentinel or another node may take it for dead.
             ServerFrozen | DiskSlow => match configuration {
-                RedisSentinel | RedisCluster => survives(Promised::Failover),
+                RedisCluster => survives(Promised::Failover),
+                RedisSentinel if leader => survives(Promised::Failover),
                 // A frozen leader may end leases that are alive.
-                Etcd => kept_if(false),
+                Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
             ServerKilled | ServerRestarted | DiskFull | DescriptorLimit => match configuration {

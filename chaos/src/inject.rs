@@ -2,19 +2,22 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Proxy, wait};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::clients::Clients;
 use crate::clock::ServersClock;
+use crate::configuration::Kind;
 use crate::faults::Fault;
-use crate::plan::{Planned, Schedule};
+use crate::plan::{self, Planned, Schedule};
 use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
 
 /// What a fault needs.
@@ -81,11 +84,16 @@ impl Scene<'_> {
             Fault::ServerKilled => self.kill(pick, lasts),
             Fault::ServerRestarted => self.restart(pick),
             Fault::ServerDataLost => self.lose_data(pick, lasts),
-            Fault::ServerFrozen => self.freeze(pick, lasts),
+            Fault::ServerFrozen => {
+                let index = self.chosen(pick);
+                Ok(self.freeze(index, lasts))
+            }
             Fault::DiskSlow => self.stall(pick, lasts),
             Fault::Failover => self.servers.fail_over().map(Some),
             Fault::ConnectionsCut => Ok(self.cut(lasts)),
-            Fault::ConnectionsHalfOpen => Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers))),
+            Fault::ConnectionsHalfOpen => {
+                Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers)))
+            }
             Fault::ConnectionsSilent => Ok(self.swallow(lasts, Proxy::silence_present)),
             Fault::ConnectionsDelayed => {
                 let delay = Duration::from_millis(10 + pick as u64 % 90);
@@ -104,10 +112,12 @@ impl Scene<'_> {
         }
     }
 
-    /// The index of a server: the leader in half of the cases.
+    /// The index of a server: the leader, or if `pick` is odd another one if there is one.
     fn chosen(&mut self, pick: usize) -> usize {
-        let count = self.servers.servers().len();
-        if pick.is_multiple_of(2) { self.servers.leader() } else { pick / 2 % count }
+        let (count, leader) = (self.servers.servers().len(), self.servers.leader());
+        let others = count - 1;
+        let hits_the_leader = plan::hits_the_leader(pick) || others == 0;
+        if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }
     }
 
     /// Does `what` with the chosen server.
@@ -143,14 +153,22 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
+        // Clients come back when the administrator has made the tables again.
+        let makes_tables =
+            matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
+        if makes_tables {
+            self.servers.proxies().into_iter().for_each(Proxy::cut);
+        }
         self.with(index, |server| server.restart(false))?;
         self.servers.after_data_loss()?;
+        if makes_tables {
+            self.servers.proxies().into_iter().for_each(Proxy::mend);
+        }
         let after = self.with(index, |server| server.pid());
         Ok((before != after).then(|| format!("server {index} empty")))
     }
 
-    fn freeze(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
-        let index = self.chosen(pick);
+    fn freeze(&mut self, index: usize, lasts: Duration) -> Option<String> {
         let pid = self.with(index, |server| {
             server.freeze();
             server.pid()
@@ -158,7 +176,7 @@ impl Scene<'_> {
         sleep(lasts);
         let stopped = state_of(pid) == Some('T');
         self.with(index, |server| server.thaw());
-        Ok(stopped.then(|| format!("server {index} stopped")))
+        stopped.then(|| format!("server {index} stopped"))
     }
 
     /// Stops a server again and again, as a disk does whose syncs block it.
@@ -168,7 +186,7 @@ impl Scene<'_> {
         let stall = Duration::from_millis(60 + pick as u64 % 150);
         let mut stalls = 0;
         while Instant::now() < end {
-            if !self.freeze(index * 2 + 1, stall)?.is_some() {
+            if self.freeze(index, stall).is_none() {
                 return Ok(None);
             }
             stalls += 1;
@@ -268,18 +286,14 @@ impl Scene<'_> {
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
         // All present ones stay, and there is no other.
-        const LIMIT: u64 = 4;
+        const LIMIT: &str = "4";
         let pid = self.with(0, |server| server.pid());
-        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let set = |limit| prlimit(process, Resource::Nofile, limit);
-        let usual = set(Rlimit { current: Some(LIMIT), maximum: None });
-        let usual = match usual {
-            Ok(usual) => usual,
-            Err(error) => return Err(format!("the limit of process {pid} can't be set: {error}").into()),
-        };
+        let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
+        limit_descriptors(pid, LIMIT)?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
-        let _ = set(usual);
+        // It may have ended.
+        let _ = limit_descriptors(pid, &usual);
         self.servers.recover()?;
         Ok(effect)
     }
@@ -303,6 +317,27 @@ impl Scene<'_> {
         sleep(lasts);
         let stepped = ahead.unsigned_abs() > 400 && (ahead < 0) == back;
         Ok(stepped.then(|| format!("{ahead} ms")))
+    }
+}
+
+/// The limit of descriptors of a process.
+fn descriptor_limit(pid: u32) -> Option<String> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    line.split_whitespace().nth(3).map(str::to_owned)
+}
+
+/// Sets that limit, as the user that the process runs as: nobody else may without more rights than root often has.
+fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
+    let owner = fs::metadata(format!("/proc/{pid}"))?;
+    let output = Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &format!("--nofile={limit}:")])
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().into()),
     }
 }
 

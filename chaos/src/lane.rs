@@ -30,7 +30,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<()> {
-    let [configuration, seeds, options @ ..] = args else { return Err("a lane needs seeds".into()) };
+    let [configuration, seeds, options @ ..] = args else {
+        return Err("a lane needs seeds".into());
+    };
     let options = Options::read(options)?;
     let configuration = *Configuration::named(configuration).first().ok_or("no such backend")?;
     let seeds = seeds.split(',').map(str::parse).collect::<Result<Vec<u64>, _>>()?;

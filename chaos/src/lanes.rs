@@ -159,7 +159,7 @@ impl Folder {
         let path = std::env::temp_dir().join(name);
         let data = path.join("data");
         std::fs::create_dir_all(&data)?;
-        let size = format!("size={}m,mode=755", configuration.data_size());
+        let size = format!("size={}m,mode=1777", configuration.data_size());
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &size, "lockwright-chaos"]).arg(&data);
         let output = mount.stdin(Stdio::null()).output();

@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let options = read("--backend redis,mysql --seed 7 --faults client-killed,throttled --beside 2");
+        let options =
+            read("--backend redis,mysql --seed 7 --faults client-killed,throttled --beside 2");
         let options = options.unwrap();
         let names: Vec<_> = options.configurations.iter().map(|one| one.name()).collect();
         assert_eq!(names, ["redis", "mysql-lease", "mysql-session", "mysql-row"]);

@@ -36,6 +36,11 @@ pub(crate) struct Planned {
     pub(crate) pick: usize,
 }
 
+/// Whether a fault of a server concerns the leader, as a random number has it.
+pub(crate) fn hits_the_leader(pick: usize) -> bool {
+    pick.is_multiple_of(2)
+}
+
 /// Separates the numbers of the schedule from those of its client processes.
 const PART: u64 = 1 << 40;
 
@@ -69,7 +74,10 @@ impl Schedule {
 
     /// What is promised under all its faults together.
     pub(crate) fn promise(&self, profile: &Profile) -> Promise {
-        let each = self.faults.iter().map(|one| one.fault.promise(self.configuration, profile));
+        let promise = |one: &Planned| {
+            one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
+        };
+        let each = self.faults.iter().map(promise);
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
         // Fences come from the clock where data are lost.
@@ -144,7 +152,11 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (duration, ttl) = (self.duration.as_secs_f64(), self.ttl().as_secs_f64());
         let names = self.clients[0].names.len();
-        write!(f, "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks", self.configuration, self.seed)?;
+        write!(
+            f,
+            "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks",
+            self.configuration, self.seed
+        )?;
         for client in &self.clients {
             write!(f, "; client {} {:?}", client.process, client.work)?;
         }
@@ -191,8 +203,7 @@ mod tests {
     fn only_allowed_faults_are_drawn() {
         let profile = Profile::new("redis");
         for seed in 0..20 {
-            let plan =
-                Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
+            let plan = Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
             assert!(plan.faults.iter().all(|one| one.fault == Fault::ServerFrozen), "{plan}");
         }
     }

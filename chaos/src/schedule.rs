@@ -5,7 +5,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use lockwright::Profile;
-use lockwright_conformance::history::journal::{Entry, Event, Journal};
+use lockwright_conformance::history::journal::{self, Entry, Journal};
 use lockwright_conformance::register::Register;
 use lockwright_testbed::Proxy;
 
@@ -125,7 +125,7 @@ impl Lane {
         let injected = self.make_faults(schedule, &clients, journal)?;
         let problems = clients.join(schedule.duration + CLIENTS_END);
         let mut entries = clients.entries();
-        entries.extend(lockwright_conformance::history::journal::read(&folder.join("runner.jsonl"))?);
+        entries.extend(journal::read(&folder.join("runner.jsonl"))?);
         entries.sort_by_key(|entry| entry.at);
         Ok((entries, injected, problems))
     }

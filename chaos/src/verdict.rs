@@ -1,10 +1,11 @@
 //! What a schedule showed: the rules that apply to it, and the outcome.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use lockwright::Profile;
-use lockwright_conformance::history::journal::Entry;
+use lockwright::{Profile, Token};
+use lockwright_conformance::history::journal::{Entry, Event};
 use lockwright_conformance::history::{Checked, Rules, Violation, check};
 
 use crate::faults::{Fault, Promise};
@@ -57,6 +58,13 @@ impl Verdict {
         problems: Vec<String>,
     ) -> Self {
         let promise = schedule.promise(profile);
+        let ended_with_their_process;
+        let entries = if schedule.configuration.holds_by_connection() {
+            ended_with_their_process = end_with_their_process(entries);
+            &ended_with_their_process
+        } else {
+            entries
+        };
         let checked = check(entries, &rules(schedule, profile, promise));
         let shows_nothing = |one: &Violation| matches!(one, Violation::ShowedNothing(_));
         let outcome = if !problems.is_empty() || !checked.violations.iter().all(shows_nothing) {
@@ -70,6 +78,37 @@ impl Verdict {
         };
         Self { outcome, checked, injected, problems }
     }
+}
+
+/// Ends the holds of killed processes when they are about to be killed. Elsewhere the server keeps them until they
+/// expire, but a hold that is a connection's ends with the process.
+fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
+    let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
+    let mut killed: BTreeSet<&str> = BTreeSet::new();
+    let mut all = Vec::new();
+    for entry in entries {
+        let process = entry.process.as_str();
+        match &entry.event {
+            Event::Granted { token, .. } => held.entry(process).or_default().push(*token),
+            Event::Releasing { token } | Event::Lost { token, .. } => {
+                held.entry(process).or_default().retain(|other| other != token);
+            }
+            Event::Fault { fault, target, begins: true, .. }
+                if fault == Fault::ClientKilled.name() =>
+            {
+                killed.insert(target);
+                for token in held.remove(target.as_str()).unwrap_or_default() {
+                    let event = Event::Releasing { token };
+                    all.push(Entry { at: entry.at, process: target.clone(), event });
+                }
+            }
+            _ => {}
+        }
+        if !killed.contains(process) {
+            all.push(entry.clone());
+        }
+    }
+    all
 }
 
 fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {

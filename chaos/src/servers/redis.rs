@@ -251,12 +251,12 @@ impl InCluster {
 /// Three independent servers.
 pub(super) struct Quorum {
     fleet: Fleet,
-    admin: Admin,
+    admins: Vec<Admin>,
 }
 
 impl Quorum {
     pub(super) fn start() -> Result<Self> {
-        let this = Self { fleet: durable().start_fleet(3)?, admin: None };
+        let this = Self { fleet: durable().start_fleet(3)?, admins: vec![None, None, None] };
         this.admit()?;
         Ok(this)
     }
@@ -292,7 +292,10 @@ impl Servers for Quorum {
     }
 
     fn limit_connections(&mut self, on: bool) -> Result<()> {
-        limit_connections(&self.fleet.servers[0], &mut self.admin, on)
+        for (server, admin) in self.fleet.servers.iter().zip(&mut self.admins) {
+            limit_connections(server, admin, on)?;
+        }
+        Ok(())
     }
 
     fn clock_ahead(&mut self) -> Result<i64> {
@@ -341,7 +344,11 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
 
 /// Returns the keys with `prefix` that are neither fences nor tombstones nor soon gone. `counts_connections` is
 /// whether nobody but this program's clients connects by TCP.
-fn leaks_on(server: &testbed::Redis, prefix: &str, counts_connections: bool) -> Result<Vec<String>> {
+fn leaks_on(
+    server: &testbed::Redis,
+    prefix: &str,
+    counts_connections: bool,
+) -> Result<Vec<String>> {
     let mut leaks = Vec::new();
     for key in server.command::<Vec<String>>(&["KEYS", &format!("*{prefix}*")])? {
         let is_kept = [":fence", ":ended"].iter().any(|kind| key.contains(kind));

@@ -42,13 +42,10 @@ impl Dialect for PgConnection {
         "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright'";
     const WAITING: &'static str = "SELECT count(*) FROM pg_stat_activity \
          WHERE usename = 'lockwright' AND wait_event_type = 'Lock'";
-    const CLOCK: &'static str =
-        "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    const CLOCK: &'static str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     const LOCK_TABLE: &'static str = "LOCK TABLE TABLE_NAME";
-    const LIMITS: [&'static str; 2] = [
-        "ALTER ROLE lockwright CONNECTION LIMIT -1",
-        "ALTER ROLE lockwright CONNECTION LIMIT 1",
-    ];
+    const LIMITS: [&'static str; 2] =
+        ["ALTER ROLE lockwright CONNECTION LIMIT -1", "ALTER ROLE lockwright CONNECTION LIMIT 1"];
 
     async fn run(&mut self, statement: String) -> sqlx::Result<()> {
         self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await.map(drop)
@@ -107,8 +104,11 @@ impl<C: Dialect> Session<C> {
             Lock::Table => self.run(&C::LOCK_TABLE.replace("TABLE_NAME", table))?,
             Lock::Row(name) => {
                 let row = format!("FROM {table} WHERE name = '{name}' FOR UPDATE");
-                let locked = self.number(&format!("SELECT fence {row}"));
-                locked.map_err(|error| format!("the row of {name} can't be locked: {error}"))?;
+                // Nobody may have had the lock yet.
+                let locked = wait::until(Duration::from_secs(2), || {
+                    self.number(&format!("SELECT fence {row}")).ok()
+                });
+                locked.ok_or_else(|| format!("the row of {name} can't be locked"))?;
             }
         }
         Ok(self)
@@ -170,7 +170,8 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     };
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
-        ("rows of readers and permits", count("beside", "")),
+        // A writer that waited keeps its place for 3 s.
+        ("rows of readers and permits", count("beside", "AND mode <> 'exclusive'")),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Fence, Mode, Token};
+use lockwright_core::{BootInstant, Mode};
 
 use crate::case::Failure;
 use crate::history::journal::Event;
@@ -53,11 +53,12 @@ impl Process {
         let pause = (time / 3).clamp(Duration::from_millis(1), self.plan.ttl / 8);
         loop {
             for holding in holdings {
+                let looked = self.clock.now();
                 if !holding.is_valid() {
                     self.write_late(holdings, random).await?;
                     return Ok(false);
                 }
-                self.write(holding.held(), false)?;
+                self.write(holding.held(), looked, false)?;
             }
             let left = until.saturating_since(self.clock.now());
             if left.is_zero() {
@@ -94,21 +95,24 @@ impl Process {
     }
 
     fn write_lost(&self, holdings: &[Holding]) -> Result<(), Failure> {
-        let lost = holdings.iter().filter(|holding| !holding.is_valid());
-        lost.into_iter().try_for_each(|holding| self.write(holding.held(), true))
-    }
-
-    /// Readers share their fences, and permits have none, so that only exclusive holders write.
-    fn write(&self, held: &Held, late: bool) -> Result<(), Failure> {
-        if held.mode() == Mode::Exclusive {
-            self.write_as(held.name(), held.token(), held.fence(), late)?;
+        for holding in holdings {
+            let looked = self.clock.now();
+            if !holding.is_valid() {
+                self.write(holding.held(), looked, true)?;
+            }
         }
         Ok(())
     }
 
-    fn write_as(&self, name: &str, token: Token, fence: Fence, late: bool) -> Result<(), Failure> {
-        let accepted = self.store.write(name, fence)?;
-        self.journal.write(Event::Wrote { token, fence, accepted, late });
+    /// Writes to the register, after the hold was checked. Readers share their fences, and permits have none,
+    /// so that only exclusive holders write.
+    fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<(), Failure> {
+        if held.mode() == Mode::Exclusive {
+            let (token, fence) = (held.token(), held.fence());
+            self.journal.write(Event::Writing { token, looked, late });
+            let accepted = self.store.write(held.name(), fence)?;
+            self.journal.write(Event::Wrote { token, fence, accepted, late });
+        }
         Ok(())
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{Clock, Locks, Token, TokenSource};
+use lockwright_core::{Clock, DistributedLock, Locks, Token, TokenSource};
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 
 use crate::factory::Connect;
-use crate::faults::{Fate, Faulty};
+use crate::faults::{Fate, Faulty, Op};
 use crate::history::journal::{Entry, Event, Journal, Signal};
 
 use super::{MemoryStore, Plan, Random, Work, run};
@@ -46,12 +46,16 @@ pub struct Trouble {
     pub refused: u64,
     /// Of 1,000 requests, this many are lost, or their answers are.
     pub lost: u64,
-    /// Of 1,000 requests, this many arrive late, without an answer, or have late answers.
-    pub late: u64,
+    /// Of 1,000 requests, this many arrive late, and aren't answered.
+    pub late_requests: u64,
+    /// Of 1,000 requests, this many are answered late.
+    pub late_answers: u64,
     /// Of 1,000 requests, this many arrive again after they were answered.
     pub repeated: u64,
     /// Of 1,000 requests, this many make the backend panic.
     pub panics: u64,
+    /// The only kind of request that this happens to, if it is one.
+    pub only: Option<Op>,
     /// Whether processes are cut off from the server for a while.
     pub cuts: bool,
     /// Whether processes are killed.
@@ -65,16 +69,22 @@ impl Trouble {
     pub const ALL: Self = Self {
         refused: 10,
         lost: 30,
-        late: 40,
+        late_requests: 20,
+        late_answers: 20,
         repeated: 15,
         panics: 3,
+        only: None,
         cuts: true,
         kills: true,
         suspends: true,
     };
 
-    fn fate(self, random: &mut Random, ttl: Duration) -> Fate {
+    fn fate(self, op: Op, random: &mut Random, ttl: Duration) -> Fate {
         let mut dice = random.below(1_000);
+        let late = random.time(Duration::ZERO, ttl * 3 / 2);
+        if self.only.is_some_and(|only| only != op) {
+            return Fate::Pass;
+        }
         let mut is = |share: u64| {
             let hit = dice < share;
             dice = dice.wrapping_sub(share);
@@ -84,11 +94,12 @@ impl Trouble {
             Fate::Refuse
         } else if is(self.lost) {
             if random.one_in(2) { Fate::LoseRequest } else { Fate::LoseAnswer }
-        } else if is(self.late) {
-            let time = random.time(Duration::ZERO, ttl * 3 / 2);
-            if random.one_in(2) { Fate::DelayRequest(time) } else { Fate::DelayAnswer(time) }
+        } else if is(self.late_requests) {
+            Fate::DelayRequest(late)
+        } else if is(self.late_answers) {
+            Fate::DelayAnswer(late)
         } else if is(self.repeated) {
-            Fate::Duplicate(random.time(Duration::ZERO, ttl * 2))
+            Fate::Duplicate(late)
         } else if is(self.panics) {
             Fate::Panic
         } else {
@@ -102,8 +113,17 @@ impl Trouble {
 pub struct Target {
     /// Opens a connection of a process.
     pub connect: Connect,
-    /// The clock of the clients. It is that of the run, unless clients with a wrong clock are tested.
-    pub clients_clock: Clock,
+    /// The clock of the clients, if it isn't that of the run. A suspend doesn't move it.
+    pub clients_clock: Option<Clock>,
+    /// What is put between a client and its connection, after the faults of the network.
+    pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
+}
+
+impl Target {
+    /// What `connect` reaches, with sound clients.
+    pub fn new(connect: Connect) -> Self {
+        Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
+    }
 }
 
 /// A run that is over.
@@ -199,9 +219,9 @@ impl World {
         let is_cut = Arc::<AtomicBool>::default();
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
-        faulty.decide(move |_| {
+        faulty.decide(move |op| {
             // Drawn in any case, so that those after a cut don't depend on it.
-            let fate = trouble.fate(&mut fates, ttl);
+            let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });
         let name = format!("process {number}");
@@ -215,12 +235,13 @@ impl World {
         };
         let journal = self.journal.of(&name);
         let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
-        let (clients_clock, backend) = (self.target.clients_clock.clone(), faulty.clone());
+        let clients_clock = self.target.clients_clock.as_ref().unwrap_or(&self.clock).clone();
+        let backend = (self.target.at_the_client)(faulty.clone(), &self.clock);
         let work = async move {
             let clients = AtomicU32::new(0);
             let open = async || {
                 let tokens = tokens(seed, number, clients.fetch_add(1, Ordering::SeqCst));
-                Locks::builder(backend.clone())
+                Locks::builder(Arc::clone(&backend))
                     .ttl(ttl)
                     .clock(clients_clock.clone())
                     .jitter_seed(seed ^ u64::from(number))
@@ -292,7 +313,6 @@ impl World {
         };
         signal(Signal::Stopped);
         self.clock.jump(time);
-        self.target.clients_clock.jump(time);
         signal(Signal::Continued);
     }
 

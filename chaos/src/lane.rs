@@ -11,6 +11,7 @@ use crate::evidence;
 use crate::lanes::{self, DISK, FOLDER};
 use crate::options::Options;
 use crate::plan::Schedule;
+use crate::promises::Promises;
 use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
@@ -50,6 +51,7 @@ fn run(args: &[String]) -> Result<()> {
             lane = Some(Lane::start(configuration, &folder, disk.as_deref())?);
         }
         let Some(running) = lane.as_mut() else { continue };
+        hold_to_record(&running.promises(), configuration, &options)?;
         let schedule = running.draw(seed, &options.faults);
         println!("{schedule}");
         match running.run(schedule.clone()) {
@@ -59,6 +61,20 @@ fn run(args: &[String]) -> Result<()> {
                 lane = None;
             }
         }
+    }
+    Ok(())
+}
+
+/// Records the promises, or compares them with the record.
+fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
+    let folder = evidence::folder();
+    if options.record {
+        return now.record(&folder, configuration);
+    }
+    let recorded = Promises::read(&folder, configuration)?;
+    if options.selection && recorded != *now {
+        let record = format!("cargo xtask chaos --backend {configuration} --record");
+        return Err(format!("{configuration} promises other than recorded; run {record}").into());
     }
     Ok(())
 }

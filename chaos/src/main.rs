@@ -15,7 +15,8 @@
 //! | `servers` | the servers, and what is left on them |
 //! | `inject`, `clock` | makes a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
-//! | `evidence` | the record |
+//! | `evidence`, `promises` | the record: schedules, and what was promised |
+//! | `page` | the part of the guarantees page that is made from the record |
 #![forbid(unsafe_code)]
 
 mod client;
@@ -28,7 +29,9 @@ mod inject;
 mod lane;
 mod lanes;
 mod options;
+mod page;
 mod plan;
+mod promises;
 mod schedule;
 mod servers;
 mod verdict;
@@ -42,6 +45,15 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("client") => return client::main(),
         Some("lane") => return lane::main(&args[1..]),
+        Some("--page") => {
+            return match page::write() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(problem) => {
+                    eprintln!("{problem}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
         Some("--help" | "-h") => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -15,6 +15,7 @@ use crate::configuration::Configuration;
 use crate::faults::Fault;
 use crate::inject::{self, Injected, Scene};
 use crate::plan::{Planned, Schedule};
+use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
 use crate::verdict::Verdict;
 
@@ -68,6 +69,11 @@ impl Lane {
     /// Returns the schedule of a seed. Faults that can't be made on this machine are left out.
     pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
         Schedule::draw(self.configuration, &self.profile, seed, allowed)
+    }
+
+    /// What is promised under each fault.
+    pub(crate) fn promises(&self) -> Promises {
+        Promises::of(self.configuration, &self.profile)
     }
 
     /// Whether this machine can make a fault.

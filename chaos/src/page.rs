@@ -1,0 +1,317 @@
+//! The part of the guarantees page that is made from the record.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lockwright::Fault as Claim;
+
+use crate::configuration::Configuration;
+use crate::evidence;
+use crate::faults::{Fault, Promise};
+use crate::promises::{Promised, Promises, claim_name};
+use crate::servers::Result;
+
+/// What the generated part stands between.
+const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
+const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
+
+/// The fewest schedules that show a claim.
+const FEWEST: usize = 3;
+
+/// The columns of each table of faults.
+const GROUPS: [&[Configuration]; 3] = [
+    &[
+        Configuration::Sqlite,
+        Configuration::Redis,
+        Configuration::RedisSentinel,
+        Configuration::RedisCluster,
+        Configuration::Redlock,
+    ],
+    &[
+        Configuration::PostgresLease,
+        Configuration::PostgresSession,
+        Configuration::PostgresRow,
+        Configuration::MysqlLease,
+        Configuration::MysqlSession,
+        Configuration::MysqlRow,
+    ],
+    &[Configuration::Etcd, Configuration::ZooKeeper],
+];
+
+/// Claims that no fault of a schedule can show, and why they hold.
+const OTHERWISE: &[(Configuration, Claim, &str)] = &[
+    (Configuration::Sqlite, Claim::Partition, "there is no network"),
+    (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
+    (
+        Configuration::Sqlite,
+        Claim::ServerClockStep,
+        "there is no server, and holds end by the boot clock",
+    ),
+];
+
+/// The records of one configuration.
+struct Record {
+    schedules: Vec<Schedule>,
+    promises: Promises,
+}
+
+/// One line of the record.
+struct Schedule {
+    outcome: String,
+    /// Operations, grants, hand-overs, the longest wait, the largest lag, writes refused, late writes refused.
+    figures: [u64; 7],
+    /// With an observed effect.
+    faults: Vec<Fault>,
+}
+
+type Records = BTreeMap<Configuration, Record>;
+
+/// Writes the generated part of the page.
+///
+/// # Errors
+/// If the record or the page can't be read or written, or if a profile claims what nothing on record shows.
+pub(crate) fn write() -> Result<()> {
+    let path = path();
+    let page = fs::read_to_string(&path)?;
+    let records = records(&evidence::folder())?;
+    fs::write(&path, made(&page, &records)?)?;
+    match unshown(&records).join("\n") {
+        problems if problems.is_empty() => Ok(()),
+        problems => Err(problems.into()),
+    }
+}
+
+fn path() -> PathBuf {
+    evidence::folder().join("../../docs/src/guarantees.md")
+}
+
+/// The page with its generated part made anew.
+fn made(page: &str, records: &Records) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).ok_or("the page has no generated part")?;
+    let (_, after) = rest.split_once(END).ok_or("the generated part of the page has no end")?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", part(records)))
+}
+
+fn records(folder: &Path) -> Result<Records> {
+    let mut records = Records::new();
+    for configuration in Configuration::ALL {
+        let path = folder.join(format!("{configuration}.tsv"));
+        let text = fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}; run with --record", path.display()))?;
+        let lines = text.lines().skip(1).map(|line| {
+            schedule(line).ok_or_else(|| format!("{}: {line:?} can't be read", path.display()))
+        });
+        let schedules = lines.collect::<Result<Vec<_>, _>>()?;
+        let promises = Promises::read(folder, configuration)?;
+        records.insert(configuration, Record { schedules, promises });
+    }
+    Ok(records)
+}
+
+fn schedule(line: &str) -> Option<Schedule> {
+    let columns: Vec<&str> = line.split('\t').collect();
+    let [_seed, _plan, outcome, figures @ .., faults] = &columns[..] else { return None };
+    let figures = figures.iter().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let observed = faults.split("; ").filter_map(|one| one.split_once(": "));
+    let observed = observed.filter(|(_, effect)| *effect != "no effect");
+    Some(Schedule {
+        outcome: (*outcome).to_owned(),
+        figures: figures.try_into().ok()?,
+        faults: observed.filter_map(|(name, _)| Fault::named(name)).collect(),
+    })
+}
+
+impl Record {
+    /// How many schedules with this fault and an observed effect showed what is promised. Where everything is
+    /// promised under it, those don't count in which another fault takes a promise away.
+    fn shown(&self, fault: Fault, promise: Promise) -> usize {
+        let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
+        let shows = |one: &&Schedule| one.faults.contains(&fault) && one.outcome == outcome;
+        self.schedules.iter().filter(shows).count()
+    }
+
+    fn count(&self, outcome: &str) -> usize {
+        self.schedules.iter().filter(|one| one.outcome == outcome).count()
+    }
+}
+
+fn part(records: &Records) -> String {
+    let mut text = String::new();
+    for group in GROUPS {
+        let names: Vec<&str> = group.iter().map(|one| one.name()).collect();
+        let _ = writeln!(
+            text,
+            "| fault | {} |\n|---|{}",
+            names.join(" | "),
+            "---|".repeat(names.len())
+        );
+        for fault in Fault::ALL {
+            if group.iter().any(|one| fault.applies_to(*one)) {
+                let cells: Vec<String> =
+                    group.iter().map(|one| cell(records.get(one), fault)).collect();
+                let _ = writeln!(text, "| **{fault}** | {} |", cells.join(" | "));
+            }
+        }
+        text.push('\n');
+    }
+    text + "### How much was run\n\n" + &totals(records)
+}
+
+/// The promise under one fault, and how many schedules showed it.
+fn cell(record: Option<&Record>, fault: Fault) -> String {
+    let found = record.and_then(|record| {
+        let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;
+        Some((record, promised))
+    });
+    let Some((record, Promised { promise, leader, .. })) = found else { return "–".to_owned() };
+    let shown =
+        |promise: &Promise| format!("{}, {}", word(*promise), record.shown(fault, *promise));
+    if promise == leader {
+        shown(promise)
+    } else {
+        format!("{}; of the leader: {}", shown(promise), shown(leader))
+    }
+}
+
+fn word(promise: Promise) -> &'static str {
+    match (promise.exclusion, promise.fences) {
+        (true, true) => "kept",
+        (true, false) => "fences not promised",
+        (false, true) => "**exclusion not promised**",
+        (false, false) => "**nothing promised**",
+    }
+}
+
+fn totals(records: &Records) -> String {
+    let mut text =
+        "| | schedules | violations | operations | grants | hand-overs | longest wait | \
+                    largest lag | writes refused | late writes refused |\n\
+                    |---|---|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for (configuration, record) in records {
+        let sum = |at: usize| record.schedules.iter().map(|one| one.figures[at]).sum::<u64>();
+        let most =
+            |at: usize| record.schedules.iter().map(|one| one.figures[at]).max().unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "| {configuration} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
+            record.schedules.len(),
+            record.count("VIOLATION"),
+            sum(0),
+            sum(1),
+            sum(2),
+            most(3),
+            most(4),
+            sum(5),
+            sum(6),
+        );
+    }
+    text
+}
+
+/// Returns the claims of the profiles that nothing on record shows.
+fn unshown(records: &Records) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (configuration, record) in records {
+        for claim in &record.promises.claims {
+            let otherwise =
+                OTHERWISE.iter().any(|(one, other, _)| one == configuration && other == claim);
+            let fault = shows(*claim);
+            let promised = |one: &&Promised| one.fault == fault && one.promise.exclusion;
+            let promised = record.promises.faults.iter().find(promised);
+            let shown = promised.map_or(0, |one| record.shown(fault, one.promise));
+            if !otherwise && shown < FEWEST {
+                problems.push(format!(
+                    "{configuration} claims to survive {}, and {shown} schedules with {fault} are \
+                     on record",
+                    claim_name(*claim)
+                ));
+            }
+        }
+        for Promised { fault, promise, .. } in &record.promises.faults {
+            let shown = record.shown(*fault, *promise);
+            if promise.exclusion && shown < FEWEST {
+                problems.push(format!(
+                    "{configuration} promises exclusion under {fault}, and {shown} schedules with \
+                     it are on record"
+                ));
+            }
+        }
+        if record.count("VIOLATION") > 0 {
+            problems.push(format!("{configuration} has violations on record"));
+        }
+    }
+    problems
+}
+
+/// The fault of a schedule that shows a claim of a profile.
+fn shows(claim: Claim) -> Fault {
+    match claim {
+        Claim::Partition => Fault::ConnectionsCut,
+        Claim::ServerRestart => Fault::ServerRestarted,
+        Claim::ServerDataLoss => Fault::ServerDataLost,
+        Claim::Failover => Fault::Failover,
+        Claim::MinorityLoss => Fault::ServerKilled,
+        Claim::ServerClockStep => Fault::ClockForward,
+        _ => Fault::ClientKilled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_is_as_the_record_makes_it() {
+        let page = fs::read_to_string(path()).unwrap();
+        let made = made(&page, &records(&evidence::folder()).unwrap()).unwrap();
+        assert!(page == made, "run `cargo xtask chaos --page`, and look at docs/src/guarantees.md");
+    }
+
+    #[test]
+    fn every_promise_is_shown_by_the_record() {
+        let problems = unshown(&records(&evidence::folder()).unwrap());
+        assert!(problems.is_empty(), "run `cargo xtask chaos --record`:\n{}", problems.join("\n"));
+    }
+
+    fn record(claims: &[Claim], lines: &[&str]) -> Records {
+        let mut profile = lockwright::Profile::new("tested");
+        profile.survives = lockwright::Faults::of(claims);
+        let promises = Promises::of(Configuration::Redis, &profile);
+        // Of the promises under a fault, only those that stand for a claim.
+        let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
+        let promises = Promises {
+            faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),
+            ..promises
+        };
+        let schedules = lines.iter().map(|line| schedule(line).unwrap()).collect();
+        [(Configuration::Redis, Record { schedules, promises })].into()
+    }
+
+    const CUT: &str = "1\t1\tkept\t90\t80\t30\t5\t6\t7\t8\tconnections-cut: 4 connections dropped";
+
+    #[test]
+    fn claims_without_evidence_are_found() {
+        let claims = [Claim::Partition];
+        assert!(unshown(&record(&claims, &[CUT; FEWEST])).is_empty());
+        assert_eq!(unshown(&record(&claims, &[CUT; FEWEST - 1])).len(), 2);
+        let without = CUT.replace("4 connections dropped", "no effect");
+        assert_eq!(unshown(&record(&claims, &[&*without; FEWEST])).len(), 2);
+        let violation = CUT.replace("kept", "VIOLATION");
+        assert_eq!(unshown(&record(&claims, &[CUT, CUT, CUT, &violation])).len(), 1);
+        let undone = record(&[Claim::ServerClockStep], &[CUT; FEWEST]);
+        assert!(unshown(&undone)[0].contains("claims to survive server-clock-step"));
+    }
+
+    #[test]
+    fn only_the_generated_part_changes() {
+        let page = format!("# A\n{BEGIN}old\n{END}# B\n");
+        let records = record(&[Claim::Partition], &[CUT]);
+        let made = made(&page, &records).unwrap();
+        assert!(made.starts_with("# A\n") && made.ends_with("# B\n") && !made.contains("old"));
+        assert!(made.contains("| redis | 1 | 0 | 90 | 80 | 30 | 5 ms | 6 ms | 7 | 8 |"), "{made}");
+        assert!(made.contains("kept, 1"), "{made}");
+    }
+}

@@ -1,0 +1,161 @@
+//! What each backend promises under each fault, on record beside the evidence.
+//!
+//! A lane asks a real server for its profile. With `--record` it writes the promises that follow; without, it
+//! compares them, so that a changed profile needs a new record.
+
+use std::fs;
+use std::path::Path;
+
+use lockwright::{Fault as Claim, Profile};
+
+use crate::configuration::Configuration;
+use crate::faults::{Fault, Promise};
+use crate::servers::Result;
+
+/// The promises of one configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Promises {
+    /// The faults that the profile says exclusion survives.
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) faults: Vec<Promised>,
+}
+
+/// What is promised under one fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Promised {
+    pub(crate) fault: Fault,
+    /// If the fault concerns a server that isn't the leader, or the only one.
+    pub(crate) promise: Promise,
+    /// If it concerns the leader.
+    pub(crate) leader: Promise,
+}
+
+impl Promises {
+    /// The promises of a profile.
+    pub(crate) fn of(configuration: Configuration, profile: &Profile) -> Self {
+        let promise = |fault: Fault, leader| fault.promise(configuration, profile, leader);
+        let faults = Fault::ALL.into_iter().filter(|fault| fault.applies_to(configuration));
+        Self {
+            claims: profile.survives.into(),
+            faults: faults
+                .map(|fault| Promised {
+                    fault,
+                    promise: promise(fault, false),
+                    leader: promise(fault, true),
+                })
+                .collect(),
+        }
+    }
+
+    /// Reads the recorded promises.
+    ///
+    /// # Errors
+    /// If there are none, or a line can't be read.
+    pub(crate) fn read(folder: &Path, configuration: Configuration) -> Result<Self> {
+        let path = path(folder, configuration);
+        let text = fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}; run with --record", path.display()))?;
+        let mut this = Self { claims: Vec::new(), faults: Vec::new() };
+        for line in text.lines() {
+            let bad = || format!("{}: {line:?} can't be read", path.display());
+            let words: Vec<&str> = line.split('\t').collect();
+            match words[..] {
+                ["survives", names] => {
+                    let named = |name: &&str| Claim::ALL.map(claim_name).contains(name);
+                    let names: Vec<&str> =
+                        names.split(' ').filter(|name| !name.is_empty()).collect();
+                    if !names.iter().all(named) {
+                        return Err(bad().into());
+                    }
+                    this.claims = Claim::ALL
+                        .into_iter()
+                        .filter(|one| names.contains(&claim_name(*one)))
+                        .collect();
+                }
+                [fault, promise, leader] => this.faults.push(Promised {
+                    fault: Fault::named(fault).ok_or_else(bad)?,
+                    promise: promise_named(promise).ok_or_else(bad)?,
+                    leader: promise_named(leader).ok_or_else(bad)?,
+                }),
+                _ => return Err(bad().into()),
+            }
+        }
+        Ok(this)
+    }
+
+    /// Records them.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
+        let path = path(folder, configuration);
+        // Several lanes may do it at the same time.
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        fs::write(&new, self.to_text())?;
+        Ok(fs::rename(new, path)?)
+    }
+
+    fn to_text(&self) -> String {
+        let claims: Vec<&str> = self.claims.iter().copied().map(claim_name).collect();
+        let mut text = format!("survives\t{}\n", claims.join(" "));
+        for Promised { fault, promise, leader } in &self.faults {
+            text += &format!("{fault}\t{}\t{}\n", promise_name(*promise), promise_name(*leader));
+        }
+        text
+    }
+}
+
+fn path(folder: &Path, configuration: Configuration) -> std::path::PathBuf {
+    folder.join(format!("{configuration}.promises.tsv"))
+}
+
+/// The name of a claim on record.
+pub(crate) fn claim_name(claim: Claim) -> &'static str {
+    match claim {
+        Claim::ClientCrash => "client-crash",
+        Claim::Partition => "partition",
+        Claim::ServerRestart => "server-restart",
+        Claim::ServerDataLoss => "server-data-loss",
+        Claim::Failover => "failover",
+        Claim::MinorityLoss => "minority-loss",
+        Claim::ServerClockStep => "server-clock-step",
+        _ => "unknown",
+    }
+}
+
+const PROMISES: [(Promise, &str); 4] = [
+    (Promise { exclusion: true, fences: true }, "exclusion+fences"),
+    (Promise { exclusion: true, fences: false }, "exclusion"),
+    (Promise { exclusion: false, fences: true }, "fences"),
+    (Promise { exclusion: false, fences: false }, "nothing"),
+];
+
+fn promise_name(promise: Promise) -> &'static str {
+    PROMISES.iter().find(|(one, _)| *one == promise).map_or("nothing", |(_, name)| name)
+}
+
+fn promise_named(name: &str) -> Option<Promise> {
+    PROMISES.iter().find(|(_, other)| *other == name).map(|(promise, _)| *promise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_read_as_they_were_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        for configuration in Configuration::ALL {
+            let mut profile = Profile::new("tested");
+            profile.survives = lockwright::Faults::of(&[Claim::ClientCrash, Claim::Partition]);
+            let promises = Promises::of(configuration, &profile);
+            promises.record(folder.path(), configuration).unwrap();
+            assert_eq!(Promises::read(folder.path(), configuration).unwrap(), promises);
+        }
+    }
+
+    #[test]
+    fn every_claim_has_a_name() {
+        assert!(Claim::ALL.into_iter().all(|claim| claim_name(claim) != "unknown"));
+    }
+}

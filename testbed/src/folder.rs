@@ -103,8 +103,8 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 /// they must share the locks of ports.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    let parent = std::env::var_os("LOCKWRIGHT_TESTBED_CACHE")
-        .map_or_else(std::env::temp_dir, PathBuf::from);
+    let parent =
+        std::env::var_os("LOCKWRIGHT_TESTBED_CACHE").map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = parent.join(format!("lockwright-testbed-{uid}"));
     let failed = |error| Error::new(format!("{}: {error}", folder.display()));
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {

@@ -75,7 +75,11 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    let per_lane = seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES);
+    // Starting the servers takes longer than a schedule.
+    let per_lane = match options.configurations.len() {
+        1 => seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES),
+        _ => SCHEDULES,
+    };
     let mut of_each: Vec<(Configuration, VecDeque<u64>)> = options
         .configurations
         .iter()

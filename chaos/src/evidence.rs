@@ -19,6 +19,7 @@ const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Lanes are processes, and several may record the same configuration.
+    fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;
     lock.lock()?;
     let text = fs::read_to_string(&path).unwrap_or_default();

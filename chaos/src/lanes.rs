@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::configuration::Configuration;
 use crate::evidence;
 use crate::options::Options;
-use crate::servers::Result;
+use crate::servers::{Result, is_alive};
 
 /// How many schedules a lane runs before its servers are replaced.
 const SCHEDULES: usize = 20;
@@ -38,6 +38,7 @@ struct Counts {
 
 /// Runs all schedules that the options ask for.
 pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
+    remove_abandoned();
     let begun = Instant::now();
     let tasks = Mutex::new(tasks(options));
     let counts = Mutex::new(Counts::default());
@@ -74,7 +75,11 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    let per_lane = seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES);
+    // Starting the servers takes longer than a schedule.
+    let per_lane = match options.configurations.len() {
+        1 => seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES),
+        _ => SCHEDULES,
+    };
     let mut of_each: Vec<(Configuration, VecDeque<u64>)> = options
         .configurations
         .iter()
@@ -112,7 +117,9 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
 fn run_lane(lane: usize, task: &Task, args: &[String], counts: &Mutex<Counts>) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    let mut command = Command::new(std::env::current_exe()?);
+    // It ends with this thread, and its servers and clients with it.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
     command.env("LOCKWRIGHT_TESTBED_CACHE", std::env::temp_dir());
     command.env("TMPDIR", folder.data()).env(FOLDER, &folder.path);
@@ -153,9 +160,30 @@ struct Folder {
     is_mounted: bool,
 }
 
+/// What the folders of lanes begin with.
+const FOLDERS: &str = "lockwright-chaos-";
+
+/// Removes the folders of runs that were killed.
+fn remove_abandoned() {
+    let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some((pid, _)) = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(FOLDERS))
+            .and_then(|name| name.split_once('-'))
+        else {
+            continue;
+        };
+        if pid.parse().is_ok_and(|pid: u32| !is_alive(pid)) {
+            drop(Folder { path: entry.path(), is_mounted: true });
+        }
+    }
+}
+
 impl Folder {
     fn make(lane: usize, configuration: Configuration) -> Result<Self> {
-        let name = format!("lockwright-chaos-{}-{lane}", std::process::id());
+        let name = format!("{FOLDERS}{}-{lane}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let data = path.join("data");
         std::fs::create_dir_all(&data)?;
@@ -175,7 +203,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.is_mounted {
-            let _ = Command::new("umount").arg("-l").arg(self.data()).status();
+            let _ = Command::new("umount").arg("-l").arg(self.data()).output();
         }
         let _ = std::fs::remove_dir_all(&self.path);
     }

@@ -184,6 +184,19 @@ mod tests {
     }
 
     #[test]
+    fn recorded_seeds_can_be_replayed() {
+        // If this changes, the version of the plan does, too.
+        let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
+            client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
+            client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \
+            client 2 [Mutex, Mutex, Mutex, Reentrancy, Reentrancy, Mutex]; \
+            client 3 [Mutex, Mutex, Mutex, Mutex, Mutex, Election]; \
+            disk-full (61600) at 0.70 s for 0.66 s; \
+            client-stopped (33830) at 1.96 s for 1.24 s";
+        assert_eq!((VERSION, drawn(7).as_str()), (1, plan));
+    }
+
+    #[test]
     fn all_faults_that_apply_are_drawn_and_no_others() {
         let profile = Profile::new("redis");
         let mut drawn = Vec::new();

@@ -21,6 +21,7 @@
 //! | `cost`, `recorded` | what hot paths cost in instructions, and the record of it |
 //! | `bench` | builds the comparative benchmarks, and starts them |
 //! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and hears who they are |
+//! | `chaos` | builds the runner of random faults, and starts it |
 //! | `interop` | whether other programs and we keep each other out |
 //! | `examples` | the table of examples that are run, and what they must print |
 //! | `pages` | the check of links between the pages |
@@ -28,6 +29,7 @@
 
 mod bench;
 mod binaries;
+mod chaos;
 mod cost;
 mod examples;
 mod greeting;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Some((word, rest)) if word == "test" => test::main(rest),
         Some((word, rest)) if word == "cost" => cost::main(rest),
         Some((word, rest)) if word == "bench" => bench::main(rest),
+        Some((word, rest)) if word == "chaos" => chaos::main(rest),
         Some((word, rest)) if word == "interop" => interop::main(rest),
         Some((word, rest)) if word == "peers" => peers::main(rest),
         Some((word, [])) if matches!(word.as_str(), "help" | "-h" | "--help") => {
@@ -90,6 +93,8 @@ Tasks:
        --record               records what hot paths cost now, for the step to compare with
   bench [OPTION...]           measure every backend beside its floor and its peers, for two hours;
                               `cargo xtask bench --help` says how to ask for less
+  chaos [OPTION...]           random faults on real servers, and a check of what clients observed;
+                              `cargo xtask chaos --help` lists the options
   interop                     the last of its steps, with what that needs
   peers                       builds the other libraries that the benchmarks measure beside ours, says
                               which can't be, and why

@@ -8,7 +8,9 @@ use crate::examples::Example;
 use crate::libtest::Reader;
 use crate::process::{self, Finished, cargo, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
-use crate::{binaries, cost, examples, interop, lanes, pages, servers, table, tested, versions};
+use crate::{
+    binaries, chaos, cost, examples, interop, lanes, pages, servers, table, tested, versions,
+};
 
 /// What the command line asked for.
 #[derive(Debug)]
@@ -70,6 +72,12 @@ pub(crate) const ALL: &[Step] = &[
         what: "the conformance suite on newer versions of the servers",
         stops: false,
         run: versions::step,
+    },
+    Step {
+        name: "chaos",
+        what: "a few schedules of random faults on each backend",
+        stops: false,
+        run: chaos::step,
     },
     Step { name: "table", what: "every case by every backend", stops: false, run: cases },
     Step {

@@ -113,11 +113,6 @@ impl Servers for BySentinels {
     }
 
     fn prepare(&mut self, proxied: bool) -> Result<()> {
-        if self.proxy.take().is_some() {
-            for sentinel in &self.set.sentinels {
-                sentinel.command::<()>(&["SENTINEL", "REMOVE", PROXIED])?;
-            }
-        }
         if !proxied {
             return Ok(());
         }
@@ -133,6 +128,11 @@ impl Servers for BySentinels {
     }
 
     fn recover(&mut self) -> Result<()> {
+        if self.proxy.take().is_some() {
+            for sentinel in &self.set.sentinels {
+                sentinel.command::<()>(&["SENTINEL", "REMOVE", PROXIED])?;
+            }
+        }
         restart_the_dead(self.servers())?;
         Ok(self.set.wait_until_whole()?)
     }

@@ -1,0 +1,86 @@
+//! `cargo xtask chaos`: builds the runner of random faults and starts it; and the step of the test command that
+//! runs a few fixed seeds.
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use crate::report::{Counts, Report};
+use crate::steps::Options;
+use crate::{process, scratch, servers};
+
+/// The runner's options.
+const USAGE: &str = include_str!("../../chaos/usage.txt");
+
+/// How long the fixed seeds may take.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// The task.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    if args.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match run(args) {
+        Ok(code) => code,
+        Err(problem) => {
+            eprintln!("cargo xtask chaos: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<ExitCode, String> {
+    servers::provide(true)?;
+    let mut build = process::cargo(&["build", "--package", "lockwright-chaos"]);
+    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
+    if !built.success() {
+        return Err("it can't be built: see above".to_owned());
+    }
+    let _scratch = scratch::Scratch::begin();
+    let mut command = runner(args);
+    let status = command.status().map_err(|error| format!("the runner: {error}"))?;
+    Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
+}
+
+fn runner(args: &[String]) -> Command {
+    let mut command = Command::new(crate::target_folder().join("debug/lockwright-chaos"));
+    process::without_our_own(&mut command);
+    scratch::tell(&mut command);
+    command
+        .args(args)
+        .env("CARGO_TARGET_DIR", crate::target_folder())
+        .env("LOCKWRIGHT_ROOT", crate::root());
+    command
+}
+
+/// The step: the fixed seeds.
+pub(crate) fn step(options: &Options) -> Report {
+    if options.quick {
+        return Report::left_out("the faults are of servers");
+    }
+    let build =
+        process::cargo(&["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"]);
+    if !process::quietly("chaos-build", build).ok() {
+        return Report::of(false);
+    }
+    let selection = runner(&["--selection".to_owned(), "--beside".to_owned(), "6".to_owned()]);
+    let mut counts = Counts::default();
+    let finished = process::run("chaos", selection, LIMIT, |line| {
+        if let Some(outcome) = line.strip_prefix("ran ") {
+            let passed =
+                !outcome.starts_with("VIOLATION") && !outcome.starts_with("showed-nothing");
+            counts.passed += u64::from(passed);
+            counts.failed += u64::from(!passed);
+        }
+    });
+    let mut report = Report::of(finished.ok() && counts.failed == 0 && counts.passed > 0);
+    report.tests = counts;
+    if !report_is_ok(&report) {
+        finished.explain();
+    }
+    report
+}
+
+fn report_is_ok(report: &Report) -> bool {
+    report.outcome == crate::report::Outcome::Passed
+}

@@ -16,6 +16,7 @@
 //! | `inject`, `clock` | makes a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
 //! | `evidence`, `promises` | the record: schedules, and what was promised |
+//! | `soak` | minutes of work without faults |
 //! | `page` | the part of the guarantees page that is made from the record |
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod plan;
 mod promises;
 mod schedule;
 mod servers;
+mod soak;
 mod verdict;
 
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("client") => return client::main(),
         Some("lane") => return lane::main(&args[1..]),
+        Some("soaker") => return soak::main(),
         Some("--page") => {
             return match page::write() {
                 Ok(()) => ExitCode::SUCCESS,
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     match Options::read(&args) {
+        Ok(options) if options.soak => soak::run(&options),
         Ok(options) => lanes::run(&options, &args),
         Err(problem) => {
             eprint!("cargo xtask chaos: {problem}\n\n{USAGE}");

@@ -22,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) missing: bool,
     /// The few seeds of the test command.
     pub(crate) selection: bool,
+    /// Works without faults, and looks for leaks.
+    pub(crate) soak: bool,
 }
 
 impl Options {
@@ -39,6 +41,7 @@ impl Options {
             record: false,
             missing: false,
             selection: false,
+            soak: false,
         };
         let mut args = args.iter();
         while let Some(option) = args.next() {
@@ -53,6 +56,7 @@ impl Options {
                 "--beside" => this.beside = number(&value()?)?.max(1) as usize,
                 "--record" => this.record = true,
                 "--missing" => this.missing = true,
+                "--soak" => this.soak = true,
                 "--selection" => this.selection = true,
                 other => return Err(format!("unknown option {other}")),
             }

@@ -1,0 +1,227 @@
+//! A soak: minutes of work on random names without faults. Memory, descriptors, and what is on the servers must be
+//! at the end as at the beginning.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lockwright::{Clock, Locks, Profile};
+use lockwright_conformance::history::journal::{self, Event, Journal};
+use lockwright_conformance::register::Register;
+use lockwright_conformance::workload::{self, RemoteStore, Work};
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::Configuration;
+use crate::options::Options;
+use crate::servers::{self, Result};
+
+/// The variable of the environment that has the job as JSON.
+const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
+
+/// How long a soak takes without `--minutes`.
+const TIME: Duration = Duration::from_secs(600);
+
+/// How long one plan lasts. Each has names of its own.
+const PLAN: Duration = Duration::from_secs(4);
+
+/// The process is measured for the first time after this part of the time, with its caches filled.
+const SETTLED_AFTER: u32 = 5;
+
+/// How much larger the process may be at the end: an allocator keeps pages.
+const GROWTH: u64 = 8 << 20;
+
+/// What the process that works needs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Job {
+    configuration: String,
+    url: String,
+    register: String,
+    folder: String,
+    time: Duration,
+    ttl: Duration,
+}
+
+/// What the process said of itself between two plans.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    /// In bytes, resident.
+    memory: u64,
+    descriptors: u64,
+    threads: u64,
+}
+
+/// Soaks one configuration after the other.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let time = options.time.unwrap_or(TIME);
+    let mut is_sound = true;
+    println!("| | grants | memory | descriptors | threads | left on the servers |");
+    println!("|---|---|---|---|---|---|");
+    for configuration in &options.configurations {
+        match soak(*configuration, time) {
+            Ok(sound) => is_sound &= sound,
+            Err(problem) => {
+                eprintln!("{configuration}: {problem}");
+                is_sound = false;
+            }
+        }
+    }
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Soaks one configuration; whether everything was as at the beginning.
+fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
+    let folder = tempfile::tempdir()?;
+    let mut servers = servers::start(configuration, folder.path())?;
+    servers.prepare(false)?;
+    let profile = profile(&servers.direct_url())?;
+    let ttl = configuration.ttl().max(*profile.ttl.start());
+    let job = Job {
+        configuration: configuration.name().to_owned(),
+        url: servers.direct_url(),
+        register: Register::default().serve()?.to_string(),
+        folder: folder.path().display().to_string(),
+        time,
+        ttl,
+    };
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("soaker")
+        .env(JOB, serde_json::to_string(&job)?)
+        .spawn()?;
+    let measured = watch(&mut child, time, &folder.path().join("idle"));
+    let status = child.wait()?;
+    let (first, last) = measured?;
+    if !status.success() {
+        return Err(format!("the process that works failed: {status}").into());
+    }
+    let grants = fs::read_to_string(folder.path().join("grants"))?;
+    let left = left(&mut *servers, ttl)?;
+    let grew = last.memory > first.memory + GROWTH
+        || last.descriptors > first.descriptors
+        || last.threads > first.threads;
+    println!(
+        "| {configuration} | {grants} | {} to {} MB | {} to {} | {} to {} | {} |",
+        first.memory >> 20,
+        last.memory >> 20,
+        first.descriptors,
+        last.descriptors,
+        first.threads,
+        last.threads,
+        if left.is_empty() { "nothing".to_owned() } else { left.join(", ") }
+    );
+    Ok(!grew && left.is_empty() && grants != "0")
+}
+
+fn profile(url: &str) -> Result<Profile> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(async {
+        Ok::<_, lockwright::Error>(lockwright::backend(url).await?.profile().clone())
+    })?)
+}
+
+/// What is left on the servers after the longest time that anything of a hold may stay.
+fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
+    let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
+    loop {
+        let left = servers.leaks("soak-")?;
+        if left.is_empty() || Instant::now() > until {
+            return Ok(left);
+        }
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Measures the process while none of its plans runs: it touches `idle` and waits until the file is gone.
+fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
+    let begun = Instant::now();
+    let mut first: Option<Measured> = None;
+    let mut last = Measured::default();
+    while child.try_wait()?.is_none() {
+        if idle.exists() {
+            last = measure(child.id())?;
+            if begun.elapsed() > time / SETTLED_AFTER {
+                first.get_or_insert(last);
+            }
+            fs::remove_file(idle)?;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok((first.ok_or("the process was never idle")?, last))
+}
+
+fn measure(pid: u32) -> Result<Measured> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    Ok(Measured {
+        memory: number("VmRSS:").ok_or("no VmRSS")? * 1024,
+        threads: number("Threads:").ok_or("no Threads")?,
+        descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,
+    })
+}
+
+/// The process that works.
+pub(crate) fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
+    let job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
+    let profile = profile(&job.url)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let folder = Path::new(&job.folder);
+    let begun = Instant::now();
+    let mut grants = 0;
+    let mut number = 0;
+    while begun.elapsed() < job.time {
+        grants += runtime.block_on(round(&job, &profile, number))?;
+        number += 1;
+        let idle = folder.join("idle");
+        fs::write(&idle, "")?;
+        while idle.exists() {
+            sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(fs::write(folder.join("grants"), grants.to_string())?)
+}
+
+/// Runs four plans at the same time, each with a client of its own; returns how many grants there were.
+async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
+    let (a, b, c, d) = tokio::try_join!(
+        plan(job, profile, number, 0),
+        plan(job, profile, number, 1),
+        plan(job, profile, number, 2),
+        plan(job, profile, number, 3),
+    )?;
+    Ok(a + b + c + d)
+}
+
+async fn plan(job: &Job, profile: &Profile, number: u64, process: u32) -> Result<usize> {
+    let names = (0..4).map(|name| format!("soak-{number}-{name}")).collect();
+    let work = Work::all_for(profile);
+    let plan = workload::Plan { seed: number, process, names, ttl: job.ttl, duration: PLAN, work };
+    let path = Path::new(&job.folder).join(format!("journal-{process}"));
+    let journal = Journal::append_to(&path, &format!("soaker-{process}"))?;
+    let store = Arc::new(RemoteStore::connect(&job.register)?);
+    let open = async || {
+        let backend = lockwright::backend(&job.url).await?;
+        Locks::builder(backend).ttl(job.ttl).label("soaker").build()
+    };
+    workload::run(&plan, open, &Clock::boot(), &journal, store)
+        .await
+        .map_err(|failure| failure.to_string())?;
+    let entries = journal::read(&path)?;
+    fs::remove_file(&path)?;
+    Ok(entries.iter().filter(|entry| matches!(entry.event, Event::Granted { .. })).count())
+}

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lockwright::Clock;
 use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Proxy, wait};
@@ -235,21 +236,24 @@ impl Scene<'_> {
 
     fn lock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let names = &self.schedule.clients[0].names;
-        let what = match fault {
-            Fault::RowLocked => Lock::Row(&names[pick % names.len()]),
-            _ => Lock::Table,
+        let name = pick % names.len();
+        let (what, names) = match fault {
+            Fault::RowLocked => (Lock::Row(&names[name]), &names[name..=name]),
+            _ => (Lock::Table, &names[..]),
         };
         let mut locking = self.servers.lock(what)?;
         let end = Instant::now() + lasts;
+        // Answers that were on their way may come.
+        sleep(lasts / 4);
+        let since = Clock::boot().now();
         let mut most = 0;
         while Instant::now() < end {
             most = most.max(locking.waiting());
             sleep(Duration::from_millis(50));
         }
-        let pending = self.clients.pending();
+        let held_up = self.clients.held_up(names, since);
         drop(locking);
-        let waited = most.max(pending);
-        Ok((waited > 0).then(|| format!("{most} sessions and {pending} requests waited")))
+        Ok((most + held_up > 0).then(|| format!("{most} sessions and {held_up} requests waited")))
     }
 
     fn limit_connections(&mut self, lasts: Duration) -> Result<Option<String>> {

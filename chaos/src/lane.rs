@@ -77,7 +77,8 @@ fn tell(ran: &Ran, options: &Options) -> Result<()> {
     if options.record {
         evidence::record(&evidence::folder(), configuration, ran)?;
     }
-    if verdict.outcome == Outcome::Violation {
+    let is_wrong = matches!(verdict.outcome, Outcome::Violation | Outcome::ShowedNothing);
+    if is_wrong || options.keep {
         let folder = lanes::results();
         fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{configuration}-{}", schedule.seed));

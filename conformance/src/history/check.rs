@@ -131,7 +131,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A check says by itself that the hold was treated as valid. A renewal or a write may have been on its way.
+    // A check says by itself that the hold was treated as valid. A renewal may have been written
+    // late.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))

@@ -80,8 +80,8 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// The holder is about to write to the register. Optional: with it, the times between which the register
-    /// has answered are exact, and so is the check that no hold is used after its end.
+    /// The holder is about to write to the register. Optional: without it, the grant or the register's previous
+    /// answer is the earliest time at which the holder can have checked its hold and sent the write.
     ///
     /// Take `looked`, then call `check()`, then write a new deadline as [`Renewed`](Self::Renewed), then this.
     Writing {
@@ -100,7 +100,7 @@ pub enum Event {
         fence: Fence,
         /// Whether the register accepted it.
         accepted: bool,
-        /// Whether the writer knew that its hold had ended.
+        /// Whether the writer knew that its hold had ended. Then its end was written to the journal before.
         late: bool,
     },
     /// An operator is about to break a hold. Written before the request is sent.

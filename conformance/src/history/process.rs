@@ -32,11 +32,6 @@ impl Process {
         stop.map_or(at, |(_, to)| to.unwrap_or(BootInstant::FAR_FUTURE))
     }
 
-    /// Returns whether it was stopped at an instant between the two, or at one of them.
-    pub(crate) fn was_stopped_within(&self, from: BootInstant, to: BootInstant) -> bool {
-        self.stops.iter().any(|(stop, go)| *stop <= to && go.is_none_or(|go| from <= go))
-    }
-
     /// Returns whether it is stopped for good, killed or has ended.
     pub(crate) fn is_over(&self) -> bool {
         let is_stopped = self.stops.last().is_some_and(|(_, to)| to.is_none());

@@ -58,12 +58,10 @@ pub(crate) struct Tracked {
     pub(crate) is_continued: bool,
     /// Whether it is such a part.
     pub(crate) is_part: bool,
-    /// The last entry about it.
-    last_entry: BootInstant,
+    /// The grant, or the last answer of the register: the holder checked the hold later than this.
+    looked: BootInstant,
     /// When its holder began to write, since the register answered last.
     writing: Option<BootInstant>,
-    /// Whether its holder records when it begins to write.
-    records_writing: bool,
 }
 
 /// The recorded end of a hold. Without one it ends at its deadline.
@@ -97,14 +95,13 @@ impl Tracked {
     fn granted(hold: Hold) -> Self {
         Self {
             deadline: hold.until,
-            last_entry: hold.granted,
+            looked: hold.granted,
             hold,
             end: None,
             broken: None,
             is_continued: false,
             is_part: false,
             writing: None,
-            records_writing: false,
         }
     }
 
@@ -251,7 +248,7 @@ impl Run {
         if let Some(known) = known {
             // Another guard on the same hold.
             self.requests[index].hold = Some(known);
-            return self.extend(known, entry.at, *deadline);
+            return self.extend(known, *deadline);
         }
         let request = &mut self.requests[index];
         request.hold = Some(self.holds.len());
@@ -269,11 +266,10 @@ impl Run {
         self.holds.push(Tracked::granted(hold));
     }
 
-    fn extend(&mut self, index: usize, at: BootInstant, deadline: BootInstant) {
+    fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = deadline;
         tracked.hold.until = deadline;
-        tracked.last_entry = at;
     }
 
     /// Returns the hold that an entry is about.
@@ -293,18 +289,18 @@ impl Run {
             return;
         }
         if entry.at <= tracked.deadline {
-            return self.extend(index, entry.at, deadline);
+            return self.extend(index, deadline);
         }
         if deadline <= entry.at {
             return;
         }
         let hold = Hold { granted: entry.at, until: deadline, ..tracked.hold.clone() };
-        let as_recorded = tracked.hold.clone();
+        let (as_recorded, looked) = (tracked.hold.clone(), tracked.looked);
         let by = Use::Renewed;
         self.uses.push(UseOf { as_recorded, at: entry.at, by });
         self.holds[index].is_continued = true;
         self.by_token.insert((entry.process.clone(), token), self.holds.len());
-        self.holds.push(Tracked { is_part: true, ..Tracked::granted(hold) });
+        self.holds.push(Tracked { is_part: true, looked, ..Tracked::granted(hold) });
     }
 
     fn finish(&mut self, entry: &Entry, token: Token, end: End) {
@@ -315,12 +311,17 @@ impl Run {
 
     fn writing(&mut self, entry: &Entry, token: Token, looked: BootInstant, late: bool) {
         let Some(index) = self.find(entry, token) else { return };
-        let tracked = &mut self.holds[index];
-        tracked.writing = Some(entry.at);
-        tracked.records_writing = true;
-        tracked.last_entry = entry.at;
-        let is_over = looked >= tracked.hold.until;
-        if !late && is_over && matches!(tracked.end, None | Some(End::Lost(..))) {
+        self.holds[index].writing = Some(entry.at);
+        if !late {
+            self.found_valid(index, looked);
+        }
+    }
+
+    /// Notes that the holder checked its hold later than `looked`, and found it valid.
+    fn found_valid(&mut self, index: usize, looked: BootInstant) {
+        let tracked = &self.holds[index];
+        let may_be_over = matches!(tracked.end, None | Some(End::Lost(..)));
+        if may_be_over && looked >= tracked.hold.until {
             let as_recorded = tracked.hold.clone();
             self.uses.push(UseOf { as_recorded, at: looked, by: Use::Checked });
         }
@@ -329,18 +330,16 @@ impl Run {
     fn wrote(&mut self, entry: &Entry) {
         let Event::Wrote { token, fence, accepted, late } = entry.event else { return };
         let Some(index) = self.find(entry, token) else { return };
+        let began = self.holds[index].writing.take();
+        if !late && began.is_none() {
+            self.found_valid(index, self.holds[index].looked);
+        }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        let began = tracked.writing.take();
         // A writer that knows of the end has sent later than that, and not while it was stopped.
-        let known = if late { process.runs_from(tracked.hold.until) } else { tracked.hold.granted };
-        let ran = !process.was_stopped_within(tracked.last_entry, entry.at);
-        let is_over = tracked.end.is_none() && entry.at > tracked.deadline;
-        if accepted && !late && is_over && ran && !tracked.records_writing {
-            let as_recorded = tracked.hold.clone();
-            self.uses.push(UseOf { as_recorded, at: entry.at, by: Use::Wrote });
-        }
-        tracked.last_entry = entry.at;
+        let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
+        let known = tracked.looked.max(end);
+        tracked.looked = entry.at;
         if tracked.hold.permits().is_some() {
             // Permits have ids, which aren't in order.
             return;

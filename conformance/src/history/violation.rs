@@ -19,7 +19,7 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had one fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second was asked for when the first had been granted, and its fence isn't larger.
+    /// The second was asked for when the first had been granted, and has the smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
@@ -75,12 +75,10 @@ pub struct Used {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
-    /// `check()` said that it is valid.
+    /// `check()` said that it is valid: the holder wrote to the register, and didn't know of the end.
     Checked,
     /// Its deadline was extended.
     Renewed,
-    /// The register accepted a write from a holder that didn't know of the end.
-    Wrote,
 }
 
 /// A write that the register answered.
@@ -150,13 +148,12 @@ impl Violation {
                 format!("more than {of} permits were valid at once")
             }
             Self::SameFence(..) => "two holds had one fence".to_owned(),
-            Self::FenceFell(..) => "a later hold had no larger fence".to_owned(),
+            Self::FenceFell(..) => "a later hold had a smaller fence".to_owned(),
             Self::UsedAfterItsEnd(used) => match used.by {
-                Use::Checked => "check() said valid after the hold's end".to_owned(),
+                Use::Checked => "a hold was used after its end".to_owned(),
                 Use::Renewed => {
                     "a hold was renewed after its deadline and the next grant".to_owned()
                 }
-                Use::Wrote => "a hold was used after its deadline and the next grant".to_owned(),
             },
             Self::StaleWrite(..) => "the register accepted a stale write".to_owned(),
             Self::Stuck { .. } => "a request never ended".to_owned(),

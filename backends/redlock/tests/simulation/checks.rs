@@ -63,10 +63,10 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
 }
 
 /// Of holds in the order of their grants.
-fn out_of_order(holds: &[Belief]) -> Option<String> {
+fn out_of_order(holds: &[Hold]) -> Option<String> {
     holds.iter().enumerate().find_map(|(at, later)| {
         let before = &holds[..at];
-        let same = |before: &&Belief| before.name == later.name && before.granted < later.granted;
+        let same = |before: &&Hold| before.name == later.name && before.granted < later.granted;
         let highest = before.iter().filter(same).max_by_key(|before| before.fence)?;
         (highest.fence > later.fence).then(|| {
             format!(
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    fn found(holds: &[Belief]) -> Vec<String> {
+    fn found(holds: &[Hold]) -> Vec<String> {
         let history = History::default();
         holds.iter().for_each(|hold| history.add(hold.clone()));
         violations(&history)

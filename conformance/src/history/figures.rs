@@ -135,9 +135,10 @@ fn is_hand_over(run: &Run, request: &Request) -> bool {
         .any(|rival| request.asked < rival.hold.until && rival.hold.until <= granted)
 }
 
-/// Returns whether the hold passed its deadline.
+/// Returns whether the hold passed its deadline, and neither a loss nor a release was recorded.
 fn expired(run: &Run, tracked: &Tracked) -> bool {
-    tracked.end.is_none() && !tracked.is_continued && tracked.deadline < run.end
+    let is_open = matches!(tracked.end, None | Some(End::ProcessEnded));
+    is_open && !tracked.is_continued && tracked.deadline < run.end
 }
 
 fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
@@ -158,7 +159,7 @@ fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let due: BootInstant = tracked.deadline - margin;
     match tracked.end {
         Some(End::Lost(at, _)) => Some(process.ran_until(due, at)),
-        None if expired(run, tracked) => Some(process.ran_until(due, run.end)),
+        _ if expired(run, tracked) => Some(process.ran_until(due, run.end)),
         _ => None,
     }
 }

@@ -337,7 +337,8 @@ impl Run {
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
         // A writer that knows of the end has sent later than that, and not while it was stopped.
-        let known = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
+        let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
+        let known = tracked.looked.max(end);
         tracked.looked = entry.at;
         if tracked.hold.permits().is_some() {
             // Permits have ids, which aren't in order.

@@ -19,7 +19,7 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had one fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second was asked for when the first had been granted, and its fence isn't larger.
+    /// The second was asked for when the first had been granted, and has the smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
@@ -148,7 +148,7 @@ impl Violation {
                 format!("more than {of} permits were valid at once")
             }
             Self::SameFence(..) => "two holds had one fence".to_owned(),
-            Self::FenceFell(..) => "a later hold had no larger fence".to_owned(),
+            Self::FenceFell(..) => "a later hold had a smaller fence".to_owned(),
             Self::UsedAfterItsEnd(used) => match used.by {
                 Use::Checked => "a hold was used after its end".to_owned(),
                 Use::Renewed => {

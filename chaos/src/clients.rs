@@ -31,6 +31,8 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
+    /// A fault has it: another fault takes another client.
+    is_chosen: bool,
 }
 
 impl<'a> Clients<'a> {
@@ -67,7 +69,7 @@ impl<'a> Clients<'a> {
             .env(JOB, serde_json::to_string(&job)?)
             .env("LD_PRELOAD", "")
             .start(&folder)?;
-        Ok(Client { job, process, was_killed: false })
+        Ok(Client { job, process, was_killed: false, is_chosen: false })
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Client>> {
@@ -128,7 +130,7 @@ impl<'a> Clients<'a> {
         let candidates = || {
             let all = self.all();
             let well = all.iter().enumerate().filter(|(_, one)| {
-                !one.was_killed && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
+                !one.is_chosen && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
             });
             let paths = well.map(|(index, one)| (index, one.job.journal.clone()));
             paths.collect::<Vec<_>>()
@@ -139,7 +141,9 @@ impl<'a> Clients<'a> {
             holders.get(pick % holders.len().max(1)).map(|(index, _)| *index)
         });
         let any = || candidates().first().map_or(0, |(index, _)| *index);
-        holder.unwrap_or_else(any)
+        let chosen = holder.unwrap_or_else(any);
+        self.all()[chosen].is_chosen = true;
+        chosen
     }
 
     /// Kills a client, and starts another one after `pause`. Returns what was observed.

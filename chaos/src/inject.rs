@@ -40,6 +40,9 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
+/// The most by which a server's clock is stepped back, in milliseconds. A dead hold lasts longer by it.
+pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
+
 /// How long a process may take until it is seen to react.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -314,12 +317,15 @@ impl Scene<'_> {
 
     fn step_clock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let Some(clock) = self.clock else { return Ok(None) };
-        let back = fault == Fault::ClockBack;
-        let step = Duration::from_millis(500 + pick as u64 % if back { 2_000 } else { 8_000 });
-        clock.set(step, back)?;
-        let ahead = self.servers.clock_ahead()?;
+        let step = match fault {
+            Fault::ClockBack => -500 - pick as i64 % (LARGEST_STEP_BACK - 500),
+            _ => 500 + pick as i64 % 8_000,
+        };
+        let before = self.servers.clock_ahead()?;
+        clock.step(step)?;
+        let ahead = self.servers.clock_ahead()? - before;
         sleep(lasts);
-        let stepped = ahead.unsigned_abs() > 400 && (ahead < 0) == back;
+        let stepped = ahead.signum() == step.signum() && ahead.abs() > 400;
         Ok(stepped.then(|| format!("{ahead} ms")))
     }
 }

@@ -9,7 +9,7 @@ use lockwright_conformance::history::journal::{Entry, Event};
 use lockwright_conformance::history::{Checked, Rules, Violation, check};
 
 use crate::faults::{Fault, Promise};
-use crate::inject::Injected;
+use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
 
 /// How much longer than its TTL and its poll a free lock may wait for the next holder: two cores run many processes.
@@ -127,7 +127,7 @@ fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {
 fn longest_wait(schedule: &Schedule, profile: &Profile) -> Duration {
     let after = |fault: Fault| match fault {
         // A dead hold lasts longer by the step.
-        Fault::ClockBack => Duration::from_millis(2_500),
+        Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),
     };

@@ -78,9 +78,8 @@ impl Figures {
     pub(crate) fn of(run: &Run, rules: &Rules) -> Self {
         let count = |number: usize| number as u64;
         let refused = |late: bool| {
-            let refused =
-                run.writes.iter().filter(|write| !write.accepted && (write.late || !late));
-            count(refused.count())
+            let writes = run.writes.iter().map(|of| &of.write);
+            count(writes.filter(|it| !it.accepted && (it.late || !late)).count())
         };
         let names: BTreeSet<&str> =
             run.requests.iter().map(|request| request.name.as_str()).collect();
@@ -103,7 +102,7 @@ impl Figures {
             ),
             writes: count(run.writes.len()),
             writes_refused: refused(false),
-            late_writes: count(run.writes.iter().filter(|write| write.late).count()),
+            late_writes: count(run.writes.iter().filter(|of| of.write.late).count()),
             late_writes_refused: refused(true),
             longest_without_a_holder: gaps.map(|gap: Gap| gap.length()).max().unwrap_or_default(),
             largest_lag_of_a_loss: run.holds.iter().filter_map(lag).max().unwrap_or_default(),

@@ -15,7 +15,7 @@ mod overlap;
 mod process;
 mod run;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timeline;
 mod violation;
 mod waiting;

@@ -16,37 +16,37 @@ use super::{Kind, Rules, Violation, check};
 
 /// A journal by hand. Tokens are made of the number of the request, so that each request has its own.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Script(pub(super) Vec<Entry>);
+pub(crate) struct Script(pub(crate) Vec<Entry>);
 
-pub(super) const EXCLUSIVE: Mode = Mode::Exclusive;
+pub(crate) const EXCLUSIVE: Mode = Mode::Exclusive;
 
-pub(super) fn at(nanos: u64) -> BootInstant {
+pub(crate) fn at(nanos: u64) -> BootInstant {
     BootInstant::from_nanos(nanos)
 }
 
-pub(super) fn token(request: u64) -> Token {
+pub(crate) fn token(request: u64) -> Token {
     Token::from_bytes((u128::from(request) << 64).to_be_bytes())
 }
 
-pub(super) const fn permits(count: u32, of: u32) -> Mode {
+pub(crate) const fn permits(count: u32, of: u32) -> Mode {
     Mode::Permits { count, of }
 }
 
 impl Script {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    pub(super) fn add(mut self, instant: u64, who: &str, event: Event) -> Self {
+    pub(crate) fn add(mut self, instant: u64, who: &str, event: Event) -> Self {
         self.0.push(Entry { at: at(instant), process: who.to_owned(), event });
         self
     }
 
-    pub(super) fn asks(self, instant: u64, who: &str, request: u64) -> Self {
+    pub(crate) fn asks(self, instant: u64, who: &str, request: u64) -> Self {
         self.asks_for(instant, who, request, "x", EXCLUSIVE)
     }
 
-    pub(super) fn asks_for(
+    pub(crate) fn asks_for(
         self,
         instant: u64,
         who: &str,
@@ -57,7 +57,7 @@ impl Script {
         self.add(instant, who, Event::Asked { request, name: name.to_owned(), mode, waits: true })
     }
 
-    pub(super) fn granted(
+    pub(crate) fn granted(
         self,
         instant: u64,
         who: &str,
@@ -70,7 +70,7 @@ impl Script {
     }
 
     /// A request and its grant, both at `from`, and the deadline at `until`.
-    pub(super) fn holds(
+    pub(crate) fn holds(
         self,
         who: &str,
         request: u64,
@@ -81,30 +81,30 @@ impl Script {
         self.asks_for(from, who, request, "x", mode).granted(from, who, request, fence, until)
     }
 
-    pub(super) fn fails(self, instant: u64, who: &str, request: u64) -> Self {
+    pub(crate) fn fails(self, instant: u64, who: &str, request: u64) -> Self {
         self.add(instant, who, Event::Failed { request, error: "timed out".to_owned() })
     }
 
-    pub(super) fn renews(self, instant: u64, who: &str, request: u64, until: u64) -> Self {
+    pub(crate) fn renews(self, instant: u64, who: &str, request: u64, until: u64) -> Self {
         self.add(instant, who, Event::Renewed { token: token(request), deadline: at(until) })
     }
 
-    pub(super) fn releases(self, instant: u64, who: &str, request: u64) -> Self {
+    pub(crate) fn releases(self, instant: u64, who: &str, request: u64) -> Self {
         self.add(instant, who, Event::Releasing { token: token(request) })
     }
 
-    pub(super) fn loses(self, instant: u64, who: &str, request: u64) -> Self {
+    pub(crate) fn loses(self, instant: u64, who: &str, request: u64) -> Self {
         let (token, reason) = (token(request), Reason::Expired);
         self.add(instant, who, Event::Lost { token, reason })
     }
 
-    pub(super) fn writing(self, instant: u64, who: &str, request: u64, looked: u64) -> Self {
+    pub(crate) fn writing(self, instant: u64, who: &str, request: u64, looked: u64) -> Self {
         let (token, looked) = (token(request), at(looked));
         self.add(instant, who, Event::Writing { token, looked, late: false })
     }
 
     /// The answer to a write. `late` says whether the writer knew of its hold's end.
-    pub(super) fn wrote(
+    pub(crate) fn wrote(
         self,
         instant: u64,
         who: &str,
@@ -116,12 +116,12 @@ impl Script {
         self.add(instant, who, Event::Wrote { token, fence, accepted, late })
     }
 
-    pub(super) fn signal(self, instant: u64, target: &str, signal: Signal) -> Self {
+    pub(crate) fn signal(self, instant: u64, target: &str, signal: Signal) -> Self {
         let target = target.to_owned();
         self.add(instant, "runner", Event::Signalled { target, signal })
     }
 
-    pub(super) fn fault(
+    pub(crate) fn fault(
         self,
         instant: u64,
         fault: &str,
@@ -133,34 +133,34 @@ impl Script {
         self.add(instant, "runner", Event::Fault { fault, target, begins, effect })
     }
 
-    pub(super) fn breaks(self, instant: u64, at_once: bool) -> Self {
+    pub(crate) fn breaks(self, instant: u64, at_once: bool) -> Self {
         let (name, token) = ("x".to_owned(), None);
         self.add(instant, "runner", Event::Broke { name, token, at_once })
     }
 
-    pub(super) fn ends(self, instant: u64, who: &str) -> Self {
+    pub(crate) fn ends(self, instant: u64, who: &str) -> Self {
         self.add(instant, who, Event::Ended)
     }
 
     /// Returns what it breaks. It needn't show anything.
-    pub(super) fn found(&self) -> Vec<Violation> {
+    pub(crate) fn found(&self) -> Vec<Violation> {
         self.found_by(&Rules { must_show: false, ..Rules::default() })
     }
 
-    pub(super) fn found_by(&self, rules: &Rules) -> Vec<Violation> {
+    pub(crate) fn found_by(&self, rules: &Rules) -> Vec<Violation> {
         let mut entries = self.0.clone();
         entries.sort_by_key(|entry| entry.at);
         check(&entries, rules).violations
     }
 
     #[track_caller]
-    pub(super) fn is_clean(&self) {
+    pub(crate) fn is_clean(&self) {
         assert_eq!(self.found(), []);
     }
 
     /// Expects one violation, with this title.
     #[track_caller]
-    pub(super) fn breaks_once(&self, title: &str) {
+    pub(crate) fn breaks_once(&self, title: &str) {
         let found = self.found();
         let titles: Vec<String> = found.iter().map(Violation::title).collect();
         assert_eq!(titles, [title], "{found:#?}");

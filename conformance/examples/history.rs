@@ -144,7 +144,7 @@ async fn run() -> Vec<Entry> {
 }
 
 /// Checks the run, and returns the picture of it.
-pub fn picture() -> String {
+pub(crate) fn picture() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

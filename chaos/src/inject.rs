@@ -208,8 +208,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::cut);
         sleep(lasts);
         self.servers.proxies().into_iter().for_each(Proxy::mend);
-        // Each proxy's own end of listening is a connection, too.
-        self.reconnected(before + self.servers.proxies().len())
+        self.reconnected(before)
     }
 
     fn reconnected(&self, before: usize) -> Option<String> {

@@ -1,10 +1,12 @@
 //! The client processes of a schedule, which are killed and stopped.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lockwright::BootInstant;
 use lockwright_conformance::history::journal::{self, Entry, Event, Journal, Signal};
 use lockwright_conformance::workload;
 use lockwright_testbed::{Process, Program, wait};
@@ -29,6 +31,8 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
+    /// A fault has it: another fault takes another client.
+    is_chosen: bool,
 }
 
 impl<'a> Clients<'a> {
@@ -65,7 +69,7 @@ impl<'a> Clients<'a> {
             .env(JOB, serde_json::to_string(&job)?)
             .env("LD_PRELOAD", "")
             .start(&folder)?;
-        Ok(Client { job, process, was_killed: false })
+        Ok(Client { job, process, was_killed: false, is_chosen: false })
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Client>> {
@@ -90,14 +94,30 @@ impl<'a> Clients<'a> {
         paths.iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Counts the requests that have no answer now.
-    pub(crate) fn pending(&self) -> usize {
-        let entries = self.entries();
-        let asked =
-            entries.iter().filter(|entry| matches!(entry.event, Event::Asked { .. })).count();
-        let is_answer =
-            |entry: &&Entry| matches!(entry.event, Event::Granted { .. } | Event::Failed { .. });
-        asked.saturating_sub(entries.iter().filter(is_answer).count())
+    /// Counts the requests for the locks of `names` that had no answer at `since`, and have none now, if no such
+    /// lock was granted from then on.
+    pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
+        let mut entries = self.entries();
+        entries.sort_by_key(|entry| entry.at);
+        let mut pending: BTreeMap<(&str, u64), BootInstant> = BTreeMap::new();
+        for entry in &entries {
+            match &entry.event {
+                Event::Asked { request, name, .. } if names.contains(name) => {
+                    pending.insert((&entry.process, *request), entry.at);
+                }
+                Event::Granted { request, .. } => {
+                    let was_pending = pending.remove(&(entry.process.as_str(), *request)).is_some();
+                    if was_pending && entry.at > since {
+                        return 0;
+                    }
+                }
+                Event::Failed { request, .. } => {
+                    pending.remove(&(entry.process.as_str(), *request));
+                }
+                _ => {}
+            }
+        }
+        pending.values().filter(|asked| **asked < since).count()
     }
 
     /// The name of a client in the journal.
@@ -110,7 +130,7 @@ impl<'a> Clients<'a> {
         let candidates = || {
             let all = self.all();
             let well = all.iter().enumerate().filter(|(_, one)| {
-                !one.was_killed && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
+                !one.is_chosen && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
             });
             let paths = well.map(|(index, one)| (index, one.job.journal.clone()));
             paths.collect::<Vec<_>>()
@@ -121,7 +141,9 @@ impl<'a> Clients<'a> {
             holders.get(pick % holders.len().max(1)).map(|(index, _)| *index)
         });
         let any = || candidates().first().map_or(0, |(index, _)| *index);
-        holder.unwrap_or_else(any)
+        let chosen = holder.unwrap_or_else(any);
+        self.all()[chosen].is_chosen = true;
+        chosen
     }
 
     /// Kills a client, and starts another one after `pause`. Returns what was observed.

@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use lockwright_testbed::process;
 
@@ -29,7 +28,7 @@ impl ServersClock {
         let Some(library) = compile(folder)? else { return Ok(None) };
         let path = folder.join("clock-offset");
         fs::write(&path, 0_i64.to_ne_bytes())?;
-        let file = fs::File::options().write(true).open(&path)?;
+        let file = fs::File::options().read(true).write(true).open(&path)?;
         process::set_environment(vec![
             ("LD_PRELOAD".to_owned(), library.display().to_string()),
             ("LOCKWRIGHT_CHAOS_CLOCK".to_owned(), path.display().to_string()),
@@ -37,14 +36,30 @@ impl ServersClock {
         Ok(Some(Self(file)))
     }
 
-    /// Sets the offset.
+    /// Steps the clock by so many milliseconds.
     ///
     /// # Errors
     /// If the file can't be written.
-    pub(crate) fn set(&self, ahead: Duration, back: bool) -> Result<()> {
-        let nanos = i64::try_from(ahead.as_nanos())?;
-        let nanos = if back { -nanos } else { nanos };
+    pub(crate) fn step(&self, milliseconds: i64) -> Result<()> {
+        self.set(self.offset()? + milliseconds * 1_000_000)
+    }
+
+    /// Sets the clock to that of this machine.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub(crate) fn reset(&self) -> Result<()> {
+        self.set(0)
+    }
+
+    fn set(&self, nanos: i64) -> Result<()> {
         Ok(self.0.write_all_at(&nanos.to_ne_bytes(), 0)?)
+    }
+
+    fn offset(&self) -> Result<i64> {
+        let mut nanos = [0; 8];
+        self.0.read_exact_at(&mut nanos, 0)?;
+        Ok(i64::from_ne_bytes(nanos))
     }
 }
 

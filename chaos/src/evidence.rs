@@ -23,17 +23,19 @@ pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> 
     let lock = File::open(folder)?;
     lock.lock()?;
     let text = fs::read_to_string(&path).unwrap_or_default();
-    let seed = ran.schedule.seed;
+    let new = path.with_extension("new");
+    fs::write(&new, with(&text, ran.schedule.seed, &line(ran)))?;
+    Ok(fs::rename(new, path)?)
+}
+
+/// The record with one line more, in the place of the seed's line before.
+fn with(text: &str, seed: u64, line: &str) -> String {
     let mut lines: Vec<(u64, &str)> = text.lines().skip(1).filter_map(numbered).collect();
     lines.retain(|(other, _)| *other != seed);
-    let line = line(ran);
-    lines.push((seed, &line));
+    lines.push((seed, line));
     lines.sort_unstable_by_key(|(seed, _)| *seed);
-    let all: Vec<&str> =
-        [HEADER].into_iter().chain(lines.into_iter().map(|(_, line)| line)).collect();
-    let new = path.with_extension("new");
-    fs::write(&new, all.join("\n") + "\n")?;
-    Ok(fs::rename(new, path)?)
+    let all = [HEADER].into_iter().chain(lines.into_iter().map(|(_, line)| line));
+    all.map(|line| format!("{line}\n")).collect()
 }
 
 fn numbered(line: &str) -> Option<(u64, &str)> {
@@ -68,4 +70,18 @@ pub(crate) fn folder() -> PathBuf {
             |root| Path::new(&root).join("chaos"),
         )
         .join("evidence")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_of_the_same_seed_is_replaced_and_seeds_are_in_order() {
+        let mut text = String::new();
+        for (seed, line) in [(10, "10\told"), (9, "9\tx"), (10, "10\tnew")] {
+            text = with(&text, seed, line);
+        }
+        assert_eq!(text, format!("{HEADER}\n9\tx\n10\tnew\n"));
+    }
 }

@@ -223,6 +223,8 @@ impl Fault {
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
+            // It refuses the Sentinels as well.
+            ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
             ClockForward => survives(Promised::ServerClockStep),

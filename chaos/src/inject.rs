@@ -9,6 +9,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lockwright::Clock;
 use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Proxy, wait};
@@ -38,6 +39,9 @@ pub(crate) struct Injected {
     /// What was observed; `None` if nothing was.
     pub(crate) effect: Option<String>,
 }
+
+/// The most by which a server's clock is stepped back, in milliseconds. A dead hold lasts longer by it.
+pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 /// How long a process may take until it is seen to react.
 const SOON: Duration = Duration::from_secs(3);
@@ -204,8 +208,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::cut);
         sleep(lasts);
         self.servers.proxies().into_iter().for_each(Proxy::mend);
-        // Each proxy's own end of listening is a connection, too.
-        self.reconnected(before + self.servers.proxies().len())
+        self.reconnected(before)
     }
 
     fn reconnected(&self, before: usize) -> Option<String> {
@@ -235,21 +238,24 @@ impl Scene<'_> {
 
     fn lock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let names = &self.schedule.clients[0].names;
-        let what = match fault {
-            Fault::RowLocked => Lock::Row(&names[pick % names.len()]),
-            _ => Lock::Table,
+        let name = pick % names.len();
+        let (what, names) = match fault {
+            Fault::RowLocked => (Lock::Row(&names[name]), &names[name..=name]),
+            _ => (Lock::Table, &names[..]),
         };
         let mut locking = self.servers.lock(what)?;
         let end = Instant::now() + lasts;
+        // Answers that were on their way may come.
+        sleep(lasts / 4);
+        let since = Clock::boot().now();
         let mut most = 0;
         while Instant::now() < end {
             most = most.max(locking.waiting());
             sleep(Duration::from_millis(50));
         }
-        let pending = self.clients.pending();
+        let held_up = self.clients.held_up(names, since);
         drop(locking);
-        let waited = most.max(pending);
-        Ok((waited > 0).then(|| format!("{most} sessions and {pending} requests waited")))
+        Ok((most + held_up > 0).then(|| format!("{most} sessions and {held_up} requests waited")))
     }
 
     fn limit_connections(&mut self, lasts: Duration) -> Result<Option<String>> {
@@ -310,12 +316,15 @@ impl Scene<'_> {
 
     fn step_clock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let Some(clock) = self.clock else { return Ok(None) };
-        let back = fault == Fault::ClockBack;
-        let step = Duration::from_millis(500 + pick as u64 % if back { 2_000 } else { 8_000 });
-        clock.set(step, back)?;
-        let ahead = self.servers.clock_ahead()?;
+        let step = match fault {
+            Fault::ClockBack => -500 - pick as i64 % (LARGEST_STEP_BACK - 500),
+            _ => 500 + pick as i64 % 8_000,
+        };
+        let before = self.servers.clock_ahead()?;
+        clock.step(step)?;
+        let ahead = self.servers.clock_ahead()? - before;
         sleep(lasts);
-        let stepped = ahead.unsigned_abs() > 400 && (ahead < 0) == back;
+        let stepped = ahead.signum() == step.signum() && ahead.abs() > 400;
         Ok(stepped.then(|| format!("{ahead} ms")))
     }
 }

@@ -100,7 +100,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// The seeds on record of this version of the plan.
+/// The seeds on record of this version of the plan that showed something.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -108,7 +108,9 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let seed = |line: &str| {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
-        (columns.next()? == version).then_some(seed)
+        let is_this = columns.next()? == version;
+        let showed = matches!(columns.next()?, "kept" | "not-promised");
+        (is_this && showed).then_some(seed)
     };
     text.lines().filter_map(seed).collect()
 }

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) faults: Vec<Fault>,
     pub(crate) beside: usize,
     pub(crate) record: bool,
+    /// The journal and the timeline of each schedule are kept.
+    pub(crate) keep: bool,
     /// Seeds that are on record are left out.
     pub(crate) missing: bool,
     /// The few seeds of the test command.
@@ -39,6 +41,7 @@ impl Options {
             faults: Fault::ALL.to_vec(),
             beside: 4,
             record: false,
+            keep: false,
             missing: false,
             selection: false,
             soak: false,
@@ -55,6 +58,7 @@ impl Options {
                 "--faults" => this.faults = faults(&value()?)?,
                 "--beside" => this.beside = number(&value()?)?.max(1) as usize,
                 "--record" => this.record = true,
+                "--keep" => this.keep = true,
                 "--missing" => this.missing = true,
                 "--soak" => this.soak = true,
                 "--selection" => this.selection = true,

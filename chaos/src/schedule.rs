@@ -13,7 +13,7 @@ use crate::clients::Clients;
 use crate::clock::ServersClock;
 use crate::configuration::Configuration;
 use crate::faults::Fault;
-use crate::inject::{self, Injected, Scene};
+use crate::inject::{self, Injected, LARGEST_STEP_BACK, Scene};
 use crate::plan::{Planned, Schedule};
 use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
@@ -100,13 +100,15 @@ impl Lane {
         let ran = self.run_in(&schedule, &folder, &journal);
         let _ = std::fs::remove_dir_all(&folder);
         let (entries, injected, mut problems) = ran?;
-        if let Some(clock) = &self.clock {
-            clock.set(Duration::ZERO, false)?;
-        }
         self.servers.recover()?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
-        sleep(schedule.ttl() + LEFT_FOR);
+        let stepped_back = schedule.faults.iter().any(|one| one.fault == Fault::ClockBack);
+        let step = if stepped_back { LARGEST_STEP_BACK } else { 0 };
+        sleep(schedule.ttl() + LEFT_FOR + Duration::from_millis(step.unsigned_abs()));
         problems.extend(self.leaks(&schedule)?);
+        if let Some(clock) = &self.clock {
+            clock.reset()?;
+        }
         let verdict = Verdict::of(&schedule, &self.profile, &entries, injected, problems);
         Ok(Ran { schedule, entries, verdict })
     }

@@ -9,7 +9,7 @@ use lockwright_conformance::history::journal::{Entry, Event};
 use lockwright_conformance::history::{Checked, Rules, Violation, check};
 
 use crate::faults::{Fault, Promise};
-use crate::inject::Injected;
+use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
 
 /// How much longer than its TTL and its poll a free lock may wait for the next holder: two cores run many processes.
@@ -127,10 +127,49 @@ fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {
 fn longest_wait(schedule: &Schedule, profile: &Profile) -> Duration {
     let after = |fault: Fault| match fault {
         // A dead hold lasts longer by the step.
-        Fault::ClockBack => Duration::from_millis(2_500),
+        Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),
     };
     let faults: Duration = schedule.faults.iter().map(|one| after(one.fault)).sum();
     schedule.ttl() + profile.slow_poll + faults + PATIENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright::{BootInstant, Fence, Mode};
+
+    use super::*;
+
+    fn entry(at: u64, process: &str, event: Event) -> Entry {
+        Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
+    }
+
+    /// Of two processes with a lock each in turn, the first is killed at 30 and the second is granted the lock at 40.
+    fn history() -> Vec<Entry> {
+        let grant = |at: u64, process: &str| {
+            let (request, name) = (at, "x".to_owned());
+            let asked = Event::Asked { request, name, mode: Mode::Exclusive, waits: true };
+            let token = Token::from_bytes([at as u8; 16]);
+            let deadline = BootInstant::from_nanos(at + 1_000);
+            let granted = Event::Granted { request, token, fence: Fence::new(at), deadline };
+            [entry(at - 1, process, asked), entry(at, process, granted)]
+        };
+        let (fault, target) = (Fault::ClientKilled.name().to_owned(), "a".to_owned());
+        let begins = Event::Fault { fault, target, begins: true, effect: None };
+        let [a, b] = [grant(10, "a"), grant(40, "b")];
+        a.into_iter().chain([entry(30, "runner", begins)]).chain(b).collect()
+    }
+
+    fn overlaps(entries: &[Entry]) -> bool {
+        let rules = Rules { must_show: false, ..Rules::default() };
+        check(entries, &rules).violations.iter().any(|one| matches!(one, Violation::Overlap(..)))
+    }
+
+    #[test]
+    fn hold_of_a_connection_ends_when_its_process_is_killed_and_others_last_until_their_deadline() {
+        let history = history();
+        assert!(overlaps(&history));
+        assert!(!overlaps(&end_with_their_process(&history)));
+    }
 }

@@ -50,12 +50,14 @@ fn trouble(seed: u64) -> Trouble {
 
 /// The longest time without a holder while a client waits.
 ///
-/// A ticket that nobody picks up and a hold that an operator lets run out keep the name for a TTL. A waiter that
-/// was killed keeps its place for five polls of a second each, and so does a request that arrives again.
+/// A ticket that nobody picks up, a hold that an operator lets run out, and what a lost request left on the server
+/// keep the name for a TTL. If nothing wakes the waiters then, the next poll grants it. A waiter that was killed
+/// keeps its place for five polls, and so does a request that arrives again.
 fn longest_wait(trouble: Trouble) -> Duration {
-    let network = if trouble.late_requests > 0 { TTL * 4 } else { TTL * 5 / 2 };
-    let places = trouble.kills || trouble.repeated > 0;
-    if places { network + Duration::from_secs(5) } else { network }
+    let poll = Duration::from_secs(1);
+    let held = if trouble.late_requests > 0 { TTL * 4 } else { TTL * 3 / 2 };
+    let kept = if trouble.kills || trouble.repeated > 0 { poll * 5 } else { Duration::ZERO };
+    held + kept + poll * 5 / 4
 }
 
 fn rules(seed: u64) -> Rules {

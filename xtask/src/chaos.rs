@@ -11,6 +11,9 @@ use crate::{process, scratch, servers};
 /// The runner's options.
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
+/// With all features of the workspace, as the tests are: nothing is built once more for it.
+const BUILD: [&str; 5] = ["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"];
+
 /// How long the fixed seeds may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -31,8 +34,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &[String]) -> Result<ExitCode, String> {
     servers::provide(true)?;
-    let mut build = process::cargo(&["build", "--package", "lockwright-chaos"]);
-    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
+    let built = process::cargo(&BUILD).status().map_err(|error| format!("cargo: {error}"))?;
     if !built.success() {
         return Err("it can't be built: see above".to_owned());
     }
@@ -58,9 +60,7 @@ pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("the faults are of servers");
     }
-    let build =
-        process::cargo(&["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"]);
-    if !process::quietly("chaos-build", build).ok() {
+    if !process::quietly("chaos-build", process::cargo(&BUILD)).ok() {
         return Report::of(false);
     }
     let selection = runner(&["--selection".to_owned(), "--beside".to_owned(), "6".to_owned()]);

@@ -78,9 +78,8 @@ impl Figures {
     pub(crate) fn of(run: &Run, rules: &Rules) -> Self {
         let count = |number: usize| number as u64;
         let refused = |late: bool| {
-            let refused =
-                run.writes.iter().filter(|write| !write.accepted && (write.late || !late));
-            count(refused.count())
+            let writes = run.writes.iter().map(|of| &of.write);
+            count(writes.filter(|it| !it.accepted && (it.late || !late)).count())
         };
         let names: BTreeSet<&str> =
             run.requests.iter().map(|request| request.name.as_str()).collect();
@@ -103,7 +102,7 @@ impl Figures {
             ),
             writes: count(run.writes.len()),
             writes_refused: refused(false),
-            late_writes: count(run.writes.iter().filter(|write| write.late).count()),
+            late_writes: count(run.writes.iter().filter(|of| of.write.late).count()),
             late_writes_refused: refused(true),
             longest_without_a_holder: gaps.map(|gap: Gap| gap.length()).max().unwrap_or_default(),
             largest_lag_of_a_loss: run.holds.iter().filter_map(lag).max().unwrap_or_default(),
@@ -135,9 +134,10 @@ fn is_hand_over(run: &Run, request: &Request) -> bool {
         .any(|rival| request.asked < rival.hold.until && rival.hold.until <= granted)
 }
 
-/// Returns whether the hold passed its deadline.
+/// Returns whether the hold passed its deadline, and neither a loss nor a release was recorded.
 fn expired(run: &Run, tracked: &Tracked) -> bool {
-    tracked.end.is_none() && !tracked.is_continued && tracked.deadline < run.end
+    let is_open = matches!(tracked.end, None | Some(End::ProcessEnded));
+    is_open && !tracked.is_continued && tracked.deadline < run.end
 }
 
 fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
@@ -158,7 +158,7 @@ fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let due: BootInstant = tracked.deadline - margin;
     match tracked.end {
         Some(End::Lost(at, _)) => Some(process.ran_until(due, at)),
-        None if expired(run, tracked) => Some(process.ran_until(due, run.end)),
+        _ if expired(run, tracked) => Some(process.ran_until(due, run.end)),
         _ => None,
     }
 }

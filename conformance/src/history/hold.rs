@@ -63,7 +63,7 @@ impl Hold {
             (seconds(zero, self.asked), seconds(zero, self.granted), seconds(zero, self.until));
         write!(
             f,
-            "{} ({}, fence {}, asked {asked:+.6}, valid from {granted:+.6} to {until:+.6} s)",
+            "{} ({}, fence {}, asked at {asked:.6}, valid from {granted:.6} to {until:.6} s)",
             self.who, self.mode, self.fence
         )
     }

@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) end: BootInstant,
     pub(crate) requests: Vec<Request>,
     pub(crate) holds: Vec<Tracked>,
-    pub(crate) writes: Vec<Write>,
+    pub(crate) writes: Vec<WriteOf>,
     pub(crate) uses: Vec<UseOf>,
     pub(crate) faults: Vec<FaultSpan>,
     pub(crate) processes: HashMap<String, Process>,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
     /// What an operator freed: one hold, or all of a name.
-    breaks: Vec<(BootInstant, String, Option<Token>)>,
+    pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
 }
 
 /// A request.
@@ -70,6 +70,14 @@ pub(crate) enum End {
     Releasing,
     Lost(BootInstant, Reason),
     ProcessEnded,
+}
+
+/// A write of a hold.
+#[derive(Debug)]
+pub(crate) struct WriteOf {
+    /// In [`Run::holds`].
+    pub(crate) hold: usize,
+    pub(crate) write: Write,
 }
 
 /// A use of a hold at or after its end.
@@ -337,13 +345,10 @@ impl Run {
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
         // A writer that knows of the end has sent later than that, and not while it was stopped.
-        let known = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
+        let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
+        let known = tracked.looked.max(end);
         tracked.looked = entry.at;
-        if tracked.hold.permits().is_some() {
-            // Permits have ids, which aren't in order.
-            return;
-        }
-        self.writes.push(Write {
+        let write = Write {
             who: entry.process.clone(),
             name: tracked.hold.name.clone(),
             fence,
@@ -351,7 +356,8 @@ impl Run {
             answered: entry.at,
             accepted,
             late,
-        });
+        };
+        self.writes.push(WriteOf { hold: index, write });
     }
 
     /// Marks the holds that an operator freed. Those of a whole name are the ones that were asked for before.

@@ -19,7 +19,7 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had one fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second was asked for when the first had been granted, and its fence isn't larger.
+    /// The second was asked for when the first had been granted, and has the smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
@@ -148,7 +148,7 @@ impl Violation {
                 format!("more than {of} permits were valid at once")
             }
             Self::SameFence(..) => "two holds had one fence".to_owned(),
-            Self::FenceFell(..) => "a later hold had no larger fence".to_owned(),
+            Self::FenceFell(..) => "a later hold had a smaller fence".to_owned(),
             Self::UsedAfterItsEnd(used) => match used.by {
                 Use::Checked => "a hold was used after its end".to_owned(),
                 Use::Renewed => {
@@ -165,55 +165,82 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
+    /// Times are in seconds from the first grant of those concerned.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.title())?;
-        match self {
-            Self::Overlap(a, b) | Self::SameFence(a, b) | Self::FenceFell(a, b) => {
-                describe_all(f, &[a, b])
+        let zero = match self {
+            Self::Overlap(first, _) | Self::SameFence(first, _) | Self::FenceFell(first, _) => {
+                first.granted
             }
-            Self::TooManyPermits(holds) => describe_all(f, &holds.iter().collect::<Vec<_>>()),
-            Self::UsedAfterItsEnd(used) => used.fmt(f),
-            Self::StaleWrite(first, stale) => write!(
+            Self::TooManyPermits(holds) if !holds.is_empty() => holds[0].granted,
+            Self::UsedAfterItsEnd(used) => used.hold.granted,
+            Self::StaleWrite(first, _) => first.answered,
+            Self::Stuck { asked: at, .. } | Self::NoHolder { from: at, .. } => *at,
+            _ => BootInstant::from_nanos(0),
+        };
+        Described { violation: self, zero }.fmt(f)
+    }
+}
+
+/// A violation with its times in seconds from `zero`.
+pub(crate) struct Described<'a> {
+    pub(crate) violation: &'a Violation,
+    pub(crate) zero: BootInstant,
+}
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.violation.title())?;
+        let since = |instant: BootInstant| seconds(self.zero, instant);
+        match self.violation {
+            Violation::Overlap(a, b) | Violation::SameFence(a, b) | Violation::FenceFell(a, b) => {
+                self.holds(f, &[a, b])
+            }
+            Violation::TooManyPermits(holds) => self.holds(f, &holds.iter().collect::<Vec<_>>()),
+            Violation::UsedAfterItsEnd(used) => self.used(f, used),
+            Violation::StaleWrite(first, stale) => write!(
                 f,
-                "{} wrote {:?} with fence {}, and {:.6} s later {} with fence {}",
+                "{} wrote {:?} with fence {} at {:.6} s, and {} with fence {} after {:.6} s",
                 first.who,
                 first.name,
                 first.fence,
-                seconds(first.answered, stale.answered),
+                since(first.answered),
                 stale.who,
-                stale.fence
+                stale.fence,
+                since(stale.sent)
             ),
-            Self::Stuck { who, name, .. } => write!(f, "{who} waits for {name:?}"),
-            Self::NoHolder { name, from, to, limit } => {
-                let waited = to.saturating_since(*from);
-                write!(f, "{name:?} had no holder for {waited:?}, and {limit:?} is allowed")
+            Violation::Stuck { who, name, asked } => {
+                write!(f, "{who} asked for {name:?} at {:.6} s", since(*asked))
             }
-            Self::ShowedNothing(missing) => missing.fmt(f),
-            Self::BadJournal { who, problem, .. } => write!(f, "{who} {problem}"),
+            Violation::NoHolder { name, from, to, limit } => {
+                let waited = to.saturating_since(*from);
+                let since = since(*from);
+                write!(f, "{name:?} from {since:.6} s, for {waited:?}; {limit:?} is allowed")
+            }
+            Violation::ShowedNothing(missing) => missing.fmt(f),
+            Violation::BadJournal { who, problem, .. } => write!(f, "{who} {problem}"),
         }
     }
 }
 
-fn describe_all(f: &mut fmt::Formatter<'_>, holds: &[&Hold]) -> fmt::Result {
-    let Some(zero) = holds.first().map(|first| first.granted) else { return Ok(()) };
-    write!(f, "{:?}, ", holds[0].name)?;
-    for (number, hold) in holds.iter().enumerate() {
-        if number > 0 {
-            f.write_str(" and ")?;
+impl Described<'_> {
+    fn holds(&self, f: &mut fmt::Formatter<'_>, holds: &[&Hold]) -> fmt::Result {
+        for (number, hold) in holds.iter().enumerate() {
+            match number {
+                0 => write!(f, "{:?}, ", hold.name)?,
+                _ => f.write_str(" and ")?,
+            }
+            hold.describe(f, self.zero)?;
         }
-        hold.describe(f, zero)?;
+        Ok(())
     }
-    Ok(())
-}
 
-impl fmt::Display for Used {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let late = self.at.saturating_since(self.hold.until);
-        write!(f, "{:?}, {late:?} after the end of ", self.hold.name)?;
-        self.hold.describe(f, self.hold.granted)?;
-        if let Some(next) = &self.next {
-            f.write_str(", while or after the lock was held by ")?;
-            next.describe(f, self.hold.granted)?;
+    fn used(&self, f: &mut fmt::Formatter<'_>, used: &Used) -> fmt::Result {
+        let at = seconds(self.zero, used.at);
+        write!(f, "{:?} at {at:.6} s by ", used.hold.name)?;
+        used.hold.describe(f, self.zero)?;
+        if let Some(next) = &used.next {
+            f.write_str("; it was granted meanwhile to ")?;
+            next.describe(f, self.zero)?;
         }
         Ok(())
     }

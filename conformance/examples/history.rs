@@ -1,0 +1,165 @@
+//! A backend that makes a well-known mistake, found by the history checker, with a picture of how.
+//!
+//! `cargo run -p lockwright-conformance --features paused --example history > run.svg`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_conformance::Faulty;
+use lockwright_conformance::faults::{Fate, Op};
+use lockwright_conformance::history::journal::{Entry, Event, Journal};
+use lockwright_conformance::history::{Rules, check, timeline};
+use lockwright_conformance::register::Register;
+use lockwright_core::*;
+use lockwright_memory::Memory;
+
+const NAME: &str = "orders/42";
+const TTL: Duration = Duration::from_secs(2);
+
+/// Deletes whatever hold there is when it should release one, like `DEL` without a comparison on Redis.
+#[derive(Debug, Clone)]
+struct Careless(Memory);
+
+#[async_trait]
+impl DistributedLock for Careless {
+    fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        self.0.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        self.0.acquire(claim, wait).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        self.0.renew(holds).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        let mut claim = claim.clone();
+        let holders = self.0.inspect(&claim.name).await?.holders;
+        if let Some(token) = holders.first().and_then(|holder| holder.token) {
+            claim.token = token;
+        }
+        self.0.release(&claim, settle).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.0.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.0.list(prefix, from).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.doctor().await
+    }
+}
+
+/// A client that records what it does. The lock protects the register.
+struct Client {
+    locks: Locks,
+    register: Register,
+    journal: Journal,
+    clock: Clock,
+}
+
+impl Client {
+    /// Waits for the lock, holds it for `time` or until it is lost, and releases it.
+    async fn work(&self, request: u64, time: Duration) {
+        let (name, mode) = (NAME.to_owned(), Mode::Exclusive);
+        self.journal.write(Event::Asked { request, name, mode, waits: true });
+        let guard = match self.locks.mutex(NAME).acquire().await {
+            Ok(guard) => guard,
+            Err(error) => {
+                return self.journal.write(Event::Failed { request, error: error.to_string() });
+            }
+        };
+        let (token, fence) = (guard.token(), guard.fence());
+        let mut deadline = guard.deadline();
+        self.journal.write(Event::Granted { request, token, fence, deadline });
+        let until = self.clock.now() + time;
+        while self.clock.now() < until {
+            if let Err(error) = guard.check() {
+                let reason = error.lost_reason().unwrap_or(Reason::Gone);
+                return self.journal.write(Event::Lost { token, reason });
+            }
+            if guard.deadline() != deadline {
+                // Written before the client relies on it, so that it survives `kill -9`.
+                deadline = guard.deadline();
+                self.journal.write(Event::Renewed { token, deadline });
+            }
+            let accepted = self.register.write(fence);
+            self.journal.write(Event::Wrote { token, fence, accepted, late: false });
+            self.clock.sleep(Duration::from_millis(400)).await;
+        }
+        self.journal.write(Event::Releasing { token });
+        let _ = guard.release().await;
+    }
+}
+
+/// Three clients want one lock. The network delays the first one's release until the second one holds.
+async fn run() -> Vec<Entry> {
+    let clock = Clock::tokio();
+    let journal = Journal::in_memory("runner", clock.clone());
+    let register = Register::default();
+    let server = Careless(Memory::with_clock(clock.clone()));
+    let open = |who: &str, seed| {
+        let network = Faulty::new(Arc::new(server.clone()), clock.clone());
+        let builder = Locks::builder(network.clone()).ttl(TTL).clock(clock.clone());
+        let locks = builder.jitter_seed(seed).build().expect("the settings are valid");
+        let (register, journal, clock) = (register.clone(), journal.of(who), clock.clone());
+        (network, Client { locks, register, journal, clock })
+    };
+    let (network, ann) = open("ann", 1);
+    let ((_, ben), (_, cleo)) = (open("ben", 2), open("cleo", 3));
+    network.next(Op::Release, [Fate::DelayRequest(TTL * 3 / 2)]);
+    let delay = |begins, effect| {
+        let (fault, target) = ("delay".to_owned(), "ann's release".to_owned());
+        journal.write(Event::Fault { fault, target, begins, effect });
+    };
+    let faults = async {
+        network.called(Op::Release, 1).await;
+        delay(true, None);
+        while network.is_under_way() {
+            clock.sleep(Duration::from_millis(1)).await;
+        }
+        delay(false, Some("it arrived 3 s late".to_owned()));
+    };
+    let second = Duration::from_secs(1);
+    let ben = async {
+        clock.sleep(second / 2).await;
+        ben.work(1, second * 4).await;
+    };
+    let cleo = async {
+        clock.sleep(second * 3 / 2).await;
+        cleo.work(1, second * 2).await;
+    };
+    tokio::join!(ann.work(1, second), ben, cleo, faults);
+    journal.entries()
+}
+
+/// Checks the run, and returns the picture of it.
+pub(crate) fn picture() -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let entries = runtime.block_on(run());
+    let checked = check(&entries, &Rules::default());
+    eprintln!("{}", checked.figures);
+    for violation in &checked.violations {
+        eprintln!("VIOLATION: {violation}");
+    }
+    timeline(&entries, &checked.violations)
+}
+
+#[allow(dead_code, reason = "a test includes this file, and has a main of its own")]
+fn main() {
+    print!("{}", picture());
+}

@@ -1,0 +1,72 @@
+//! Runs that show nothing, and journals that contradict themselves.
+
+use super::{EXCLUSIVE, Script, Signal, Violation};
+use crate::history::{Kind, Missing, Rules};
+
+fn missing(script: &Script) -> Vec<Missing> {
+    script
+        .found_by(&Rules::default())
+        .into_iter()
+        .map(|violation| match violation {
+            Violation::ShowedNothing(missing) => missing,
+            other => panic!("{other}"),
+        })
+        .collect()
+}
+
+/// A waiter gets the lock that another process held.
+fn hand_over() -> Script {
+    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
+    script.releases(20, "a", 1).granted(21, "b", 2, 2, 60)
+}
+
+#[test]
+fn run_with_a_hand_over_shows_something() {
+    assert_eq!(missing(&hand_over()), []);
+}
+
+#[test]
+fn run_without_contention_shows_nothing() {
+    let apart =
+        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (30, 40));
+    assert_eq!(missing(&apart), [Missing::Contention, Missing::HandOvers]);
+    // A process doesn't compete with itself.
+    let alone = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "a", 2);
+    let alone = alone.releases(20, "a", 1).granted(21, "a", 2, 2, 60);
+    assert_eq!(missing(&alone), [Missing::Contention, Missing::HandOvers]);
+}
+
+#[test]
+fn run_without_a_hand_over_shows_nothing() {
+    let refused = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
+    assert_eq!(missing(&refused.fails(20, "b", 2)), [Missing::HandOvers]);
+}
+
+#[test]
+fn fault_without_an_effect_shows_nothing() {
+    let (fault, target) = ("cut".to_owned(), "server".to_owned());
+    let cut = |effect| hand_over().fault(12, "cut", true, None).fault(14, "cut", false, effect);
+    assert_eq!(missing(&cut(Some("3 connections"))), []);
+    assert_eq!(missing(&cut(None)), [Missing::Effect { fault, target }]);
+    assert_eq!(missing(&hand_over().fault(12, "cut", true, Some("1"))), []);
+}
+
+#[test]
+fn journal_contradicts_itself() {
+    for (script, problem) in [
+        (Script::new().granted(10, "a", 1, 1, 20), "ended request 1 without asking"),
+        (Script::new().asks(10, "a", 1).asks(11, "a", 1).fails(12, "a", 1), "has two requests"),
+        (
+            Script::new().asks(10, "a", 1).fails(11, "a", 1).fails(12, "a", 1),
+            "ended request 1 twice",
+        ),
+        (Script::new().releases(10, "a", 1), "which it wasn't granted"),
+        (Script::new().signal(10, "a", Signal::Killed).ends(11, "a"), "after it was killed"),
+        (Script::new().fault(10, "cut", false, Some("1")), "which hadn't begun"),
+    ] {
+        let found = script.found();
+        let says = found.iter().find(|violation| violation.to_string().contains(problem));
+        let says = says.unwrap_or_else(|| panic!("{problem}: {found:?}"));
+        assert_eq!(says.kind(), Kind::Evidence);
+    }
+}

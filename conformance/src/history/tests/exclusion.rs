@@ -1,0 +1,157 @@
+//! Which holds may be valid at once.
+
+use lockwright_core::Mode;
+
+use super::{EXCLUSIVE, Script, Signal, at, permits};
+use crate::history::Rules;
+
+const OVERLAP: &str = "two holds were valid at once";
+
+#[test]
+fn hold_ends_at_its_deadline() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn hold_ends_when_its_release_begins() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).releases(20, "a", 1);
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn hold_ends_when_its_loss_is_reported() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).loses(20, "a", 1);
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn hold_ends_with_its_process() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).ends(20, "a");
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn release_after_the_deadline_does_not_prolong_a_hold() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).releases(25, "a", 1);
+    first.holds("b", 2, 2, EXCLUSIVE, (20, 24)).is_clean();
+}
+
+#[test]
+fn killed_or_stopped_process_holds_until_its_deadline() {
+    for signal in [Signal::Killed, Signal::Stopped] {
+        let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).signal(12, "a", signal);
+        first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
+        first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+    }
+}
+
+#[test]
+fn renewal_extends_a_hold() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(20, "a", 1, 30);
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+}
+
+/// The hold isn't valid between its deadline and the entry of a renewal that comes later.
+#[test]
+fn renewal_counts_from_the_moment_it_is_written() {
+    let between = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(25, "a", 1, 40);
+    let next = between.clone().holds("b", 2, 2, EXCLUSIVE, (20, 25)).found();
+    assert!(next.iter().all(|violation| violation.title() != OVERLAP), "{next:?}");
+    let next = between.holds("b", 2, 2, EXCLUSIVE, (20, 26)).found();
+    assert!(next.iter().any(|violation| violation.title() == OVERLAP), "{next:?}");
+}
+
+#[test]
+fn readers_exclude_writers_only() {
+    let readers = Script::new().holds("a", 1, 1, Mode::Shared, (10, 30)).holds(
+        "b",
+        2,
+        1,
+        Mode::Shared,
+        (15, 20),
+    );
+    readers.clone().holds("c", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
+    readers.clone().holds("c", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    let writer = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
+    writer.clone().holds("b", 2, 2, Mode::Shared, (20, 30)).is_clean();
+    writer.holds("b", 2, 2, Mode::Shared, (19, 30)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn permits_are_counted_at_each_instant() {
+    let two = Script::new().holds("a", 1, 1, permits(2, 3), (10, 20)).holds(
+        "b",
+        2,
+        2,
+        permits(1, 3),
+        (12, 40),
+    );
+    two.clone().holds("c", 3, 3, permits(2, 3), (20, 30)).is_clean();
+    two.holds("c", 3, 3, permits(2, 3), (19, 30))
+        .breaks_once("more than 3 permits were valid at once");
+}
+
+#[test]
+fn name_is_a_semaphore_of_one_size_or_a_lock() {
+    let three = Script::new().holds("a", 1, 1, permits(1, 3), (10, 20));
+    three.clone().holds("b", 2, 2, permits(1, 4), (15, 25)).breaks_once(OVERLAP);
+    three.holds("b", 2, 2, EXCLUSIVE, (15, 25)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn names_are_separate() {
+    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
+    script.asks_for(11, "b", 2, "y", EXCLUSIVE).granted(12, "b", 2, 1, 30).is_clean();
+}
+
+#[test]
+fn second_guard_on_a_hold_is_no_second_hold() {
+    let grant = |script: Script, who: &str, until| {
+        let event = super::Event::Granted {
+            request: 2,
+            token: super::token(1),
+            fence: lockwright_core::Fence::new(1),
+            deadline: at(until),
+        };
+        script.asks(11, who, 2).add(12, who, event)
+    };
+    let first = || Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
+    let twice = grant(first(), "a", 20);
+    twice.is_clean();
+    twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
+    // The same token in another process is another holder.
+    assert!(grant(first(), "b", 20).found().iter().any(|found| found.title() == OVERLAP));
+}
+
+#[test]
+fn breaking_at_once_excuses_the_overlap_from_then_on() {
+    let both = |broken, at_once, granted| {
+        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(broken, at_once).holds(
+            "b",
+            2,
+            2,
+            EXCLUSIVE,
+            (granted, 40),
+        )
+    };
+    both(20, true, 20).is_clean();
+    both(20, true, 19).breaks_once(OVERLAP);
+    both(20, false, 20).breaks_once(OVERLAP);
+    // A hold that was asked for later can't be the one that the operator saw.
+    let later = both(9, true, 20);
+    later.breaks_once(OVERLAP);
+}
+
+#[test]
+fn exclusion_is_checked_where_it_is_promised() {
+    let both =
+        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (15, 30));
+    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
+    assert_eq!(both.found_by(&rules), []);
+}

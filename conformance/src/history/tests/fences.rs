@@ -1,0 +1,160 @@
+//! Fences, and the register.
+
+use lockwright_core::Mode;
+
+use super::{EXCLUSIVE, Script, Signal, permits};
+use crate::history::Rules;
+
+const SAME: &str = "two holds had one fence";
+const FELL: &str = "a later hold had a smaller fence";
+const STALE: &str = "the register accepted a stale write";
+
+#[test]
+fn fences_are_unique() {
+    let first = Script::new().holds("a", 1, 7, EXCLUSIVE, (10, 20));
+    let next = |fence| first.clone().holds("b", 2, fence, EXCLUSIVE, (20, 30));
+    next(8).is_clean();
+    next(7).breaks_once(SAME);
+    let rules = Rules { fences: false, must_show: false, ..Rules::default() };
+    assert_eq!(next(7).found_by(&rules), []);
+}
+
+#[test]
+fn readers_share_a_fence_with_readers_only() {
+    let readers = Script::new().holds("a", 1, 7, Mode::Shared, (10, 20)).holds(
+        "b",
+        2,
+        7,
+        Mode::Shared,
+        (15, 25),
+    );
+    readers.is_clean();
+    readers.clone().holds("c", 3, 8, EXCLUSIVE, (25, 30)).is_clean();
+    readers.holds("c", 3, 7, EXCLUSIVE, (25, 30)).breaks_once(SAME);
+}
+
+#[test]
+fn later_request_has_a_larger_fence() {
+    let pair = |asked, fence| {
+        Script::new()
+            .asks(5, "a", 1)
+            .granted(10, "a", 1, 7, 20)
+            .asks(asked, "b", 2)
+            .granted(20, "b", 2, fence, 30)
+    };
+    pair(11, 8).is_clean();
+    pair(11, 6).breaks_once(FELL);
+    // It was asked for when the first grant returned: the server may have seen it first.
+    pair(10, 6).is_clean();
+    let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
+    assert_eq!(pair(11, 6).found_by(&rules), []);
+}
+
+#[test]
+fn readers_fences_are_in_order_with_writers() {
+    let reader = |fence| {
+        Script::new().holds("a", 1, 7, EXCLUSIVE, (10, 20)).holds(
+            "b",
+            2,
+            fence,
+            Mode::Shared,
+            (20, 30),
+        )
+    };
+    reader(8).is_clean();
+    reader(6).breaks_once(FELL);
+}
+
+#[test]
+fn permits_have_unique_ids_in_no_order() {
+    let pair = |id| {
+        Script::new().holds("a", 1, 7, permits(1, 3), (10, 20)).holds(
+            "b",
+            2,
+            id,
+            permits(1, 3),
+            (15, 30),
+        )
+    };
+    pair(3).is_clean();
+    pair(7).breaks_once(SAME);
+}
+
+#[test]
+fn each_name_has_fences_of_its_own() {
+    let script = Script::new().holds("a", 1, 7, EXCLUSIVE, (10, 20));
+    script.asks_for(21, "a", 2, "y", EXCLUSIVE).granted(22, "a", 2, 3, 30).is_clean();
+}
+
+/// A holder that is stopped beyond its deadline, and writes when it goes on.
+fn paused(continued: u64, accepted: bool) -> Script {
+    Script::new()
+        .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+        .signal(15, "a", Signal::Stopped)
+        .holds("b", 2, 2, EXCLUSIVE, (20, 100))
+        .wrote(30, "b", (2, 2), true, false)
+        .signal(continued, "a", Signal::Continued)
+        .wrote(40, "a", (1, 1), accepted, true)
+}
+
+#[test]
+fn late_write_after_a_pause_is_refused() {
+    paused(31, false).is_clean();
+    paused(31, true).breaks_once(STALE);
+    // It went on when the register answered the next holder: its write may have come first.
+    paused(30, true).is_clean();
+}
+
+#[test]
+fn late_write_before_the_next_holders_may_be_accepted() {
+    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).loses(20, "a", 1);
+    let late = |wrote| {
+        let script = script.clone().wrote(wrote, "a", (1, 1), true, true);
+        script.holds("b", 2, 2, EXCLUSIVE, (20, 60)).wrote(30, "b", (2, 2), true, false)
+    };
+    late(25).is_clean();
+    // Its loss was reported before the next holder wrote, so that the write may have been sent before, too.
+    late(35).is_clean();
+}
+
+#[test]
+fn write_is_sent_after_the_registers_last_answer() {
+    let two = |first| {
+        Script::new()
+            .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+            .loses(20, "a", 1)
+            .holds("b", 2, 2, EXCLUSIVE, (20, 60))
+            .wrote(30, "b", (2, 2), true, false)
+            .wrote(first, "a", (1, 1), false, true)
+            .wrote(40, "a", (1, 1), true, true)
+    };
+    two(29).is_clean();
+    two(30).is_clean();
+    two(31).breaks_once(STALE);
+}
+
+#[test]
+fn stale_write_is_found_by_its_beginning() {
+    let stale = |began| {
+        Script::new()
+            .asks(5, "a", 1)
+            .holds("b", 2, 2, EXCLUSIVE, (10, 20))
+            .wrote(25, "b", (2, 2), true, false)
+            .granted(20, "a", 1, 1, 60)
+            .writing(began, "a", 1, began)
+            .wrote(40, "a", (1, 1), true, false)
+    };
+    stale(25).is_clean();
+    stale(26).breaks_once(STALE);
+}
+
+#[test]
+fn writers_of_one_fence_and_of_larger_ones_are_accepted() {
+    Script::new()
+        .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+        .wrote(12, "a", (1, 1), true, false)
+        .wrote(14, "a", (1, 1), true, false)
+        .holds("b", 2, 2, EXCLUSIVE, (20, 60))
+        .wrote(30, "b", (2, 2), true, false)
+        .is_clean();
+}

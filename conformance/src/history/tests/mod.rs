@@ -1,0 +1,169 @@
+//! The rules, each on journals by hand: right, and wrong by a nanosecond.
+
+mod evidence;
+mod exclusion;
+mod fences;
+mod figures;
+mod history;
+mod random;
+mod uses;
+mod waiting;
+
+use lockwright_core::{BootInstant, Fence, Mode, Reason, Token};
+
+use super::journal::{Entry, Event, Signal};
+use super::{Kind, Rules, Violation, check};
+
+/// A journal by hand. Tokens are made of the number of the request, so that each request has its own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script(pub(crate) Vec<Entry>);
+
+pub(crate) const EXCLUSIVE: Mode = Mode::Exclusive;
+
+pub(crate) fn at(nanos: u64) -> BootInstant {
+    BootInstant::from_nanos(nanos)
+}
+
+pub(crate) fn token(request: u64) -> Token {
+    Token::from_bytes((u128::from(request) << 64).to_be_bytes())
+}
+
+pub(crate) const fn permits(count: u32, of: u32) -> Mode {
+    Mode::Permits { count, of }
+}
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn add(mut self, instant: u64, who: &str, event: Event) -> Self {
+        self.0.push(Entry { at: at(instant), process: who.to_owned(), event });
+        self
+    }
+
+    pub(crate) fn asks(self, instant: u64, who: &str, request: u64) -> Self {
+        self.asks_for(instant, who, request, "x", EXCLUSIVE)
+    }
+
+    pub(crate) fn asks_for(
+        self,
+        instant: u64,
+        who: &str,
+        request: u64,
+        name: &str,
+        mode: Mode,
+    ) -> Self {
+        self.add(instant, who, Event::Asked { request, name: name.to_owned(), mode, waits: true })
+    }
+
+    pub(crate) fn granted(
+        self,
+        instant: u64,
+        who: &str,
+        request: u64,
+        fence: u64,
+        until: u64,
+    ) -> Self {
+        let (token, fence, deadline) = (token(request), Fence::new(fence), at(until));
+        self.add(instant, who, Event::Granted { request, token, fence, deadline })
+    }
+
+    /// A request and its grant, both at `from`, and the deadline at `until`.
+    pub(crate) fn holds(
+        self,
+        who: &str,
+        request: u64,
+        fence: u64,
+        mode: Mode,
+        (from, until): (u64, u64),
+    ) -> Self {
+        self.asks_for(from, who, request, "x", mode).granted(from, who, request, fence, until)
+    }
+
+    pub(crate) fn fails(self, instant: u64, who: &str, request: u64) -> Self {
+        self.add(instant, who, Event::Failed { request, error: "timed out".to_owned() })
+    }
+
+    pub(crate) fn renews(self, instant: u64, who: &str, request: u64, until: u64) -> Self {
+        self.add(instant, who, Event::Renewed { token: token(request), deadline: at(until) })
+    }
+
+    pub(crate) fn releases(self, instant: u64, who: &str, request: u64) -> Self {
+        self.add(instant, who, Event::Releasing { token: token(request) })
+    }
+
+    pub(crate) fn loses(self, instant: u64, who: &str, request: u64) -> Self {
+        let (token, reason) = (token(request), Reason::Expired);
+        self.add(instant, who, Event::Lost { token, reason })
+    }
+
+    pub(crate) fn writing(self, instant: u64, who: &str, request: u64, looked: u64) -> Self {
+        let (token, looked) = (token(request), at(looked));
+        self.add(instant, who, Event::Writing { token, looked, late: false })
+    }
+
+    /// The answer to a write. `late` says whether the writer knew of its hold's end.
+    pub(crate) fn wrote(
+        self,
+        instant: u64,
+        who: &str,
+        (request, fence): (u64, u64),
+        accepted: bool,
+        late: bool,
+    ) -> Self {
+        let (token, fence) = (token(request), Fence::new(fence));
+        self.add(instant, who, Event::Wrote { token, fence, accepted, late })
+    }
+
+    pub(crate) fn signal(self, instant: u64, target: &str, signal: Signal) -> Self {
+        let target = target.to_owned();
+        self.add(instant, "runner", Event::Signalled { target, signal })
+    }
+
+    pub(crate) fn fault(
+        self,
+        instant: u64,
+        fault: &str,
+        begins: bool,
+        effect: Option<&str>,
+    ) -> Self {
+        let (fault, target) = (fault.to_owned(), "server".to_owned());
+        let effect = effect.map(str::to_owned);
+        self.add(instant, "runner", Event::Fault { fault, target, begins, effect })
+    }
+
+    pub(crate) fn breaks(self, instant: u64, at_once: bool) -> Self {
+        let (name, token) = ("x".to_owned(), None);
+        self.add(instant, "runner", Event::Broke { name, token, at_once })
+    }
+
+    pub(crate) fn ends(self, instant: u64, who: &str) -> Self {
+        self.add(instant, who, Event::Ended)
+    }
+
+    /// Returns what it breaks. It needn't show anything.
+    pub(crate) fn found(&self) -> Vec<Violation> {
+        self.found_by(&Rules { must_show: false, ..Rules::default() })
+    }
+
+    pub(crate) fn found_by(&self, rules: &Rules) -> Vec<Violation> {
+        let mut entries = self.0.clone();
+        entries.sort_by_key(|entry| entry.at);
+        check(&entries, rules).violations
+    }
+
+    #[track_caller]
+    pub(crate) fn is_clean(&self) {
+        assert_eq!(self.found(), []);
+    }
+
+    /// Expects one violation, with this title.
+    #[track_caller]
+    pub(crate) fn breaks_once(&self, title: &str) {
+        let found = self.found();
+        let titles: Vec<String> = found.iter().map(Violation::title).collect();
+        assert_eq!(titles, [title], "{found:#?}");
+        assert_eq!(found[0].kind(), Kind::Safety);
+    }
+}

@@ -1,0 +1,133 @@
+//! Colours, text and the few shapes of the picture.
+
+use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
+
+/// The width of the picture, in pixels.
+pub(super) const WIDTH: f64 = 1_200.0;
+/// Where time begins, right of the processes' names.
+pub(super) const LEFT: f64 = 140.0;
+/// Where time ends.
+pub(super) const RIGHT: f64 = 1_176.0;
+
+pub(super) const INK: &str = "#1b1f24";
+pub(super) const GREY: &str = "#6b7280";
+pub(super) const FAINT: &str = "#e5e7eb";
+pub(super) const RED: &str = "#d0021b";
+pub(super) const FAULT: &str = "#b7791f";
+
+/// How many colours there are.
+pub(super) const COLOURS: usize = 6;
+/// Colours of names that the colour-blind can tell apart (Okabe and Ito, 2008), and what is read on them.
+const NAMES: [(&str, &str); COLOURS] = [
+    ("#0072b2", "#ffffff"),
+    ("#009e73", "#ffffff"),
+    ("#e69f00", INK),
+    ("#cc79a7", INK),
+    ("#56b4e9", INK),
+    ("#7a5195", "#ffffff"),
+];
+
+/// Returns the colour of the name with this number, and the colour of text on it.
+pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
+    NAMES[number % NAMES.len()]
+}
+
+/// Returns a pixel's place to a tenth, so that the same run is the same text everywhere.
+pub(super) fn place(pixels: f64) -> f64 {
+    (pixels * 10.0).round() / 10.0
+}
+
+/// Returns at most how wide a text is.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * size * 0.58
+}
+
+pub(super) fn text(x: f64, y: f64, size: f64, colour: &str, content: &str) -> Text {
+    Text::new(content)
+        .set("x", place(x))
+        .set("y", place(y))
+        .set("font-size", size)
+        .set("fill", colour)
+}
+
+pub(super) fn bold(text: Text) -> Text {
+    text.set("font-weight", "bold")
+}
+
+pub(super) fn rectangle(x: f64, y: f64, width: f64, height: f64, fill: &str) -> Rectangle {
+    Rectangle::new()
+        .set("x", place(x))
+        .set("y", place(y))
+        .set("width", place(width))
+        .set("height", place(height))
+        .set("fill", fill)
+}
+
+pub(super) fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str, width: f64) -> Line {
+    Line::new()
+        .set("x1", place(x1))
+        .set("y1", place(y1))
+        .set("x2", place(x2))
+        .set("y2", place(y2))
+        .set("stroke", colour)
+        .set("stroke-width", width)
+}
+
+/// A triangle that points down: a reported loss.
+pub(super) fn triangle(x: f64, y: f64) -> Polygon {
+    let points = format!(
+        "{},{} {},{} {},{}",
+        place(x - 5.0),
+        place(y),
+        place(x + 5.0),
+        place(y),
+        place(x),
+        place(y + 8.0)
+    );
+    Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
+}
+
+/// A write to the register: a dot if it was accepted, a cross if it was refused. `size` is half the dot's width.
+pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
+    if accepted {
+        let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);
+        return Group::new().add(dot.set("fill", "#ffffff").set("stroke", INK));
+    }
+    let arm = size + 1.0;
+    let (low, high) = ((x - arm, y - arm), (x + arm, y + arm));
+    let (left, right) = ((x - arm, y + arm), (x + arm, y - arm));
+    Group::new()
+        .add(line(low, high, "#ffffff", size + 1.0))
+        .add(line(left, right, "#ffffff", size + 1.0))
+        .add(line(low, high, INK, 2.0))
+        .add(line(left, right, INK, 2.0))
+}
+
+/// A red number: a violation.
+pub(super) fn badge(x: f64, y: f64, number: usize) -> Group {
+    let circle = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", 8).set("fill", RED);
+    let number = bold(text(x, y + 4.0, 11.0, "#ffffff", &number.to_string()));
+    Group::new().add(circle).add(number.set("text-anchor", "middle"))
+}
+
+/// What a browser shows when the mouse is over it.
+pub(super) fn tooltip(content: &str) -> Title {
+    Title::new(content)
+}
+
+/// Breaks a text into lines of at most `most` characters, between words.
+pub(super) fn lines(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > most {
+            lines.push(word.to_owned());
+        } else {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}

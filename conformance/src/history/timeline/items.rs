@@ -1,0 +1,170 @@
+//! What a picture shows of a run: requests with their holds, and where each violation is.
+
+use std::collections::BTreeSet;
+
+use lockwright_core::{BootInstant, Token};
+
+use crate::history::hold::Hold;
+use crate::history::run::{End, Run};
+use crate::history::violation::{Missing, Violation};
+
+/// A request, its hold and what happened with it. A later part of a hold is an item of its own.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) who: String,
+    /// The number of its name.
+    pub(super) name: usize,
+    pub(super) waits_from: BootInstant,
+    pub(super) waits_to: BootInstant,
+    pub(super) hold: Option<Hold>,
+    pub(super) lost: Option<BootInstant>,
+    pub(super) writes: Vec<(BootInstant, bool)>,
+    pub(super) tooltip: String,
+}
+
+impl Item {
+    /// Returns the last instant at which something of it is drawn.
+    pub(super) fn end(&self) -> BootInstant {
+        let until = self.hold.as_ref().map_or(self.waits_to, |hold| hold.until);
+        let writes = self.writes.iter().map(|(at, _)| *at);
+        writes.chain(self.lost).fold(until, BootInstant::max)
+    }
+}
+
+/// Returns the names of a run, in their order.
+pub(super) fn names(run: &Run) -> Vec<String> {
+    let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
+    names.into_iter().cloned().collect()
+}
+
+/// Returns the processes that asked for something, in the order in which they first did.
+pub(super) fn processes(run: &Run) -> Vec<String> {
+    let mut processes: Vec<String> = Vec::new();
+    for request in &run.requests {
+        if !processes.contains(&request.who) {
+            processes.push(request.who.clone());
+        }
+    }
+    processes
+}
+
+/// Returns the items of a run in the order in which they begin.
+pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
+    let number = |name: &String| names.iter().position(|other| other == name).unwrap_or_default();
+    let mut items = Vec::new();
+    let mut shown = BTreeSet::new();
+    for request in &run.requests {
+        // A second guard has no bar of its own.
+        let hold = request.hold.filter(|hold| shown.insert(*hold));
+        let mut item = Item {
+            who: request.who.clone(),
+            name: number(&request.name),
+            waits_from: request.asked,
+            waits_to: run.wait_end(request),
+            hold: None,
+            lost: None,
+            writes: Vec::new(),
+            tooltip: format!("{} asks for {}, {}", request.who, request.name, request.mode),
+        };
+        if let Some(hold) = hold {
+            fill(run, hold, &mut item);
+        }
+        items.push(item);
+    }
+    for (index, tracked) in run.holds.iter().enumerate().filter(|(_, tracked)| tracked.is_part) {
+        let at = tracked.hold.granted;
+        let mut item = Item {
+            who: tracked.hold.who.clone(),
+            name: number(&tracked.hold.name),
+            waits_from: at,
+            waits_to: at,
+            hold: None,
+            lost: None,
+            writes: Vec::new(),
+            tooltip: String::new(),
+        };
+        fill(run, index, &mut item);
+        items.push(item);
+    }
+    items.sort_by_key(|item| item.waits_from);
+    items
+}
+
+fn fill(run: &Run, index: usize, item: &mut Item) {
+    let tracked = &run.holds[index];
+    let hold = &tracked.hold;
+    let writes = run.writes.iter().filter(|of| of.hold == index);
+    item.writes = writes.map(|of| (of.write.answered, of.write.accepted)).collect();
+    let end = match tracked.end {
+        Some(End::Lost(at, reason)) => {
+            item.lost = Some(at);
+            format!("lost: {reason}")
+        }
+        Some(End::Releasing) => "released".to_owned(),
+        _ => "until its deadline".to_owned(),
+    };
+    let (who, name, mode, fence) = (&hold.who, &hold.name, hold.mode, hold.fence);
+    item.tooltip = format!("{who} holds {name}, {mode}, fence {fence}, {end}");
+    item.hold = Some(hold.clone());
+}
+
+/// The place of a violation.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// The rows, or none for all.
+    pub(super) who: Vec<String>,
+    pub(super) from: Option<BootInstant>,
+    pub(super) to: Option<BootInstant>,
+    /// The holds that are part of it.
+    pub(super) tokens: Vec<(String, Token)>,
+}
+
+impl Place {
+    fn of(holds: &[&Hold], from: BootInstant, to: BootInstant) -> Self {
+        let who = holds.iter().map(|hold| hold.who.clone()).collect();
+        let tokens = holds.iter().map(|hold| (hold.who.clone(), hold.token)).collect();
+        Self { who, from: Some(from), to: Some(to.max(from)), tokens }
+    }
+
+    fn at(who: &[&str], from: BootInstant, to: BootInstant) -> Self {
+        let who = who.iter().map(|&who| who.to_owned()).collect();
+        Self { who, from: Some(from), to: Some(to), tokens: Vec::new() }
+    }
+}
+
+/// Returns where a violation is. What the whole run lacks has no place.
+pub(super) fn place(run: &Run, violation: &Violation) -> Place {
+    match violation {
+        Violation::Overlap(a, b) => {
+            Place::of(&[a, b], a.granted.max(b.granted), a.until.min(b.until))
+        }
+        Violation::TooManyPermits(holds) => {
+            let all: Vec<&Hold> = holds.iter().collect();
+            let from = holds.iter().map(|hold| hold.granted).max().unwrap_or(run.start);
+            let to = holds.iter().map(|hold| hold.until).min().unwrap_or(run.end);
+            Place::of(&all, from, to)
+        }
+        Violation::SameFence(a, b) | Violation::FenceFell(a, b) => {
+            Place::of(&[a, b], b.granted, b.granted)
+        }
+        Violation::UsedAfterItsEnd(used) => {
+            let next = used.next.iter();
+            let holds: Vec<&Hold> = [&used.hold].into_iter().chain(next).collect();
+            Place::of(&holds, used.at, used.at)
+        }
+        Violation::StaleWrite(first, stale) => {
+            Place::at(&[&first.who, &stale.who], stale.answered, stale.answered)
+        }
+        Violation::Stuck { who, asked, .. } => Place::at(&[who], *asked, run.end),
+        Violation::NoHolder { from, to, .. } => Place::at(&[], *from, *to),
+        Violation::BadJournal { who, at, .. } => Place::at(&[who], *at, *at),
+        Violation::ShowedNothing(Missing::Effect { fault, target }) => {
+            let is = |span: &&crate::history::run::FaultSpan| {
+                span.fault == *fault && span.target == *target && span.effect.is_none()
+            };
+            let at = run.faults.iter().find(is).map(|span| span.from);
+            Place { from: at, to: at, ..Place::default() }
+        }
+        Violation::ShowedNothing(_) => Place::default(),
+    }
+}

@@ -1,0 +1,145 @@
+//! A picture of a run: what each process waited for and held, the faults, and the violations.
+
+mod draw;
+mod items;
+mod legend;
+mod panel;
+mod scale;
+
+use std::time::Duration;
+
+use svg::Document;
+use svg::node::element::{Definitions, Group, Line, Pattern};
+
+use self::draw::{GREY, INK, RED, WIDTH, badge, bold, lines, rectangle, text};
+use self::items::{Place, items, names, place, processes};
+use self::legend::legend;
+use self::panel::{Shown, panel};
+use self::scale::Scale;
+use super::hold::seconds;
+use super::journal::Entry;
+use super::run::Run;
+use super::violation::{Described, Violation};
+
+/// More violations than this have no mark and no caption.
+const MOST: usize = 12;
+
+/// Draws a run as an SVG that is 1,200 pixels wide. It has a row for each process with its waits and holds, bands
+/// for faults, and red bands with numbers for violations, which are explained below. A violation in a long run is
+/// drawn again, enlarged. The entries are in the order of their instants.
+pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
+    let run = Run::of(entries);
+    let (names, processes) = (names(&run), processes(&run));
+    let items = items(&run, &names);
+    let marked = &violations[..violations.len().min(MOST)];
+    let places: Vec<Place> = marked.iter().map(|violation| place(&run, violation)).collect();
+    let shown =
+        Shown { run: &run, names: &names, processes: &processes, items: &items, places: &places };
+    let (legend, mut bottom) = legend(&shown, 66.0);
+    let mut body = Group::new().add(heading(&run, &processes, violations)).add(legend);
+    for (title, scale) in panels(&run, &places) {
+        if let Some(title) = title {
+            body = body.add(bold(text(12.0, bottom + 18.0, 13.0, INK, &title)));
+            bottom += 28.0;
+        }
+        let (panel, end) = panel(&shown, scale, bottom + 6.0);
+        (body, bottom) = (body.add(panel), end + 8.0);
+    }
+    let (captions, bottom) = captions(&run, violations, bottom);
+    document(body.add(captions), bottom + 12.0)
+}
+
+fn document(body: Group, height: f64) -> String {
+    let stripes = Line::new().set("x1", 0).set("y1", 0).set("x2", 0).set("y2", 7);
+    let stopped = Pattern::new()
+        .set("id", "stopped")
+        .set("width", 7)
+        .set("height", 7)
+        .set("patternUnits", "userSpaceOnUse")
+        .set("patternTransform", "rotate(45)")
+        .add(stripes.set("stroke", GREY).set("stroke-width", 3).set("stroke-opacity", 0.45));
+    let document = Document::new()
+        .set("viewBox", (0, 0, WIDTH, height))
+        .set("width", WIDTH)
+        .set("height", height)
+        .set("font-family", "Helvetica, Arial, sans-serif")
+        .add(Definitions::new().add(stopped))
+        .add(rectangle(0.0, 0.0, WIDTH, height, "#ffffff"))
+        .add(body);
+    document.to_string() + "\n"
+}
+
+fn heading(run: &Run, processes: &[String], violations: &[Violation]) -> Group {
+    let length = run.end.saturating_since(run.start).as_secs_f64();
+    let count = |number: usize, what: &str| match number {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    };
+    let title = if violations.is_empty() {
+        "A run without violations".to_owned()
+    } else {
+        format!("A run with {}", count(violations.len(), "violation"))
+    };
+    let parts = [
+        format!("{length:.3} s"),
+        count(processes.len(), "process").replace("sss", "sses"),
+        count(run.requests.len(), "request"),
+        count(run.holds.iter().filter(|hold| !hold.is_part).count(), "hold"),
+        count(run.faults.len(), "fault"),
+    ];
+    let colour = if violations.is_empty() { INK } else { RED };
+    Group::new().add(bold(text(12.0, 26.0, 18.0, colour, &title))).add(text(
+        12.0,
+        44.0,
+        12.0,
+        GREY,
+        &parts.join(", "),
+    ))
+}
+
+/// Returns the whole run, and if it is long, the part of it around the first violation.
+fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
+    let whole = Scale { zero: run.start, from: run.start, to: run.end };
+    let mut panels = vec![(None, whole)];
+    let placed = places
+        .iter()
+        .zip(1_usize..)
+        .find_map(|(place, number)| Some((place.from?, place.to?, number)));
+    if let Some((from, to, number)) = placed {
+        let around = (to.saturating_since(from) * 2).max(whole.length() / 40);
+        let near = Scale {
+            zero: run.start,
+            from: (from - around).max(run.start),
+            to: (to + around).min(run.end),
+        };
+        if near.length() < whole.length() / 8 && near.length() > Duration::ZERO {
+            let (from, to) = (seconds(run.start, near.from), seconds(run.start, near.to));
+            let title = format!("Around violation {number}: from {from:.3} s to {to:.3} s");
+            panels.push((Some(title), near));
+        }
+    }
+    panels
+}
+
+/// Draws what each number stands for.
+fn captions(run: &Run, violations: &[Violation], top: f64) -> (Group, f64) {
+    let (mut group, mut y) = (Group::new(), top + 8.0);
+    for (violation, number) in violations.iter().zip(1_usize..).take(MOST) {
+        group = group.add(badge(20.0, y - 4.0, number));
+        for line in lines(&Described { violation, zero: run.start }.to_string(), 180) {
+            group = group.add(text(36.0, y, 12.0, INK, &line));
+            y += 16.0;
+        }
+        y += 6.0;
+    }
+    if violations.len() > MOST {
+        let more = format!("and {} more", violations.len() - MOST);
+        group = group.add(text(36.0, y, 12.0, GREY, &more));
+        y += 16.0;
+    }
+    (group, y)
+}
+
+#[cfg(test)]
+mod tests;

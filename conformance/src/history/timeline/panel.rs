@@ -1,0 +1,315 @@
+//! One panel of the picture: faults, violations and a row for each process above a time axis.
+
+use svg::node::element::Group;
+
+use super::draw::{
+    FAINT, FAULT, GREY, INK, LEFT, RED, RIGHT, badge, bold, colour, line, rectangle, text, tooltip,
+    triangle, width, write,
+};
+use super::items::{Item, Place};
+use super::scale::{Lanes, Scale};
+use crate::history::run::Run;
+
+/// The height of a lane in a process's row, and of a lane of faults or violations.
+const LANE: f64 = 26.0;
+const BAND: f64 = 20.0;
+/// The height of a bar in its lane.
+const BAR: f64 = 16.0;
+
+/// What all panels share.
+pub(super) struct Shown<'a> {
+    pub(super) run: &'a Run,
+    pub(super) names: &'a [String],
+    pub(super) processes: &'a [String],
+    pub(super) items: &'a [Item],
+    pub(super) places: &'a [Place],
+}
+
+/// A row of a process: where it is, and the lanes of its items.
+struct Row {
+    top: f64,
+    bottom: f64,
+    /// Whether it begins with a lane for stops and kills.
+    has_states: bool,
+    /// Indices of items, with their lanes.
+    items: Vec<(usize, usize)>,
+}
+
+/// Draws a panel whose top is at `top`. Returns it with its bottom.
+pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
+    let (faults, rows_top) = faults(shown, scale, top);
+    let (badges, rows_top) = badges(shown, scale, rows_top);
+    let (rows, bottom) = rows(shown, scale, rows_top);
+    let mut group = Group::new().add(axis(scale, rows_top, bottom));
+    for row in &rows {
+        group = group.add(background(row));
+    }
+    group = group.add(fault_bands(shown, scale, rows_top, bottom)).add(faults);
+    for (who, row) in shown.processes.iter().zip(&rows) {
+        group = group.add(states(shown.run, who, scale, row)).add(label(who, row));
+    }
+    for (place, index) in shown.places.iter().zip(1_usize..) {
+        group = group.add(violation_band(shown, place, scale, &rows, index));
+    }
+    for row in &rows {
+        for (item, lane) in &row.items {
+            group = group.add(bar(shown, &shown.items[*item], scale, row, *lane));
+        }
+    }
+    (group.add(badges), bottom + 38.0)
+}
+
+fn axis(scale: Scale, top: f64, bottom: f64) -> Group {
+    let mut group = Group::new();
+    for (x, label) in scale.ticks() {
+        let label = text(x, bottom + 16.0, 11.0, GREY, &label).set("text-anchor", "middle");
+        group = group.add(line((x, top), (x, bottom + 4.0), FAINT, 1.0)).add(label);
+    }
+    let title =
+        text((LEFT + RIGHT) / 2.0, bottom + 31.0, 11.0, GREY, "seconds since the beginning");
+    group
+        .add(line((LEFT, bottom), (RIGHT, bottom), GREY, 1.0))
+        .add(title.set("text-anchor", "middle"))
+}
+
+/// Draws the faults and breaks, one lane below the other where their labels need it.
+fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
+    let mut spans: Vec<_> = shown
+        .run
+        .faults
+        .iter()
+        .map(|fault| {
+            let label = format!("{}: {}", fault.fault, fault.target);
+            let effect = fault.effect.as_deref().map(|effect| format!(", {effect}"));
+            (fault.from, fault.to.unwrap_or(shown.run.end), label + &effect.unwrap_or_default())
+        })
+        .collect();
+    let breaks = shown.run.breaks.iter();
+    spans.extend(breaks.map(|(at, name, _)| (*at, *at, format!("break: {name}, at once"))));
+    spans.retain(|(from, to, _)| scale.shows(*from, *to));
+    spans.sort_by_key(|(from, ..)| *from);
+    let (mut group, mut lanes) = (Group::new(), Lanes::default());
+    for (from, to, label) in &spans {
+        let (x, wide) = (scale.x(*from), (scale.x(*to) - scale.x(*from)).max(3.0));
+        let label_width = width(label, 11.0);
+        // Inside, to the right, or to the left of the bar, whichever has room.
+        let start = if label_width + 8.0 <= wide {
+            x + 4.0
+        } else if x + wide + 4.0 + label_width <= RIGHT {
+            x + wide + 4.0
+        } else {
+            (x - 4.0 - label_width).max(LEFT)
+        };
+        let lane = lanes.take(x.min(start), (x + wide).max(start + label_width) + 8.0);
+        let y = top + lane as f64 * BAND;
+        let bar = rectangle(x, y + 1.0, wide, BAND - 4.0, FAULT).set("fill-opacity", 0.3);
+        group = group.add(bar.set("stroke", FAULT)).add(text(start, y + 13.0, 11.0, INK, label));
+    }
+    if !spans.is_empty() {
+        group = group.add(text(12.0, top + 13.0, 12.0, GREY, "faults"));
+    }
+    (group, top + lanes.count() as f64 * BAND + 6.0)
+}
+
+fn fault_bands(shown: &Shown<'_>, scale: Scale, top: f64, bottom: f64) -> Group {
+    let mut group = Group::new();
+    for fault in &shown.run.faults {
+        let to = fault.to.unwrap_or(shown.run.end);
+        if scale.shows(fault.from, to) {
+            let (x, wide) = (scale.x(fault.from), scale.x(to) - scale.x(fault.from));
+            let band = rectangle(x, top, wide.max(1.0), bottom - top, FAULT);
+            group = group.add(band.set("fill-opacity", 0.08));
+        }
+    }
+    group
+}
+
+/// Draws the numbers of the violations, above the rows.
+fn badges(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
+    let (mut group, mut lanes) = (Group::new(), Lanes::default());
+    let mut placed: Vec<_> = shown
+        .places
+        .iter()
+        .zip(1_usize..)
+        .filter_map(|(place, number)| Some((middle(place, scale)?, number)))
+        .collect();
+    placed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (x, number) in &placed {
+        let lane = lanes.take(x - 9.0, x + 9.0);
+        group = group.add(badge(*x, top + 10.0 + lane as f64 * BAND, *number));
+    }
+    if !placed.is_empty() {
+        group = group.add(text(12.0, top + 14.0, 12.0, RED, "violations"));
+    }
+    (group, top + lanes.count() as f64 * BAND + 4.0)
+}
+
+fn middle(place: &Place, scale: Scale) -> Option<f64> {
+    let (from, to) = (place.from?, place.to?);
+    scale.shows(from, to).then(|| (scale.x(from) + scale.x(to)) / 2.0)
+}
+
+/// Puts the items of each process into lanes.
+fn rows(shown: &Shown<'_>, scale: Scale, top: f64) -> (Vec<Row>, f64) {
+    let (mut rows, mut top) = (Vec::new(), top);
+    for who in shown.processes {
+        let process = shown.run.process(who);
+        let has_states = !process.stops.is_empty() || process.killed.is_some();
+        let (mut items, mut lanes) = (Vec::new(), Lanes::default());
+        for (index, item) in shown.items.iter().enumerate().filter(|(_, item)| item.who == *who) {
+            if scale.shows(item.waits_from, item.end()) {
+                let room = if item.writes.is_empty() && item.lost.is_none() { 0.0 } else { 5.0 };
+                let (from, to) = (scale.x(item.waits_from), scale.x(item.end()) + room);
+                items.push((index, lanes.take(from, to.max(from + 1.0))));
+            }
+        }
+        let states = if has_states { BAND - 2.0 } else { 0.0 };
+        let bottom = top + states + lanes.count().max(1) as f64 * LANE + 6.0;
+        rows.push(Row { top, bottom, has_states, items });
+        top = bottom;
+    }
+    (rows, top)
+}
+
+fn background(row: &Row) -> Group {
+    Group::new().add(line((12.0, row.bottom), (RIGHT, row.bottom), FAINT, 1.0))
+}
+
+fn label(who: &str, row: &Row) -> Group {
+    let most = ((LEFT - 24.0) / (12.0 * 0.58)) as usize;
+    let short: String = if who.chars().count() > most {
+        who.chars().take(most - 1).chain(['…']).collect()
+    } else {
+        who.to_owned()
+    };
+    let label = bold(text(12.0, (row.top + row.bottom) / 2.0 + 4.0, 12.0, INK, &short));
+    Group::new().add(tooltip(who)).add(label)
+}
+
+/// Draws when a process was stopped, and its end by `kill -9`.
+fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
+    let (process, mut group) = (run.process(who), Group::new());
+    let height = row.bottom - row.top;
+    for (from, to) in &process.stops {
+        let to = to.or(process.killed).unwrap_or(run.end);
+        if scale.shows(*from, to) {
+            let (x, wide) = (scale.x(*from), scale.x(to) - scale.x(*from));
+            let label = format!("stopped for {:.3} s", to.saturating_since(*from).as_secs_f64());
+            let labels = [&*label, "stopped"];
+            group = group
+                .add(rectangle(x, row.top, wide.max(1.0), height, "url(#stopped)"))
+                .add(state(&labels, x, wide, row.top));
+        }
+    }
+    if let Some(killed) = process.killed.filter(|killed| scale.shows(*killed, scale.to)) {
+        let x = scale.x(killed).max(LEFT);
+        group = group
+            .add(rectangle(x, row.top, RIGHT - x, height, GREY).set("fill-opacity", 0.18))
+            .add(line((x, row.top), (x, row.bottom), INK, 2.0))
+            .add(state(&["killed"], x + 2.0, RIGHT - x, row.top));
+    }
+    group
+}
+
+/// The first of the labels that has room at the top of a process's row.
+fn state(labels: &[&str], x: f64, room: f64, top: f64) -> Group {
+    match labels.iter().find(|label| width(label, 11.0) + 8.0 <= room) {
+        Some(label) => Group::new().add(text(x + 4.0, top + 14.0, 11.0, INK, label)),
+        None => Group::new(),
+    }
+}
+
+/// Draws the wait, the hold, its writes and its loss.
+fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> Group {
+    let (fill, on_it) = colour(item.name);
+    let states = if row.has_states { BAND - 2.0 } else { 0.0 };
+    let y = row.top + states + lane as f64 * LANE + 6.0;
+    let mut group = Group::new().add(tooltip(&item.tooltip));
+    if scale.shows(item.waits_from, item.waits_to) {
+        let (x, wide) =
+            (scale.x(item.waits_from), scale.x(item.waits_to) - scale.x(item.waits_from));
+        let wait = rectangle(x, y + 4.0, wide.max(1.0), BAR - 8.0, fill).set("fill-opacity", 0.18);
+        group = group.add(wait.set("stroke", fill).set("stroke-width", 0.7));
+    }
+    if let Some(hold) = item.hold.as_ref().filter(|hold| scale.shows(hold.granted, hold.until)) {
+        let (x, wide) =
+            (scale.x(hold.granted), (scale.x(hold.until) - scale.x(hold.granted)).max(1.0));
+        let is_wrong = |place: &Place| place.tokens.contains(&(hold.who.clone(), hold.token));
+        let edge = if shown.places.iter().any(is_wrong) { RED } else { fill };
+        let bar = rectangle(x, y, wide, BAR, fill).set("rx", 2).set("stroke", edge);
+        let edge_width = if edge == RED { 2.0 } else { 0.5 };
+        group = group.add(bar.set("stroke-width", edge_width));
+        let room = clear_of_writes(item, scale, x, wide);
+        let labels = hold_labels(hold, &shown.names[item.name], shown.names.len());
+        if let Some(label) = labels.iter().find(|label| width(label, 11.0) + 10.0 <= room) {
+            group = group.add(text(x + 5.0, y + 12.0, 11.0, on_it, label));
+        }
+    }
+    let size = size_of_writes(item, scale);
+    for (at, accepted) in item.writes.iter().filter(|(at, _)| scale.shows(*at, *at)) {
+        group = group.add(write(scale.x(*at), y + BAR / 2.0, size, *accepted));
+    }
+    if let Some(lost) = item.lost.filter(|lost| scale.shows(*lost, *lost)) {
+        group = group.add(triangle(scale.x(lost), y - 5.0));
+    }
+    group
+}
+
+/// Returns half the size of a write's mark: smaller where many writes are close.
+fn size_of_writes(item: &Item, scale: Scale) -> f64 {
+    let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
+    let places: Vec<f64> = shown.map(|(at, _)| scale.x(*at)).collect();
+    let closest = places.windows(2).map(|two| two[1] - two[0]).fold(10.0, f64::min);
+    if closest < 8.0 { 1.5 } else { 3.0 }
+}
+
+/// Returns how much of a bar is free of writes, from its beginning on.
+fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
+    let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
+    let writes = shown.map(|(at, _)| scale.x(*at) - x - 5.0);
+    writes.filter(|clear| *clear > -5.0).fold(wide, f64::min)
+}
+
+/// Returns what a bar may say, the longest first.
+fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
+    let what = match (hold.mode, hold.permits()) {
+        (_, Some((count, of))) => format!("{count} of {of} permits"),
+        (lockwright_core::Mode::Shared, _) => format!("reads, fence {}", hold.fence),
+        _ => format!("fence {}", hold.fence),
+    };
+    let mut labels = vec![what.clone(), hold.fence.to_string()];
+    if names > 1 {
+        labels.insert(0, format!("{name}, {what}"));
+    }
+    labels
+}
+
+/// Draws a red band over the rows that a violation concerns.
+fn violation_band(
+    shown: &Shown<'_>,
+    place: &Place,
+    scale: Scale,
+    rows: &[Row],
+    number: usize,
+) -> Group {
+    let (Some(from), Some(to)) = (place.from, place.to) else { return Group::new() };
+    if !scale.shows(from, to) {
+        return Group::new();
+    }
+    let concerned: Vec<&Row> = shown
+        .processes
+        .iter()
+        .zip(rows)
+        .filter(|(who, _)| place.who.is_empty() || place.who.contains(who))
+        .map(|(_, row)| row)
+        .collect();
+    let (Some(first), Some(last)) = (concerned.first(), concerned.last()) else {
+        return Group::new();
+    };
+    let (x, wide) = (scale.x(from), (scale.x(to) - scale.x(from)).max(2.0));
+    let band = rectangle(x, first.top, wide, last.bottom - first.top, RED);
+    let stem = line((x + wide / 2.0, rows[0].top), (x + wide / 2.0, first.top), RED, 1.0);
+    let band = band.set("fill-opacity", 0.22).set("stroke", RED).set("stroke-width", 0.8);
+    let band = band.add(tooltip(&format!("violation {number}")));
+    Group::new().add(stem).add(band)
+}

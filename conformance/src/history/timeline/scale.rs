@@ -1,0 +1,106 @@
+//! Where an instant is, and which things of a row share a lane.
+
+use std::time::Duration;
+
+use lockwright_core::BootInstant;
+
+use super::draw::{LEFT, RIGHT};
+use crate::history::hold::seconds;
+
+/// The part of a run that a panel shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    /// The run's beginning, from which the axis counts.
+    pub(super) zero: BootInstant,
+    pub(super) from: BootInstant,
+    pub(super) to: BootInstant,
+}
+
+impl Scale {
+    /// Returns the pixel of an instant, at the edge if it is outside.
+    pub(super) fn x(&self, instant: BootInstant) -> f64 {
+        let length = self.length().as_nanos().max(1) as f64;
+        let since = instant.saturating_since(self.from).as_nanos() as f64;
+        LEFT + (since / length).min(1.0) * (RIGHT - LEFT)
+    }
+
+    pub(super) fn length(&self) -> Duration {
+        self.to.saturating_since(self.from)
+    }
+
+    /// Returns whether any of the time between the two is shown.
+    pub(super) fn shows(&self, from: BootInstant, to: BootInstant) -> bool {
+        from <= self.to && to >= self.from
+    }
+
+    /// Returns the ticks of the axis: a pixel and a text each.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        let (first, last) = (seconds(self.zero, self.from), seconds(self.zero, self.to));
+        let step = step((last - first) / 12.0);
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let (first_tick, last_tick) = ((first / step).ceil() as i64, (last / step).floor() as i64);
+        let tick = |number: i64| {
+            let at = number as f64 * step;
+            let x = LEFT + (at - first) / (last - first) * (RIGHT - LEFT);
+            (x, format!("{at:.decimals$}"))
+        };
+        (first_tick..=last_tick).map(tick).collect()
+    }
+}
+
+/// Returns the least of 1, 2 and 5 times a power of ten that isn't below `least`.
+fn step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.max(1e-9).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    steps.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * power)
+}
+
+/// Lanes of a row: each thing goes to the first lane in which nothing is in its way.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(Vec<f64>);
+
+impl Lanes {
+    /// Returns the lane of a thing between these pixels. Things come in the order of their beginnings.
+    pub(super) fn take(&mut self, from: f64, to: f64) -> usize {
+        let free = self.0.iter().position(|end| *end <= from);
+        let lane = free.unwrap_or(self.0.len());
+        if lane == self.0.len() {
+            self.0.push(to);
+        } else {
+            self.0[lane] = to;
+        }
+        lane
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for (nanos, first, last) in
+            [(1_000_000_000, "0.0", "1.0"), (3_500_000_000, "0.0", "3.5"), (7_000, "0", "7")]
+        {
+            let zero = BootInstant::from_nanos(5);
+            let to = zero + Duration::from_nanos(nanos);
+            let ticks = Scale { zero, from: zero, to }.ticks();
+            assert!((4..=13).contains(&ticks.len()), "{ticks:?}");
+            if nanos > 1_000_000 {
+                assert_eq!((&*ticks[0].1, &*ticks[ticks.len() - 1].1), (first, last));
+            }
+        }
+    }
+
+    #[test]
+    fn things_in_one_lane_do_not_touch() {
+        let mut lanes = Lanes::default();
+        let taken = [(0.0, 10.0), (5.0, 8.0), (8.0, 20.0), (9.0, 11.0), (10.0, 12.0)];
+        assert_eq!(taken.map(|(from, to)| lanes.take(from, to)), [0, 1, 1, 2, 0]);
+        assert_eq!(lanes.count(), 3);
+    }
+}

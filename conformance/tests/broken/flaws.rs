@@ -1,56 +1,6 @@
-//! What can be wrong with a backend or a client, and which case is there to find it.
+//! Which case is there to find what is wrong with a backend or a client.
 
-/// What is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
-    /// Nothing.
-    None,
-    TwoStepExpiry,
-    LooksThenTakes,
-    DeleteWithoutCompare,
-    SettlingDeletesBlindly,
-    RepeatWithoutRearming,
-    RepeatIsBusy,
-    RepeatGetsANewFence,
-    CountsRepeats,
-    StartAfterTheGrant,
-    FenceResetByRelease,
-    FenceResetByExpiry,
-    FenceFromAnOldSnapshot,
-    ImpreciseFence,
-    BlockNotReserved,
-    QueuesTheUnwilling,
-    ForgetsWithdrawals,
-    LostWakeUp,
-    BlocksAlways,
-    NeverExpires,
-    TtlRoundedDown,
-    TtlInSeconds,
-    OneTtlForAll,
-    ShowsWhatExpired,
-    RenewRevives,
-    RenewWithoutCompare,
-    RenewDoesNothing,
-    BatchOutOfOrder,
-    ShortBatch,
-    NoTombstones,
-    BreakHitsTheNext,
-    BreakForgetsTheBlock,
-    BreakForgetsWhy,
-    BreakAdmitsNoOverlap,
-    BreakIsFinal,
-    FreedIsRenewed,
-    BrokenIsRenewed,
-    RepeatRearmsABrokenHold,
-    ListStopsEarly,
-    ListRepeats,
-    WildcardsInPrefix,
-    PrefixConfusion,
-    FoldsCase,
-    SquashesSpaces,
-    HashTags,
-    CutsLongNames,
-}
+use crate::fixtures::{Flaw, HallFlaw};
 
 /// Each flaw of a backend, the case that is there to find it, and what that case then says.
 pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
@@ -102,48 +52,6 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::HashTags, "awkward_names_are_names", "not granted though"),
     (Flaw::CutsLongNames, "the_longest_name_is_a_name", "not granted though"),
 ];
-
-/// What is wrong with a backend of readers and permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HallFlaw {
-    /// Nothing.
-    None,
-    WriterBesideReaders,
-    ReaderBesideAWriter,
-    ReadersPassTheWriter,
-    VanishedStayInTheQueue,
-    ExpireTogether,
-    OneExpiryForAll,
-    ReleaseEndsAll,
-    CountsHolders,
-    RepeatIsASecondHold,
-    EachReaderHasAFence,
-    ShowsOneHolder,
-    BreakHitsAll,
-    WritersArentWoken,
-    ReadersArentWoken,
-    OneMoreThanThereAre,
-    WeightsDontCount,
-    SizesMix,
-    KindsMix,
-    IdsAreNumbers,
-    SmallOnesPass,
-    PermitsWakeNobody,
-    WakesOneOfMany,
-    ShowsNoTokens,
-    ForgetsValues,
-    TicketsAreGoodForever,
-    SwapKeepsTheFence,
-    OldTokensStayGood,
-    RepeatedSwapIsRefused,
-    BrokenMoves,
-    RepeatedSwapRearms,
-    BreakHitsTheMoved,
-    NewcomersOvertake,
-    LastComeFirstServed,
-    WithdrawnAreServed,
-    OffersTheFullTtl,
-}
 
 /// Each of these flaws, the case that is there to find it, and what that case then says.
 pub(crate) const HALLS: &[(HallFlaw, &str, &str)] = &[

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod client;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
 mod flaws;
-mod hall;
-mod majority;
 mod shelf;
-mod store;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,11 +22,9 @@ use lockwright_conformance::{
 use lockwright_core::{Clock, DistributedLock, Result, async_trait};
 
 use client::SmallClient;
-use flaws::{BACKENDS, CLIENTS, ClientFlaw, Flaw, HALLS, HallFlaw, SHELVES, ShelfFlaw};
-use hall::Hall;
-use majority::majority_of;
+use fixtures::{Flaw, Hall, HallFlaw, MajorityFlaw, Shop, majority_of};
+use flaws::{BACKENDS, CLIENTS, ClientFlaw, HALLS, SHELVES, ShelfFlaw};
 use shelf::shelf;
-use store::Shop;
 
 /// A backend with one flaw, and the real client or a small one with one flaw.
 struct Broken {
@@ -125,7 +123,7 @@ struct Nodes(usize);
 #[async_trait]
 impl Factory for Nodes {
     async fn open(&self, clock: &Clock) -> Result<Connect> {
-        Ok(majority_of(self.0, clock))
+        Ok(majority_of(self.0, MajorityFlaw::None, clock))
     }
 
     fn runtime(&self) -> Runtime {

@@ -1,0 +1,330 @@
+//! The bugs, one test each: how the bug is put in, and the schedules that find it.
+
+use std::time::Duration;
+
+use lockwright_conformance::faults::Op;
+use lockwright_conformance::workload::Work;
+use lockwright_conformance::workload::simulation::{Target, Trouble};
+use lockwright_core::Clock;
+use lockwright_memory::Memory;
+
+use crate::clients::{ClientFlaw, FlawedClient};
+use crate::fixtures::{Flaw, Hall, HallFlaw, MajorityFlaw, Shop, majority_of};
+use crate::sessions::shared_key;
+use crate::{Bug, TTL, shared};
+
+const MUTEX: &[Work] = &[Work::Mutex];
+
+/// No more than a waiter's polls take, where nothing is lost.
+const SOON: Duration = Duration::from_millis(150);
+
+fn memory(clock: &Clock) -> Target {
+    Target::new(shared(Memory::with_clock(clock.clone())))
+}
+
+fn shop(flaw: Flaw, clock: &Clock) -> Target {
+    Target::new(shared(Shop::new(flaw, clock.clone())))
+}
+
+fn sound_shop(clock: &Clock) -> Target {
+    shop(Flaw::None, clock)
+}
+
+/// Its server blocks requests for a lock that is held.
+fn blocking(flaw: Flaw, clock: &Clock) -> Target {
+    Target::new(shared(Shop::that_blocks(flaw, clock.clone())))
+}
+
+fn sound_blocking(clock: &Clock) -> Target {
+    blocking(Flaw::None, clock)
+}
+
+fn hall(flaw: HallFlaw, clock: &Clock) -> Target {
+    Target::new(shared(Hall::new(flaw, clock.clone()).slow_poll(Duration::from_millis(20))))
+}
+
+fn sound_hall(clock: &Clock) -> Target {
+    hall(HallFlaw::None, clock)
+}
+
+fn nodes(nodes: usize, flaw: MajorityFlaw, clock: &Clock) -> Target {
+    Target::new(majority_of(nodes, flaw, clock))
+}
+
+fn none() -> Trouble {
+    Trouble::default()
+}
+
+#[test]
+fn a_fence_in_a_rolled_back_transaction() {
+    Bug::new(
+        "a fence in a rolled-back transaction",
+        "the server rolls back the transaction that counts the fence up, after each fourth grant",
+        MUTEX,
+    )
+    .is_found(|clock| shop(Flaw::FenceRolledBack, clock), sound_shop);
+}
+
+#[test]
+fn a_fence_read_from_an_old_snapshot() {
+    Bug::new(
+        "a fence read from an old snapshot",
+        "the server reads the fence before it waits for the lock",
+        MUTEX,
+    )
+    .is_found(|clock| blocking(Flaw::FenceFromAnOldSnapshot, clock), sound_blocking);
+}
+
+#[test]
+fn a_fence_formatted_with_fourteen_digits() {
+    Bug::new(
+        "a fence formatted as `1.79e+15`",
+        "the server formats the fence with 14 digits",
+        MUTEX,
+    )
+    .is_found(|clock| shop(Flaw::ImpreciseFence, clock), sound_shop);
+}
+
+#[test]
+fn a_repair_of_a_node_without_the_token() {
+    let trouble = Trouble { late_requests: 1_000, only: Some(Op::Renew), ..none() };
+    let bug = Bug::new(
+        "Redlock's write-back without the token",
+        "a renewal writes the hold to a node on which another token holds",
+        MUTEX,
+    );
+    Bug { trouble, fences: false, duration: Duration::from_secs(6), ..bug }.is_found(
+        |clock| nodes(3, MajorityFlaw::RepairsWithoutCompare, clock),
+        |clock| nodes(3, MajorityFlaw::None, clock),
+    );
+}
+
+#[test]
+fn a_renewal_that_revives() {
+    let trouble = Trouble { repeated: 1_000, only: Some(Op::Renew), ..none() };
+    let bug = Bug::new(
+        "a renewal that revives an expired hold",
+        "a renewal writes the hold if the name is free",
+        MUTEX,
+    );
+    Bug { trouble, longest_wait: Some(SOON), ..bug }
+        .is_found(|clock| shop(Flaw::RenewRevives, clock), sound_shop);
+}
+
+#[test]
+fn a_lost_wake_up() {
+    Bug {
+        longest_wait: Some(SOON),
+        ..Bug::new("a lost wake-up", "a release wakes no waiter", MUTEX)
+    }
+    .is_found(|clock| shop(Flaw::LostWakeUp, clock), sound_shop);
+}
+
+#[test]
+fn an_offer_with_the_full_ttl() {
+    let bug = Bug::new(
+        "an offer with the full TTL to a stopped waiter",
+        "an expired lock is given to the next waiter for its whole TTL",
+        MUTEX,
+    );
+    let trouble = Trouble { kills: true, ..none() };
+    Bug { trouble, longest_wait: Some(TTL * 3 / 4), ..bug }
+        .is_found(|clock| hall(HallFlaw::OffersTheFullTtl, clock), sound_hall);
+}
+
+#[test]
+fn an_offer_published_before_it_is_written() {
+    Bug::new(
+        "an offer published before it is written",
+        "the next waiter is notified of its grant, and each fourth write fails",
+        MUTEX,
+    )
+    .is_found(|clock| hall(HallFlaw::PublishesBeforeWriting, clock), sound_hall);
+}
+
+#[test]
+fn a_blocked_grant_on_an_abandoned_connection() {
+    let work = &[Work::Mutex, Work::DroppedFutures];
+    let bug = Bug::new(
+        "a blocked grant left on an abandoned connection",
+        "the server grants the lock to a waiter that gave up, whose connection stays open",
+        work,
+    );
+    Bug { longest_wait: Some(SOON), ..bug }
+        .is_found(|clock| hall(HallFlaw::GrantsToTheAbandoned, clock), sound_hall);
+}
+
+#[test]
+fn a_connection_pooled_with_its_lock() {
+    Bug {
+        longest_wait: Some(SOON),
+        ..Bug::new(
+            "a connection pooled with its lock",
+            "each fourth release returns the connection to its pool and frees nothing",
+            MUTEX,
+        )
+    }
+    .is_found(|clock| shop(Flaw::PooledWithItsLock, clock), sound_shop);
+}
+
+#[test]
+fn a_start_later_than_the_grant() {
+    let trouble = Trouble { lost: 1_000, only: Some(Op::Renew), ..none() };
+    Bug {
+        trouble,
+        ..Bug::new(
+            "a start later than the server's grant",
+            "the answer says that the hold began a quarter of the TTL after the server's grant",
+            MUTEX,
+        )
+    }
+    .is_found(|clock| shop(Flaw::StartAfterTheGrant, clock), sound_shop);
+}
+
+#[test]
+fn a_deadline_anchored_at_the_reply() {
+    let trouble = Trouble { late_answers: 300, only: Some(Op::Acquire), ..none() };
+    Bug {
+        trouble,
+        ..Bug::new(
+            "a deadline anchored at the reply",
+            "the client adds the TTL to the instant of the answer",
+            MUTEX,
+        )
+    }
+    .is_found(
+        |clock| {
+            let at_the_client = |faulty, clock: &_| {
+                FlawedClient::around(ClientFlaw::AnchorsAtTheReply, faulty, clock)
+            };
+            Target { at_the_client, ..memory(clock) }
+        },
+        memory,
+    );
+}
+
+#[test]
+fn a_deadline_anchored_at_the_start_of_a_blocked_wait() {
+    Bug::new(
+        "a deadline anchored at the start of a blocked wait",
+        "the server adds the TTL to the instant at which the blocked request arrived",
+        MUTEX,
+    )
+    .is_found(|clock| blocking(Flaw::ExpiryFromTheWait, clock), sound_blocking);
+}
+
+#[test]
+fn a_ping_taken_as_a_renewal() {
+    Bug::new(
+        "a ZooKeeper ping taken as a renewal",
+        "the client takes the answer to a ping for a renewal of its holds",
+        MUTEX,
+    )
+    .is_found(
+        |clock| {
+            let at_the_client = |faulty, clock: &_| {
+                FlawedClient::around(ClientFlaw::PingsInsteadOfRenewing, faulty, clock)
+            };
+            Target { at_the_client, ..memory(clock) }
+        },
+        memory,
+    );
+}
+
+#[test]
+fn a_key_that_clients_share() {
+    Bug::new(
+        "a shared etcd key",
+        "two clients share a session, and the key is that of the session",
+        MUTEX,
+    )
+    .is_found(|clock| Target::new(shared_key(clock)), memory);
+}
+
+#[test]
+fn a_break_that_forgets_the_block() {
+    fn with_blocks(flaw: Flaw, clock: &Clock) -> Target {
+        let at_the_client =
+            |faulty, clock: &_| FlawedClient::around(ClientFlaw::UsesItsBlock, faulty, clock);
+        Target { at_the_client, ..shop(flaw, clock) }
+    }
+    Bug::new(
+        "a reserved block that a break doesn't pass",
+        "after a break, fences go on behind the first of a reserved block",
+        &[Work::Mutex, Work::Break],
+    )
+    .is_found(
+        |clock| with_blocks(Flaw::BreakForgetsTheBlock, clock),
+        |clock| with_blocks(Flaw::None, clock),
+    );
+}
+
+#[test]
+fn a_ticket_that_is_good_twice() {
+    Bug::new(
+        "a ticket resumed twice",
+        "a used ticket takes the hold from the present holder",
+        &[Work::Mutex, Work::Ticket],
+    )
+    .is_found(|clock| hall(HallFlaw::TicketsAreGoodForever, clock), sound_hall);
+}
+
+#[test]
+fn a_break_of_the_next_holder() {
+    // A client that is notified of the break stops in time.
+    fn polled(flaw: Flaw, clock: &Clock) -> Target {
+        Target::new(shared(Shop::that_is_polled(flaw, clock.clone())))
+    }
+    Bug::new(
+        "a break that hits the next holder",
+        "a break ends the present hold instead of the one that was seen",
+        &[Work::Mutex, Work::Break],
+    )
+    .is_found(|clock| polled(Flaw::BreakHitsTheNext, clock), |clock| polled(Flaw::None, clock));
+}
+
+#[test]
+fn a_late_duplicate_of_an_acquire() {
+    let trouble = Trouble { late_requests: 200, only: Some(Op::Acquire), ..none() };
+    let bug = Bug::new(
+        "a late duplicate of an acquire",
+        "the server forgets that the client gave up the request, and grants it when it arrives",
+        MUTEX,
+    );
+    Bug { trouble, longest_wait: Some(TTL * 9 / 10), ..bug }
+        .is_found(|clock| shop(Flaw::NoTombstones, clock), sound_shop);
+}
+
+#[test]
+fn a_loss_timer_that_stops_during_a_suspend() {
+    let trouble = Trouble { suspends: true, ..none() };
+    Bug {
+        trouble,
+        ..Bug::new(
+            "a loss timer that stops during a suspend",
+            "the client's clock stops while the machine is suspended",
+            MUTEX,
+        )
+    }
+    .is_found(|clock| Target { clients_clock: Some(Clock::tokio()), ..memory(clock) }, memory);
+}
+
+#[test]
+fn a_semaphore_of_a_majority() {
+    let bug = Bug::new(
+        "a semaphore by majority",
+        "permits are counted by each of five nodes, and three nodes are enough",
+        &[Work::Permits],
+    );
+    Bug { processes: 8, names: 1, fences: false, ..bug }.is_found(
+        |clock| nodes(5, MajorityFlaw::None, clock),
+        |clock| nodes(1, MajorityFlaw::None, clock),
+    );
+}
+
+#[test]
+fn a_ttl_that_is_rounded_down() {
+    let bug = Bug::new("a TTL rounded down", "the server keeps a TTL of 1.5 s for 1 s", MUTEX);
+    Bug { ttl: Duration::from_millis(1_500), duration: Duration::from_secs(8), ..bug }
+        .is_found(|clock| shop(Flaw::TtlInSeconds, clock), sound_shop);
+}

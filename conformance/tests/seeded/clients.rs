@@ -1,0 +1,111 @@
+//! Clients that are wrong: what a sound client sends and receives is changed on its way.
+
+use std::sync::Arc;
+
+use lockwright_conformance::Faulty;
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fence,
+    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token,
+    Wait, async_trait,
+};
+
+/// What is wrong with a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientFlaw {
+    /// It reckons the deadline from the answer.
+    AnchorsAtTheReply,
+    /// It takes the answer to a ping of its session for the renewal of its holds.
+    PingsInsteadOfRenewing,
+    /// It reserves a block of fences for half of its requests, and uses the last one. That is no flaw.
+    UsesItsBlock,
+}
+
+/// How many fences a client reserves that uses blocks.
+const BLOCK: u32 = 8;
+
+/// A client that has a flaw, around its connection.
+#[derive(Debug)]
+pub(crate) struct FlawedClient {
+    flaw: ClientFlaw,
+    backend: Arc<dyn DistributedLock>,
+    clock: Clock,
+}
+
+impl FlawedClient {
+    pub(crate) fn around(
+        flaw: ClientFlaw,
+        backend: Faulty,
+        clock: &Clock,
+    ) -> Arc<dyn DistributedLock> {
+        Arc::new(Self { flaw, backend: Arc::new(backend), clock: clock.clone() })
+    }
+}
+
+#[async_trait]
+impl DistributedLock for FlawedClient {
+    fn profile(&self) -> &Profile {
+        self.backend.profile()
+    }
+
+    fn attach(&self, events: Events) {
+        self.backend.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        let mut claim = claim.clone();
+        if self.flaw == ClientFlaw::UsesItsBlock && claim.token.as_bytes()[0].is_multiple_of(2) {
+            claim.fences = BLOCK;
+        }
+        let mut attempt = self.backend.acquire(&claim, wait).await?;
+        if let Attempt::Granted(granted) = &mut attempt {
+            match self.flaw {
+                ClientFlaw::AnchorsAtTheReply => granted.start = Some(self.clock.now()),
+                ClientFlaw::UsesItsBlock => {
+                    let last = granted.fence.get() + u64::from(granted.fences) - 1;
+                    granted.fence = Fence::new(last);
+                    granted.fences = 1;
+                }
+                ClientFlaw::PingsInsteadOfRenewing => {}
+            }
+        }
+        Ok(attempt)
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        self.backend.swap(from, to).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        if self.flaw == ClientFlaw::PingsInsteadOfRenewing {
+            return Ok(vec![Renewal::RENEWED; holds.len()]);
+        }
+        self.backend.renew(holds).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        self.backend.release(claim, settle).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.backend.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.backend.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        self.backend.break_lock(name, seen, how, by, reason).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.backend.doctor().await
+    }
+}

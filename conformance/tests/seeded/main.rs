@@ -1,0 +1,128 @@
+//! The history checker proves itself: bugs that lock services had are put in by name, by a faulty backend or a
+//! faulty client, and random schedules of the workload find each of them within 20 seeds. The same backend without
+//! the bug passes all of these seeds.
+//!
+//! `docs/src/seeded-bugs.md` has the table, which each test compares with what it found.
+#![forbid(unsafe_code)]
+
+mod bugs;
+mod clients;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+mod sessions;
+
+use std::path::Path;
+use std::time::Duration;
+
+use lockwright_conformance::Connect;
+use lockwright_conformance::explorer::Page;
+use lockwright_conformance::history::{self, Rules};
+use lockwright_conformance::workload::Work;
+use lockwright_conformance::workload::simulation::{Simulation, Target, Trouble, simulate};
+use lockwright_core::Clock;
+
+const TTL: Duration = Duration::from_millis(400);
+
+/// How many schedules may be needed to find a bug.
+const SCHEDULES: u64 = 20;
+
+/// Schedules for one bug.
+struct Bug {
+    /// Its name on the page.
+    name: &'static str,
+    /// How it is put in.
+    how: &'static str,
+    work: &'static [Work],
+    processes: u32,
+    names: u32,
+    ttl: Duration,
+    duration: Duration,
+    trouble: Trouble,
+    /// The longest time without a holder while a client waits, which the sound backend keeps to.
+    longest_wait: Option<Duration>,
+    /// Whether the sound backend has fences.
+    fences: bool,
+}
+
+impl Bug {
+    /// Schedules of this work without trouble.
+    const fn new(name: &'static str, how: &'static str, work: &'static [Work]) -> Self {
+        let trouble = Trouble {
+            refused: 0,
+            lost: 0,
+            late_requests: 0,
+            late_answers: 0,
+            repeated: 0,
+            panics: 0,
+            only: None,
+            cuts: false,
+            kills: false,
+            suspends: false,
+        };
+        let duration = Duration::from_secs(2);
+        let (processes, names, longest_wait, fences) = (3, 2, None, true);
+        Self {
+            name,
+            how,
+            work,
+            processes,
+            names,
+            ttl: TTL,
+            duration,
+            trouble,
+            longest_wait,
+            fences,
+        }
+    }
+
+    /// Finds the bug in the schedules of `broken`, and nothing in those of `sound`.
+    fn is_found(&self, broken: fn(&Clock) -> Target, sound: fn(&Clock) -> Target) {
+        for seed in 1..=SCHEDULES {
+            if let Some(said) = self.run(seed, sound) {
+                panic!("{}: without the bug, seed {seed} says: {said}", self.name);
+            }
+        }
+        let found = (1..=SCHEDULES).find_map(|seed| Some((seed, self.run(seed, broken)?)));
+        let Some((seed, said)) = found else {
+            panic!("{}: not found within {SCHEDULES} schedules", self.name);
+        };
+        println!("{}: seed {seed}: {said}", self.name);
+        let kind = said.split(':').next().unwrap_or_default();
+        let row = format!("| {} | {} | {seed} | {kind} |", self.name, self.how);
+        println!("{row}");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/seeded-bugs.md");
+        Page::new(page).has(&row);
+    }
+
+    /// Runs one schedule. Returns the first thing that the checker says.
+    fn run(&self, seed: u64, open: fn(&Clock) -> Target) -> Option<String> {
+        let simulation = Simulation {
+            seed,
+            processes: self.processes,
+            names: self.names,
+            ttl: self.ttl,
+            duration: self.duration,
+            work: self.work.to_vec(),
+            trouble: self.trouble,
+        };
+        let simulated = simulate(&simulation, async |clock| open(clock));
+        assert_eq!(simulated.failures, [] as [String; 0], "{}: seed {seed}", self.name);
+        let rules = Rules {
+            fences: self.fences,
+            strict_order_of_fences: self.fences,
+            longest_wait: self.longest_wait,
+            excusing_faults: vec!["cut".to_owned()],
+            loss_margin: self.ttl / 10,
+            must_show: false,
+            ..Rules::default()
+        };
+        let checked = history::check(&simulated.entries, &rules);
+        checked.violations.first().map(ToString::to_string)
+    }
+}
+
+/// Connections to one backend, which its clones are.
+fn shared<B: lockwright_core::DistributedLock + Clone>(backend: B) -> Connect {
+    lockwright_conformance::connector(move || std::future::ready(Ok(backend.clone())))
+}

@@ -1,0 +1,76 @@
+//! Clients that share a session, and a lock whose key is that of the session: etcd's own lock has one key for each
+//! lease, so that two clients on one lease don't exclude each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lockwright_conformance::{Connect, connector};
+use lockwright_core::{
+    Attempt, Claim, Clock, Cursor, DistributedLock, Ended, Events, Finding, Inspection, LockName,
+    Page, Profile, Renew, Renewal, Result, Settle, Token, Wait, async_trait,
+};
+use lockwright_memory::Memory;
+
+/// A client whose holds have the token of its session.
+#[derive(Debug)]
+struct SharedKey {
+    profile: Profile,
+    memory: Memory,
+    session: Token,
+}
+
+/// Clients of which each two share a session.
+pub(crate) fn shared_key(clock: &Clock) -> Connect {
+    let memory = Memory::with_clock(clock.clone());
+    let clients = Arc::new(AtomicUsize::new(0));
+    connector(move || {
+        let session = clients.fetch_add(1, Ordering::SeqCst) as u8 / 2;
+        let mut profile = Profile::new("shared-key");
+        profile.fencing = memory.profile().fencing;
+        let session = Token::from_bytes([session; 16]);
+        std::future::ready(Ok(SharedKey { profile, memory: memory.clone(), session }))
+    })
+}
+
+impl SharedKey {
+    fn claim(&self, claim: &Claim) -> Claim {
+        Claim { token: self.session, ..claim.clone() }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for SharedKey {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.memory.attach(events);
+    }
+
+    async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<Attempt> {
+        self.memory.acquire(&self.claim(claim), Wait::No).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let claims: Vec<Claim> = holds.iter().map(|hold| self.claim(hold.claim)).collect();
+        let holds: Vec<Renew<'_>> = claims.iter().map(Renew::of).collect();
+        self.memory.renew(&holds).await
+    }
+
+    async fn release(&self, claim: &Claim, _settle: Settle) -> Result<Ended> {
+        self.memory.release(&self.claim(claim), Settle::Answered).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.memory.inspect(name).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.memory.list(prefix, from).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
@@ -52,6 +52,8 @@ pub(super) struct Link {
     /// How many of a hundred requests go wrong.
     trouble: u64,
     answers_at_once: bool,
+    /// Whether the client is cut off from the server.
+    is_cut: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -60,11 +62,12 @@ impl Link {
         chance: &Arc<Chance>,
         trouble: u64,
         answers_at_once: bool,
+        is_cut: &Arc<AtomicBool>,
     ) -> Self {
         let mut profile = server.memory.profile().clone();
         profile.tombstones = server.manner().tombstones;
         let (server, chance) = (Arc::clone(server), Arc::clone(chance));
-        Self { server, chance, profile, trouble, answers_at_once }
+        Self { server, chance, profile, trouble, answers_at_once, is_cut: Arc::clone(is_cut) }
     }
 
     fn server(&self) -> Arc<Server> {
@@ -72,7 +75,13 @@ impl Link {
     }
 
     fn fate(&self) -> Fate {
-        if self.server.is_calm.load(Ordering::SeqCst) || self.chance.below(100) >= self.trouble {
+        if self.server.is_calm.load(Ordering::SeqCst) {
+            return Fate::Pass;
+        }
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Fate::Vanish;
+        }
+        if self.chance.below(100) >= self.trouble {
             return Fate::Pass;
         }
         self.chance.of(&TROUBLES)
@@ -108,6 +117,7 @@ impl Link {
         }
         let answer = call.await;
         match fate {
+            Fate::AnswerLate if self.chance.one_in(2) => sleep(time / 6).await,
             Fate::AnswerLate => sleep(time * 2).await,
             Fate::Yield => tokio::task::yield_now().await,
             Fate::AnswerLost => return Err(Error::indeterminate("the answer was lost")),
@@ -133,7 +143,7 @@ impl Link {
                 call();
                 panic!("on purpose")
             }
-            Fate::Yield | Fate::AnswerLate => None,
+            Fate::Yield | Fate::AnswerLate | Fate::Vanish => None,
             _ => call(),
         }
     }

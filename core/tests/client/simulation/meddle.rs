@@ -2,6 +2,7 @@
 //! a cause, suspends, and clients that are closed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lockwright_core::{BreakHow, Broken, Event, Granted, LockName, Reason, Seen};
 use tokio::time::{sleep, timeout};
@@ -14,12 +15,13 @@ impl World {
     pub(super) async fn meddle(self: &Arc<Self>) {
         loop {
             sleep(self.chance.millis_below(1_000)).await;
-            match self.chance.below(5) {
+            match self.chance.below(6) {
                 0 if self.plan.breaks => self.break_one().await,
                 1 if self.plan.losses => self.end_one(),
                 2 if self.plan.losses => self.send_hints(),
                 3 if self.plan.suspends => self.clock.jump(self.chance.millis_below(2_500)),
                 4 if self.plan.closes && self.chance.one_in(3) => self.close_one(),
+                5 if self.plan.cuts => self.cut_off_one(),
                 _ => {}
             }
         }
@@ -66,6 +68,16 @@ impl World {
             _ => Event::Handed(stranger, handed),
         };
         self.server.send(&event);
+    }
+
+    /// Cuts a client off from the server for some time: its requests don't arrive.
+    fn cut_off_one(&self) {
+        let (is_cut, time) = (self.client().is_cut, self.chance.millis_below(4_000));
+        is_cut.store(true, Ordering::SeqCst);
+        tokio::spawn(async move {
+            sleep(time).await;
+            is_cut.store(false, Ordering::SeqCst);
+        });
     }
 
     /// Closes a client in the middle of its requests. A new one takes its place.

@@ -31,6 +31,7 @@ pub(super) struct Plan {
     pub(super) losses: bool,
     pub(super) suspends: bool,
     pub(super) closes: bool,
+    pub(super) cuts: bool,
 }
 
 impl Plan {
@@ -52,6 +53,7 @@ impl Plan {
             losses: one_in_two(),
             suspends: one_in_two(),
             closes: one_in_two(),
+            cuts: one_in_two(),
             trouble: chance.of(&[0, 5, 30]),
         }
     }
@@ -60,7 +62,7 @@ impl Plan {
     pub(super) fn leaves_nothing(&self) -> bool {
         // A hold of a ticket that was not resumed runs out, and so does a request that arrives late
         // where there are no tombstones.
-        !self.tickets && (self.trouble == 0 || self.manner.tombstones)
+        !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
 
@@ -69,6 +71,7 @@ impl Plan {
 pub(super) struct Client {
     pub(super) locks: Locks,
     is_closed: Arc<AtomicBool>,
+    pub(super) is_cut: Arc<AtomicBool>,
     /// Requests that have not ended.
     under_way: Arc<()>,
 }
@@ -165,7 +168,9 @@ impl World {
         let number = self.made.fetch_add(1, Ordering::SeqCst);
         let seed = self.plan.seed.wrapping_mul(64) + number;
         let answers_at_once = number == 0 || self.plan.seed.is_multiple_of(2);
-        let link = Link::new(&self.server, &self.chance, self.plan.trouble, answers_at_once);
+        let is_cut = Arc::default();
+        let trouble = self.plan.trouble;
+        let link = Link::new(&self.server, &self.chance, trouble, answers_at_once, &is_cut);
         let locks = Locks::builder(link)
             .ttl(secs(2))
             .clock(self.clock.clone())
@@ -173,7 +178,7 @@ impl World {
             .jitter_seed(seed | 1)
             .build()
             .unwrap();
-        Client { locks, is_closed: Arc::default(), under_way: Arc::default() }
+        Client { locks, is_closed: Arc::default(), is_cut, under_way: Arc::default() }
     }
 
     /// Returns one of the two present clients.

@@ -688,7 +688,7 @@ fn two_requests_for_one_reckoning() {
 fn an_offer_believed_for_a_ttl() {
     let rules = Rules { believes_an_offer_briefly: false, ..RULES };
     let title = "An offer is believed for a TTL";
-    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+    refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
 }
 
 #[test]

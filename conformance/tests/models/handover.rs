@@ -1,24 +1,27 @@
 //! A lock that is handed to who waits, as it is on Redis: whoever frees it *offers* it to the first in its
 //! queue, for a short life, and tells that client, who believes before it has asked again. Anna holds; Ben
 //! and Cleo wait, and may stop for ever.
+//!
+//! The server and each of the three have a clock of their own, which drifts: while the server's clock ticks
+//! once, another one may tick not at all, once or twice.
 
 use std::fmt::Write;
 
 use lockwright_conformance::explorer::{Protocol, Step, mix};
 
 use crate::wire::Wire;
-use crate::{happens, holds, refuted};
+use crate::{happens, holds, holds_too, refuted};
 
-const TTL: u8 = 2;
+const TTL: i8 = 3;
 
 /// For how long an offer holds that nobody has confirmed.
-const OFFER: u8 = 1;
+const OFFER: i8 = 2;
 
-/// When it ends.
-const END: u8 = 4;
+/// The allowance for drift: so much earlier than the server's expiry is a deadline.
+const ALLOWANCE: i8 = 1;
 
 const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
-const ALL: std::ops::Range<u8> = 0..3;
+const ALL: [u8; 3] = [0, 1, 2];
 
 /// Nobody's place.
 const NOBODY: u8 = 9;
@@ -44,7 +47,25 @@ struct Rules {
     leaves_the_queue: bool,
     /// An offer has a fence of its own.
     a_fence_of_its_own: bool,
+    /// A deadline is earlier than the server's expiry by the allowance for drift.
+    allows_for_drift: bool,
 }
+
+/// What the clocks do. All promises are for clocks that drift by no more than the allowance.
+#[derive(Clone, Copy)]
+struct Clocks {
+    /// So many ticks may a clock fall behind the server's, and no more.
+    drift: i8,
+    /// By so much the server's clock may step ahead, once.
+    step: i8,
+    /// When it ends, by the server's clock.
+    end: i8,
+}
+
+const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
+
+/// One clock for all has fewer states, and shows what doesn't depend on drift.
+const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {
     begins_by_the_servers_clock: true,
@@ -55,6 +76,7 @@ const RULES: Rules = Rules {
     nobody_overtakes: true,
     leaves_the_queue: true,
     a_fence_of_its_own: true,
+    allows_for_drift: true,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +100,7 @@ enum Kind {
     Release,
     /// Queued; what the server's clock says.
     Queued {
-        time: u8,
+        time: i8,
     },
     Granted {
         fence: u8,
@@ -88,7 +110,7 @@ enum Kind {
     /// What the server tells by itself, and when it did.
     Offer {
         fence: u8,
-        time: u8,
+        time: i8,
     },
 }
 
@@ -96,24 +118,25 @@ enum Kind {
 struct Message {
     who: u8,
     kind: Kind,
-    /// When the request was sent.
-    sent: u8,
+    /// When the request was sent, by its sender's clock.
+    sent: i8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// `asked` is the last request's, and `queued` what it and the server's clock say of when it was queued.
+    /// It has asked since its clock ticked last or not. `queued` is by how much the time at which the request
+    /// was sent is ahead of what the server's clock said when it was queued.
     Waiting {
-        asked: u8,
-        queued: Option<(u8, u8)>,
+        asked: bool,
+        queued: Option<i8>,
     },
     /// It renews an offer with this fence, which is too old to be believed.
     Confirming {
         fence: u8,
     },
     Believing {
-        until: u8,
+        until: i8,
     },
     Done,
     Stopped,
@@ -121,14 +144,18 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
-    now: u8,
+    /// The server's clock.
+    now: i8,
+    /// By how much each one's clock is behind it.
+    behind: [i8; 3],
+    has_stepped: bool,
     holder: u8,
-    expires: u8,
+    expires: i8,
     is_offer: bool,
     fence: u8,
     queue: [u8; 2],
     /// When each was queued first.
-    since: [u8; 3],
+    since: [i8; 3],
     highest: u8,
     phases: [Phase; 3],
     wire: Wire<Message>,
@@ -137,6 +164,16 @@ struct State {
 impl State {
     fn is_held(&self) -> bool {
         self.holder != NOBODY && self.now < self.expires
+    }
+
+    /// What somebody's own clock says.
+    fn clock(&self, who: u8) -> i8 {
+        self.now - self.behind[who as usize]
+    }
+
+    /// Whether somebody's clock makes a difference.
+    fn has_clock(&self, who: u8) -> bool {
+        !matches!(self.phase(who), Phase::Idle | Phase::Done | Phase::Stopped)
     }
 
     fn phase(&self, who: u8) -> Phase {
@@ -168,6 +205,7 @@ impl State {
 #[derive(Clone, Copy)]
 enum Action {
     Tick,
+    Step,
     Stop(u8),
     Send(u8, Kind),
     Handle(Message),
@@ -176,12 +214,23 @@ enum Action {
 
 struct HandOver {
     rules: Rules,
+    clocks: Clocks,
     events: bool,
 }
 
 impl HandOver {
     fn with(rules: Rules) -> Self {
-        Self { rules, events: false }
+        Self { rules, clocks: ONE_CLOCK, events: false }
+    }
+
+    /// With separate clocks, which make many more states.
+    fn drifting(rules: Rules) -> Self {
+        Self { clocks: DRIFTING, ..Self::with(rules) }
+    }
+
+    /// For how long somebody believes in what the server keeps for so long.
+    fn validity(&self, life: i8) -> i8 {
+        if self.rules.allows_for_drift { life - ALLOWANCE } else { life }
     }
 
     /// Offers a free lock to the first in the queue.
@@ -267,7 +316,7 @@ impl HandOver {
     }
 
     /// Somebody believes from now on.
-    fn believe(&self, state: &mut State, who: u8, until: u8, fence: u8) -> Option<Promise> {
+    fn believe(&self, state: &mut State, who: u8, until: i8, fence: u8) -> Option<Promise> {
         state.phases[who as usize] = Phase::Believing { until };
         let is_larger = fence > state.highest;
         state.highest = state.highest.max(fence);
@@ -277,43 +326,25 @@ impl HandOver {
     fn hear(&self, state: &mut State, message: Message) -> Option<Promise> {
         state.wire.take(message);
         let Message { who, kind, sent } = message;
+        let until = sent + self.validity(TTL);
+        let in_time = state.clock(who) < until;
         match (state.phase(who), kind) {
             (Phase::Waiting { asked, .. }, Kind::Queued { time }) => {
-                let queued = Some((sent, time));
+                let queued = Some(sent - time);
                 state.phases[who as usize] = Phase::Waiting { asked, queued };
                 None
             }
-            (Phase::Waiting { .. }, Kind::Granted { fence }) if state.now < sent + TTL => {
-                self.believe(state, who, sent + TTL, fence)
+            (Phase::Waiting { .. }, Kind::Granted { fence }) if in_time => {
+                self.believe(state, who, until, fence)
             }
             (Phase::Waiting { queued, .. }, Kind::Offer { fence, time }) => {
-                let by_the_server = match queued {
-                    _ if !self.rules.begins_by_the_servers_clock => Some(state.now),
-                    // An old offer that comes late lies before the request.
-                    Some((sent, queued)) => Some((sent + time).saturating_sub(queued)),
-                    None => None,
-                };
-                let life = if self.rules.believes_an_offer_briefly { OFFER } else { TTL };
-                let until = by_the_server.map(|began| began.min(state.now) + life);
-                if let Some(until) = until.filter(|until| state.now < *until) {
-                    let broken = self.believe(state, who, until, fence);
-                    let stopped = ALL.map(|who| state.phase(who)).any(|it| it == Phase::Stopped);
-                    return match (self.events, stopped) {
-                        (true, true) => Some(Promise::CameAfterOneThatStopped),
-                        (true, false) => Some(Promise::WasHandedOver),
-                        (false, _) => broken,
-                    };
-                }
-                if !self.rules.asks_again {
-                    state.phases[who as usize] = Phase::Confirming { fence };
-                }
-                self.events.then_some(Promise::WasTooOldToBelieve)
+                self.hear_of_offer(state, who, fence, queued.map(|ahead| time + ahead))
             }
-            (Phase::Confirming { fence }, Kind::Renewed) if state.now < sent + TTL => {
-                self.believe(state, who, sent + TTL, fence)
+            (Phase::Confirming { fence }, Kind::Renewed) if in_time => {
+                self.believe(state, who, until, fence)
             }
-            (Phase::Believing { until }, Kind::Renewed) => {
-                let until = until.max(sent + TTL);
+            (Phase::Believing { until: present }, Kind::Renewed) => {
+                let until = until.max(present);
                 state.phases[who as usize] = Phase::Believing { until };
                 None
             }
@@ -325,15 +356,58 @@ impl HandOver {
         }
     }
 
+    /// An offer that was made at `began`, as far as the server's clock tells.
+    fn hear_of_offer(
+        &self,
+        state: &mut State,
+        who: u8,
+        fence: u8,
+        began: Option<i8>,
+    ) -> Option<Promise> {
+        let clock = state.clock(who);
+        let began = if self.rules.begins_by_the_servers_clock { began } else { Some(clock) };
+        let life = if self.rules.believes_an_offer_briefly { OFFER } else { TTL };
+        // An old offer that comes late lies before the request.
+        let until = began.map(|began| began.min(clock) + self.validity(life));
+        if let Some(until) = until.filter(|until| clock < *until) {
+            let broken = self.believe(state, who, until, fence);
+            let stopped = state.phases.contains(&Phase::Stopped);
+            return match (self.events, stopped) {
+                (true, true) => Some(Promise::CameAfterOneThatStopped),
+                (true, false) => Some(Promise::WasHandedOver),
+                (false, _) => broken,
+            };
+        }
+        if !self.rules.asks_again {
+            state.phases[who as usize] = Phase::Confirming { fence };
+        }
+        self.events.then_some(Promise::WasTooOldToBelieve)
+    }
+
+    /// Whether a message makes a difference when it arrives.
+    fn matters(&self, state: &State, message: Message) -> bool {
+        let Message { who, kind, sent } = message;
+        let in_time = state.clock(who) < sent + self.validity(TTL);
+        match (state.phase(who), kind) {
+            (_, Kind::Ask | Kind::Renew | Kind::Release) => true,
+            (Phase::Waiting { .. }, Kind::Granted { .. }) => in_time,
+            (Phase::Waiting { .. }, Kind::Queued { .. } | Kind::Offer { .. }) => true,
+            (Phase::Confirming { .. }, Kind::Renewed) => in_time,
+            (Phase::Believing { until }, Kind::Renewed) => until < sent + self.validity(TTL),
+            (Phase::Confirming { .. } | Phase::Believing { .. }, Kind::Gone) => true,
+            _ => false,
+        }
+    }
+
     /// What somebody may send now.
     fn sends(&self, state: &State, who: u8) -> impl Iterator<Item = (Kind, Phase)> {
         let is_under_way =
             |kind: Kind| state.wire.messages().any(|it| (it.who, it.kind) == (who, kind));
         let phase = state.phase(who);
         let first = match phase {
-            Phase::Idle => Some((Kind::Ask, Phase::Waiting { asked: state.now, queued: None })),
-            Phase::Waiting { asked, queued } if asked < state.now && !is_under_way(Kind::Ask) => {
-                Some((Kind::Ask, Phase::Waiting { asked: state.now, queued }))
+            Phase::Idle => Some((Kind::Ask, Phase::Waiting { asked: true, queued: None })),
+            Phase::Waiting { asked: false, queued } if !is_under_way(Kind::Ask) => {
+                Some((Kind::Ask, Phase::Waiting { asked: true, queued }))
             }
             Phase::Confirming { .. } | Phase::Believing { .. } if !is_under_way(Kind::Renew) => {
                 Some((Kind::Renew, phase))
@@ -343,6 +417,42 @@ impl HandOver {
         let ends = matches!(phase, Phase::Waiting { .. } | Phase::Believing { .. });
         first.into_iter().chain(ends.then_some((Kind::Release, Phase::Done)))
     }
+
+    /// The server's clock ticks, and each other one not at all, once or twice.
+    fn ticks(&self, state: &State, mut step: impl FnMut(State)) {
+        let choices = self.clocks.drift + 1;
+        for choice in 0..choices.pow(3) {
+            let behind = [choice % choices, choice / choices % choices, choice / choices / choices];
+            let is_possible = |who: u8| {
+                let (new, old) = (behind[who as usize], state.behind[who as usize]);
+                if state.has_clock(who) { new <= old + 1 } else { new == 0 }
+            };
+            if ALL.into_iter().all(is_possible) {
+                step(later(state, 1, behind));
+            }
+        }
+    }
+}
+
+/// So much later by the server's clock, which the others are behind by so much then.
+fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
+    let mut next = *state;
+    next.now += time;
+    next.behind = behind;
+    for who in ALL {
+        if next.clock(who) == state.clock(who) {
+            continue;
+        }
+        let phase = &mut next.phases[who as usize];
+        match *phase {
+            Phase::Believing { until } if next.now - behind[who as usize] >= until => {
+                *phase = Phase::Done;
+            }
+            Phase::Waiting { queued, .. } => *phase = Phase::Waiting { asked: false, queued },
+            _ => {}
+        }
+    }
+    next
 }
 
 impl Protocol for HandOver {
@@ -353,6 +463,8 @@ impl Protocol for HandOver {
     fn initial(&self) -> State {
         State {
             now: 0,
+            behind: [0; 3],
+            has_stepped: false,
             holder: 0,
             expires: TTL,
             is_offer: false,
@@ -360,22 +472,23 @@ impl Protocol for HandOver {
             queue: [NOBODY; 2],
             since: [0; 3],
             highest: 1,
-            phases: [Phase::Believing { until: TTL }, Phase::Idle, Phase::Idle],
+            phases: [Phase::Believing { until: self.validity(TTL) }, Phase::Idle, Phase::Idle],
             wire: Wire::EMPTY,
         }
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
+        // The trace of a refutation comes here with a state that has messages of no effect.
+        let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
-        if state.now < END {
-            let mut next = *state;
-            next.now += 1;
-            for phase in &mut next.phases {
-                if matches!(*phase, Phase::Believing { until } if next.now >= until) {
-                    *phase = Phase::Done;
-                }
-            }
-            step(Action::Tick, next, None);
+        if state.now < self.clocks.end {
+            self.ticks(state, |next| step(Action::Tick, next, None));
+        }
+        if self.clocks.step > 0 && !state.has_stepped && state.now < self.clocks.end {
+            let behind = ALL.map(|who| i8::from(state.has_clock(who)) * self.clocks.step);
+            let mut next = later(state, self.clocks.step, add(state.behind, behind));
+            next.has_stepped = true;
+            step(Action::Step, next, None);
         }
         for who in ALL {
             // One that stops shows as much as several.
@@ -391,7 +504,7 @@ impl Protocol for HandOver {
             for (kind, phase) in self.sends(state, who) {
                 let mut next = *state;
                 next.phases[who as usize] = phase;
-                next.wire.send(Message { who, kind, sent: state.now });
+                next.wire.send(Message { who, kind, sent: state.clock(who) });
                 step(Action::Send(who, kind), next, None);
             }
         }
@@ -412,7 +525,7 @@ impl Protocol for HandOver {
             return None;
         }
         let believes = |who: &u8| matches!(state.phase(*who), Phase::Believing { .. });
-        if ALL.filter(believes).count() > 1 {
+        if ALL.iter().filter(|who| believes(who)).count() > 1 {
             return Some(Promise::OneBelieves);
         }
         if !state.is_held() {
@@ -430,14 +543,14 @@ impl Protocol for HandOver {
     /// who isn't.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
-        let phases = state.phases;
-        state.wire.retain(|message| {
-            let is_request = matches!(message.kind, Kind::Ask | Kind::Renew | Kind::Release);
-            is_request || !matches!(phases[message.who as usize], Phase::Done | Phase::Stopped)
-        });
+        let before = state;
+        state.wire.retain(|message| self.matters(&before, message));
         for who in ALL {
             if !state.waits(who) || self.rules.one_request_for_both {
                 state.since[who as usize] = 0;
+            }
+            if !state.has_clock(who) {
+                state.behind[who as usize] = 0;
             }
         }
         if !state.is_held() {
@@ -451,16 +564,22 @@ impl Protocol for HandOver {
         let [one, two] = state.queue;
         let [_, ben, cleo] = state.since;
         let place = state.holder | u8::from(state.is_offer) << 7;
-        let about = [state.now, place, state.expires, state.fence, one, two, ben << 4 | cleo];
-        let [a, b, c, d, e, f, g] = about;
-        let mut digest = mix(0, bytes([a, b, c, d, e, f, g, state.highest]));
+        let clocks = state.behind.iter().fold(0, |all, behind| all << 2 | behind);
+        let now = state.now | i8::from(state.has_stepped) << 6;
+        let since = ben << 4 | cleo;
+        let times = [now, state.expires, clocks, since].map(|time| time as u8);
+        let [a, b, c, d] = times;
+        let mut digest =
+            mix(0, bytes([a, b, c, d, place, state.fence, one << 4 | two, state.highest]));
         for phase in state.phases {
             let [kind, one, two, three] = match phase {
                 Phase::Idle => [0; 4],
-                Phase::Waiting { asked, queued: None } => [1, asked, 0, 0],
-                Phase::Waiting { asked, queued: Some((sent, time)) } => [2, asked, sent, time],
+                Phase::Waiting { asked, queued: None } => [1, u8::from(asked), 0, 0],
+                Phase::Waiting { asked, queued: Some(ahead) } => {
+                    [2, u8::from(asked), ahead as u8, 0]
+                }
                 Phase::Confirming { fence } => [3, fence, 0, 0],
-                Phase::Believing { until } => [4, until, 0, 0],
+                Phase::Believing { until } => [4, until as u8, 0, 0],
                 Phase::Done => [5, 0, 0, 0],
                 Phase::Stopped => [6, 0, 0, 0],
             };
@@ -471,13 +590,13 @@ impl Protocol for HandOver {
                 Kind::Ask => [0, 0, 0],
                 Kind::Renew => [1, 0, 0],
                 Kind::Release => [2, 0, 0],
-                Kind::Queued { time } => [3, time, 0],
+                Kind::Queued { time } => [3, time as u8, 0],
                 Kind::Granted { fence } => [4, fence, 0],
                 Kind::Renewed => [5, 0, 0],
                 Kind::Gone => [6, 0, 0],
-                Kind::Offer { fence, time } => [7, fence, time],
+                Kind::Offer { fence, time } => [7, fence, time as u8],
             };
-            bytes([message.who, message.sent, kind, one, two, 0, 0, 0])
+            bytes([message.who, message.sent as u8, kind, one, two, 0, 0, 0])
         };
         state.wire.words(word).fold(digest, mix)
     }
@@ -490,7 +609,8 @@ impl Protocol for HandOver {
             _ => "release",
         };
         let told = match step.action {
-            Action::Tick => write!(text, "it is {} o'clock", step.next.now),
+            Action::Tick => tell_clocks(&step.next, "it is", text),
+            Action::Step => tell_clocks(&step.next, "the server's clock steps ahead: it is", text),
             Action::Stop(who) => write!(text, "{} stops for ever", name(who)),
             Action::Send(who, kind) => write!(text, "{} sends {}", name(who), request(kind)),
             Action::Handle(message) => {
@@ -524,14 +644,27 @@ impl Protocol for HandOver {
     }
 }
 
+fn add(one: [i8; 3], other: [i8; 3]) -> [i8; 3] {
+    [one[0] + other[0], one[1] + other[1], one[2] + other[2]]
+}
+
+/// What time it is for whom.
+fn tell_clocks(state: &State, begin: &str, text: &mut String) -> std::fmt::Result {
+    write!(text, "{begin} {} o'clock", state.now)?;
+    for who in ALL.into_iter().filter(|who| state.behind[*who as usize] != 0) {
+        write!(text, ", {} for {}", state.clock(who), NAMES[who as usize])?;
+    }
+    Ok(())
+}
+
 #[test]
 fn with_all_rules_it_holds() {
-    holds("a hand-over", &HandOver::with(RULES));
+    holds("a hand-over", &HandOver::drifting(RULES));
 }
 
 #[test]
 fn a_lock_is_handed_over() {
-    let watched = HandOver { rules: RULES, events: true };
+    let watched = HandOver { events: true, ..HandOver::with(RULES) };
     happens("a lock is handed over", &watched, Promise::WasHandedOver);
     happens("an offer is too old", &watched, Promise::WasTooOldToBelieve);
     happens("the next comes after one that stopped", &watched, Promise::CameAfterOneThatStopped);
@@ -555,7 +688,7 @@ fn two_requests_for_one_reckoning() {
 fn an_offer_believed_for_a_ttl() {
     let rules = Rules { believes_an_offer_briefly: false, ..RULES };
     let title = "An offer is believed for a TTL";
-    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+    refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
 }
 
 #[test]
@@ -591,4 +724,33 @@ fn an_offer_without_a_fence_of_its_own() {
     let rules = Rules { a_fence_of_its_own: false, ..RULES };
     let title = "An offer has the fence of the hold before";
     refuted(title, &HandOver::with(rules), Promise::ALaterBeliefHasALargerFence);
+}
+
+#[test]
+fn a_deadline_without_the_allowance_for_drift() {
+    let rules = Rules { allows_for_drift: false, ..RULES };
+    let title = "A deadline makes no allowance for drift";
+    refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
+}
+
+/// One clock for all doesn't show that the allowance is missing.
+#[test]
+fn only_clocks_that_drift_show_a_missing_allowance() {
+    let rules = Rules { allows_for_drift: false, ..RULES };
+    let clocks = Clocks { end: DRIFTING.end, ..ONE_CLOCK };
+    holds_too("a hand-over on one clock", &HandOver { clocks, ..HandOver::with(rules) });
+}
+
+#[test]
+fn clocks_that_drift_by_more_than_the_allowance() {
+    let clocks = Clocks { drift: ALLOWANCE + 1, ..DRIFTING };
+    let title = "Clocks drift by more than the allowance";
+    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneBelieves);
+}
+
+#[test]
+fn a_server_whose_clock_steps_ahead() {
+    let clocks = Clocks { step: ALLOWANCE + 1, ..DRIFTING };
+    let title = "The server's clock steps ahead";
+    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneBelieves);
 }

@@ -1,0 +1,215 @@
+//! One client's way to the server, on which requests and answers go wrong.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
+    Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token, Wait,
+    async_trait,
+};
+use tokio::time::sleep;
+
+use super::chance::Chance;
+use super::server::Server;
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    Pass,
+    AnswerLate,
+    ArriveLate,
+    /// The caller gets an error at once, and the request arrives later.
+    ArriveUnattended,
+    AnswerLost,
+    DoneAndSilent,
+    Vanish,
+    Refused,
+    Panic,
+    DoneAndPanic,
+    Yield,
+}
+
+const TROUBLES: [Fate; 10] = [
+    Fate::AnswerLate,
+    Fate::ArriveLate,
+    Fate::ArriveUnattended,
+    Fate::AnswerLost,
+    Fate::DoneAndSilent,
+    Fate::Vanish,
+    Fate::Refused,
+    Fate::Panic,
+    Fate::DoneAndPanic,
+    Fate::Yield,
+];
+
+#[derive(Debug)]
+pub(super) struct Link {
+    server: Arc<Server>,
+    chance: Arc<Chance>,
+    profile: Profile,
+    /// How many of a hundred requests go wrong.
+    trouble: u64,
+    answers_at_once: bool,
+    /// Whether the client is cut off from the server.
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        chance: &Arc<Chance>,
+        trouble: u64,
+        answers_at_once: bool,
+        is_cut: &Arc<AtomicBool>,
+    ) -> Self {
+        let mut profile = server.memory.profile().clone();
+        profile.tombstones = server.manner().tombstones;
+        let (server, chance) = (Arc::clone(server), Arc::clone(chance));
+        Self { server, chance, profile, trouble, answers_at_once, is_cut: Arc::clone(is_cut) }
+    }
+
+    fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
+    }
+
+    fn fate(&self) -> Fate {
+        if self.server.is_calm.load(Ordering::SeqCst) {
+            return Fate::Pass;
+        }
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Fate::Vanish;
+        }
+        if self.chance.below(100) >= self.trouble {
+            return Fate::Pass;
+        }
+        self.chance.of(&TROUBLES)
+    }
+
+    async fn meet<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.meet_with(self.fate(), call).await
+    }
+
+    async fn meet_with<T: Send + 'static>(
+        &self,
+        fate: Fate,
+        call: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let time = self.chance.millis_below(3_000);
+        match fate {
+            Fate::ArriveLate => sleep(time).await,
+            Fate::Yield => tokio::task::yield_now().await,
+            Fate::Vanish => pending().await,
+            Fate::Refused => return Err(Error::unavailable("refused")),
+            Fate::Panic => panic!("on purpose"),
+            Fate::ArriveUnattended => {
+                tokio::spawn(async move {
+                    sleep(time).await;
+                    drop(call.await);
+                });
+                return Err(Error::indeterminate("the connection broke"));
+            }
+            _ => {}
+        }
+        let answer = call.await;
+        match fate {
+            Fate::AnswerLate if self.chance.one_in(2) => sleep(time / 6).await,
+            Fate::AnswerLate => sleep(time * 2).await,
+            Fate::Yield => tokio::task::yield_now().await,
+            Fate::AnswerLost => return Err(Error::indeterminate("the answer was lost")),
+            Fate::DoneAndSilent => pending().await,
+            Fate::DoneAndPanic => panic!("on purpose"),
+            _ => {}
+        }
+        answer
+    }
+
+    fn meet_at_once<T>(&self, call: impl FnOnce() -> Option<Result<T>>) -> Option<Result<T>> {
+        if !self.answers_at_once {
+            return None;
+        }
+        match self.fate() {
+            Fate::AnswerLost => {
+                call();
+                Some(Err(Error::indeterminate("the answer was lost")))
+            }
+            Fate::Refused => Some(Err(Error::unavailable("refused"))),
+            Fate::Panic => panic!("on purpose"),
+            Fate::DoneAndPanic => {
+                call();
+                panic!("on purpose")
+            }
+            Fate::Yield | Fate::AnswerLate | Fate::Vanish => None,
+            _ => call(),
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Link {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.server.attach(events);
+    }
+
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        self.meet_at_once(|| self.server.acquire_at_once(claim))
+    }
+
+    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+        self.meet_at_once(|| self.server.release_at_once(claim, settle))
+    }
+
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+        self.meet(self.server().acquire(claim.clone(), wait)).await
+    }
+
+    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+        self.meet(self.server().swap(from, to.clone())).await
+    }
+
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let claims = holds.iter().map(|hold| hold.claim.clone()).collect();
+        self.meet(self.server().renew(claims)).await
+    }
+
+    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+        self.meet(self.server().release(claim.clone(), settle)).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        let (memory, name) = (self.server.memory.clone(), name.clone());
+        self.meet(async move { memory.inspect(&name).await }).await
+    }
+
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.server.memory.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        how: BreakHow,
+        _: &str,
+        _: &str,
+    ) -> Result<Broken> {
+        let call = self.server().break_lock(name.clone(), seen, how);
+        match self.fate() {
+            // The client doesn't contain a panic in what an operator calls.
+            Fate::Panic | Fate::DoneAndPanic => call.await,
+            fate => self.meet_with(fate, call).await,
+        }
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.server.memory.doctor().await
+    }
+}

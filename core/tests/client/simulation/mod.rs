@@ -1,0 +1,108 @@
+//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule: a server
+//! that wakes waiters or hands locks over, requests and events that go wrong, readers, writers,
+//! permits, tickets, breaks, holds that the server ends, suspends, and clients that are closed.
+//!
+//! Checked in each: exclusion among the holders with a valid guard, growing fences, no grant after
+//! `close()`, that each request ends, and that nothing is left in the end.
+//!
+//! `LOCKWRIGHT_SEED=7` runs one schedule, `LOCKWRIGHT_SEEDS=10000` that many.
+
+mod chance;
+mod checks;
+mod holders;
+mod link;
+mod meddle;
+mod server;
+mod work;
+mod world;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::world::{Plan, Seen, World};
+use crate::support::{secs, settle_down};
+
+/// How many schedules the test command runs: some seconds of them.
+const SEEDS: u64 = 300;
+
+const TASKS: usize = 8;
+/// How much each task does until the server is looked at.
+const STEPS: usize = 4;
+const ROUNDS: usize = 5;
+
+/// Runs the tasks of a schedule, and checks what is left.
+async fn schedule(seed: u64) -> Arc<Seen> {
+    let world = Arc::new(World::new(Plan::of(seed)));
+    let rounds = async {
+        for _ in 0..ROUNDS {
+            timeout(secs(100_000), round(&world)).await.expect("each request ends");
+            world.check_between_rounds().await;
+        }
+    };
+    tokio::select! {
+        () = rounds => {}
+        () = world.meddle() => unreachable!("it goes on until it is dropped"),
+    }
+    world.check_the_end().await;
+    Arc::clone(&world.seen)
+}
+
+/// Runs some tasks to their end.
+async fn round(world: &Arc<World>) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let world = Arc::clone(world);
+        tasks.spawn(async move {
+            for _ in 0..STEPS {
+                world.one_step().await;
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+}
+
+/// From `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
+fn seeds() -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
+        (None, None) => 0..SEEDS,
+        (first, many) => {
+            let first = first.unwrap_or(0);
+            first..first + many.unwrap_or(1)
+        }
+    }
+}
+
+/// Runs one schedule on a runtime of its own.
+fn run(seed: u64) -> Arc<Seen> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    let outcome = std::panic::catch_unwind(|| runtime.block_on(schedule(seed)));
+    let Ok(seen) = outcome else {
+        panic!("LOCKWRIGHT_SEED={seed} shows the failure above; {:?}", Plan::of(seed))
+    };
+    runtime.block_on(settle_down());
+    assert_eq!(runtime.metrics().num_alive_tasks(), 0, "tasks are left, seed {seed}");
+    seen
+}
+
+#[test]
+fn clients_keep_their_promises_on_random_schedules() {
+    let (total, seeds) = (Seen::default(), seeds());
+    let several = seeds.end - seeds.start >= SEEDS;
+    for seed in seeds {
+        let seen = run(seed);
+        for (sum, seen) in total.all().into_iter().zip(seen.all()) {
+            sum.fetch_add(seen.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+    }
+    println!("{total:?}");
+    let is_seen = |counter: &AtomicU64| counter.load(Ordering::SeqCst) > 0;
+    assert!(!several || total.all().into_iter().all(is_seen), "{total:?}");
+}

@@ -1,0 +1,265 @@
+//! A server that hands locks over: the memory backend, and a list of the claims that wait. When a
+//! lock is released, the first claims are granted it for a short time (an *offer*), and their client
+//! is sent an event. A renewal or a repeated acquire makes that the full TTL.
+//!
+//! Events may be delayed, lost and repeated.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lockwright_core::{
+    Attempt, BreakHow, Broken, Claim, Clock, DistributedLock, Ended, Event, Events, LockName,
+    Reason, Renew, Renewal, Result, Seen, Settle, Token, Wait,
+};
+use lockwright_memory::Memory;
+use tokio::time::sleep;
+
+use super::chance::Chance;
+use super::world::{self, count};
+use crate::support::millis;
+
+/// How long an offer is kept that no request has confirmed.
+pub(super) const OFFER: Duration = Duration::from_millis(500);
+
+/// How a schedule's server behaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Whether it hands locks over. Otherwise it wakes the waiters.
+    pub(super) hands_over: bool,
+    /// How many of a hundred events are delayed, lost or repeated.
+    pub(super) late_events: u64,
+    /// Whether a release of an unanswered claim keeps the claim from being granted later.
+    pub(super) tombstones: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) memory: Memory,
+    clock: Clock,
+    chance: Arc<Chance>,
+    manner: Manner,
+    /// From here on every event is delivered at once.
+    pub(super) is_calm: AtomicBool,
+    state: Mutex<State>,
+    seen: Arc<world::Seen>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    clients: Vec<Events>,
+    /// The claims that wait, in their order.
+    waiting: Vec<Claim>,
+    /// The claims that the server has received.
+    received: HashMap<Token, Claim>,
+    /// Tokens that were granted by an event, and by no answer so far.
+    handed: HashSet<Token>,
+    /// Tokens that were ended while their holder may not have been notified.
+    excused: HashSet<Token>,
+    is_breaking_now: bool,
+}
+
+impl Server {
+    pub(super) fn new(
+        clock: &Clock,
+        chance: &Arc<Chance>,
+        seen: &Arc<world::Seen>,
+        manner: Manner,
+    ) -> Arc<Self> {
+        let server = Arc::new(Self {
+            memory: Memory::with_clock(clock.clone()),
+            clock: clock.clone(),
+            chance: Arc::clone(chance),
+            manner,
+            is_calm: AtomicBool::new(false),
+            state: Mutex::default(),
+            seen: Arc::clone(seen),
+        });
+        let weak = Arc::downgrade(&server);
+        server.memory.attach(Events::to(move |event| {
+            Weak::upgrade(&weak).map(|server| server.on_event(event)).is_some()
+        }));
+        server
+    }
+
+    pub(super) fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    pub(super) fn attach(&self, events: Events) {
+        self.state.lock().unwrap().clients.push(events);
+    }
+
+    /// Returns whether this token was ended while its holder may not have been notified.
+    pub(super) fn is_excused(&self, token: Token) -> bool {
+        self.state.lock().unwrap().excused.contains(&token)
+    }
+
+    /// Returns whether this token was granted by an event alone.
+    pub(super) fn was_handed(&self, token: Token) -> bool {
+        self.state.lock().unwrap().handed.contains(&token)
+    }
+
+    pub(super) fn claim(&self, token: Token) -> Option<Claim> {
+        self.state.lock().unwrap().received.get(&token).cloned()
+    }
+
+    fn on_event(&self, event: Event) {
+        match &event {
+            Event::Wake(name) if self.manner.hands_over && self.hand_over(name) => return,
+            Event::Lost(token, _) => {
+                let mut state = self.state.lock().unwrap();
+                if state.is_breaking_now {
+                    state.excused.insert(*token);
+                }
+            }
+            _ => {}
+        }
+        self.send(&event);
+    }
+
+    /// Sends an event to all clients, which may go wrong for each of them.
+    pub(super) fn send(&self, event: &Event) {
+        let clients = self.state.lock().unwrap().clients.clone();
+        for client in clients {
+            let is_certain = self.is_calm.load(Ordering::SeqCst);
+            if is_certain || self.chance.below(100) >= self.manner.late_events {
+                client.send(event.clone());
+                continue;
+            }
+            let repeats = self.chance.below(3);
+            for _ in 0..repeats {
+                let (client, event) = (client.clone(), event.clone());
+                let delay = self.chance.millis_below(1_500);
+                tokio::spawn(async move {
+                    sleep(delay).await;
+                    client.send(event);
+                });
+            }
+        }
+    }
+
+    /// Sends an event to all clients at once.
+    pub(super) fn send_certainly(&self, event: &Event) {
+        let clients = self.state.lock().unwrap().clients.clone();
+        for client in clients {
+            client.send(event.clone());
+        }
+    }
+
+    /// Offers a free lock to the claims that wait for it. Returns whether there was one.
+    fn hand_over(&self, name: &LockName) -> bool {
+        let waiting = self.state.lock().unwrap().waiting.clone();
+        let mut was_offered = false;
+        for claim in waiting.into_iter().filter(|claim| claim.name == *name) {
+            let offer = Claim { ttl: OFFER.min(claim.ttl), ..claim.clone() };
+            let start = self.clock.now();
+            match self.memory.acquire_at_once(&offer) {
+                Some(Ok(Attempt::Granted(mut granted))) => {
+                    granted.start = Some(start);
+                    granted.valid = Some(offer.ttl);
+                    self.leave(claim.token);
+                    self.state.lock().unwrap().handed.insert(claim.token);
+                    count(&self.seen.offers);
+                    self.send(&Event::Handed(claim.token, granted));
+                    was_offered = true;
+                }
+                Some(Err(_)) => self.leave(claim.token),
+                _ => {}
+            }
+        }
+        was_offered
+    }
+
+    fn leave(&self, token: Token) {
+        self.state.lock().unwrap().waiting.retain(|claim| claim.token != token);
+    }
+
+    fn note_answer(&self, claim: &Claim, answer: &Result<Attempt>) {
+        {
+            let mut state = self.state.lock().unwrap();
+            state.received.insert(claim.token, claim.clone());
+            match answer {
+                Ok(Attempt::Busy(busy)) if busy.queued => {
+                    state.waiting.push(claim.clone());
+                }
+                Ok(Attempt::Busy(_)) => {}
+                _ => drop(state.handed.remove(&claim.token)),
+            }
+        }
+        // An offer that has run out is noticed by the next request.
+        if self.manner.hands_over && self.chance.one_in(2) {
+            self.hand_over(&claim.name);
+        }
+    }
+
+    pub(super) fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        // Its grant may wake others, and isn't to be followed by an offer.
+        self.leave(claim.token);
+        let answer = self.memory.acquire_at_once(claim)?;
+        self.note_answer(claim, &answer);
+        Some(answer)
+    }
+
+    pub(super) async fn acquire(self: Arc<Self>, claim: Claim, wait: Wait) -> Result<Attempt> {
+        self.leave(claim.token);
+        let answer = self.memory.acquire(&claim, wait).await;
+        self.note_answer(&claim, &answer);
+        answer
+    }
+
+    pub(super) async fn swap(self: Arc<Self>, from: Token, to: Claim) -> Result<Attempt> {
+        let answer = self.memory.swap(from, &to).await;
+        if let Ok(Attempt::Granted(_)) = &answer {
+            self.state.lock().unwrap().received.insert(to.token, to);
+        }
+        answer
+    }
+
+    pub(super) async fn renew(self: Arc<Self>, claims: Vec<Claim>) -> Result<Vec<Renewal>> {
+        let holds: Vec<Renew<'_>> = claims.iter().map(Renew::of).collect();
+        self.memory.renew(&holds).await
+    }
+
+    pub(super) fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+        self.leave(claim.token);
+        self.memory.release_at_once(claim, self.settle(settle))
+    }
+
+    pub(super) async fn release(self: Arc<Self>, claim: Claim, settle: Settle) -> Result<Ended> {
+        self.leave(claim.token);
+        self.memory.release(&claim, self.settle(settle)).await
+    }
+
+    fn settle(&self, settle: Settle) -> Settle {
+        if self.manner.tombstones { settle } else { Settle::Answered }
+    }
+
+    pub(super) async fn break_lock(
+        self: Arc<Self>,
+        name: LockName,
+        seen: Seen,
+        how: BreakHow,
+    ) -> Result<Broken> {
+        self.state.lock().unwrap().is_breaking_now = how == BreakHow::Now;
+        let answer = self.memory.break_lock(&name, seen, how, "operator", "simulation").await;
+        self.state.lock().unwrap().is_breaking_now = false;
+        answer
+    }
+
+    /// Ends a hold. Its holder is notified before the lock is free.
+    pub(super) async fn end_after_notice(self: Arc<Self>, claim: Claim) {
+        self.send_certainly(&Event::Lost(claim.token, Reason::SessionEnded));
+        sleep(millis(1)).await;
+        let _ = self.release(claim, Settle::Unanswered).await;
+    }
+
+    /// Ends a hold. Its holder may be notified late or by its next renewal.
+    pub(super) async fn end_without_notice(self: Arc<Self>, claim: Claim) {
+        self.state.lock().unwrap().excused.insert(claim.token);
+        let token = claim.token;
+        let _ = Arc::clone(&self).release(claim, Settle::Unanswered).await;
+        self.send(&Event::Lost(token, Reason::Gone));
+    }
+}

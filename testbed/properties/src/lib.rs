@@ -1,0 +1,181 @@
+//! Random input for the unit tests of parsers.
+//!
+//! Most of the input is nearly valid: a valid sample with some random edits. Each property is checked
+//! for [`BUDGET`], or for `LOCKWRIGHT_PROPERTY_SECONDS`. A failure prints the input.
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use arbtest::arbtest;
+
+/// How long one property is checked in the test command.
+pub const BUDGET: Duration = Duration::from_millis(200);
+
+/// Characters with a meaning in URLs, JSON, keys, headers and configurations, and some that are
+/// seldom expected.
+const SPECIAL: [char; 40] = [
+    ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
+    '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
+    'f', 'é', '\u{e000}', '\u{feff}', '🔒',
+];
+
+fn budget() -> Duration {
+    let seconds = std::env::var("LOCKWRIGHT_PROPERTY_SECONDS").ok();
+    let seconds = seconds.and_then(|text| text.parse().ok());
+    seconds.map_or(BUDGET, Duration::from_secs)
+}
+
+/// Checks a property of texts that are mostly mutations of `valid` ones.
+///
+/// # Panics
+/// If the property panics. The text is printed.
+pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
+    check(|input| text(input, valid), |text| property(text));
+}
+
+/// Checks a property of bytes that are mostly mutations of `valid` ones.
+///
+/// # Panics
+/// If the property panics. The bytes are printed.
+pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
+    check(|input| some_bytes(input, valid), |bytes| property(bytes));
+}
+
+/// Checks a property of two texts, each of them as in [`texts`].
+///
+/// # Panics
+/// If the property panics. The texts are printed.
+pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
+    let pair = |input: &mut Unstructured<'_>| Ok((text(input, valid)?, text(input, valid)?));
+    check(pair, |(one, other)| property(one, other));
+}
+
+/// Checks a property of URLs with a password: `before`, the password, `@`, and mutations of `after`.
+/// The password may have any character, and contains [`SECRET`] at both of its ends.
+///
+/// # Panics
+/// If the property panics. The URL is printed.
+pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
+    let url = |input: &mut Unstructured<'_>| {
+        let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);
+        Ok(format!("{before}{SECRET}{middle}{SECRET}@{}", text(input, after)?))
+    };
+    check(url, |url| property(url));
+}
+
+/// What no message may contain.
+pub const SECRET: &str = "hush";
+
+/// Asserts that a message says something, and no secret.
+///
+/// # Panics
+/// If it is empty or contains [`SECRET`].
+pub fn assert_clear(message: impl ToString) {
+    let message = message.to_string();
+    assert!(!message.trim().is_empty(), "an empty message");
+    assert!(!message.contains(SECRET), "a secret in a message: {message}");
+}
+
+/// Checks a property of whatever `make` makes of random input.
+///
+/// # Panics
+/// If the property panics. The value is printed.
+pub fn check<T: Debug>(
+    make: impl Fn(&mut Unstructured<'_>) -> Result<T>,
+    mut property: impl FnMut(&T),
+) {
+    let mut cases = 0_u64;
+    let run = |input: &mut Unstructured<'_>| {
+        let shown = Shown(make(input)?);
+        cases += 1;
+        property(&shown.0);
+        Ok(())
+    };
+    arbtest(run).size_max(2_048).budget(budget()).run();
+    println!("{cases} cases");
+}
+
+/// Prints its value if the thread panics.
+struct Shown<T: Debug>(T);
+
+impl<T: Debug> Drop for Shown<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the property fails for {:?}", self.0);
+        }
+    }
+}
+
+/// Makes a text: random characters, or a valid sample with some edits.
+///
+/// # Errors
+/// If the random input is used up.
+pub fn text(input: &mut Unstructured<'_>, valid: &[&str]) -> Result<String> {
+    let mut text: Vec<char> = match input.int_in_range(0..=15)? {
+        0 => Vec::new(),
+        _ => input.choose(valid)?.chars().collect(),
+    };
+    for _ in 0..input.int_in_range(0..=5)? {
+        edit(input, valid, &mut text)?;
+    }
+    Ok(text.into_iter().collect())
+}
+
+fn edit(input: &mut Unstructured<'_>, valid: &[&str], text: &mut Vec<char>) -> Result<()> {
+    let from = input.int_in_range(0..=text.len())?;
+    let to = input.int_in_range(from..=text.len().min(from + 8))?;
+    match input.int_in_range(0..=6)? {
+        0 => drop(text.drain(from..to)),
+        1 => text.truncate(from),
+        2 => {
+            let copy = text[from..to].to_vec();
+            text.splice(from..from, copy);
+        }
+        3 => {
+            let other: Vec<char> = input.choose(valid)?.chars().collect();
+            let start = input.int_in_range(0..=other.len())?;
+            text.splice(from..to, other[start..].iter().copied());
+        }
+        4 => drop(text.splice(from..to, [input.arbitrary()?])),
+        _ => drop(text.splice(from..to, [*input.choose(&SPECIAL)?])),
+    }
+    Ok(())
+}
+
+fn some_bytes(input: &mut Unstructured<'_>, valid: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut bytes = input.choose(valid)?.to_vec();
+    for _ in 0..input.int_in_range(0..=5)? {
+        let from = input.int_in_range(0..=bytes.len())?;
+        let to = input.int_in_range(from..=bytes.len().min(from + 8))?;
+        match input.int_in_range(0..=3)? {
+            0 => drop(bytes.drain(from..to)),
+            1 => bytes.truncate(from),
+            2 => drop(bytes.splice(from..to, [input.arbitrary()?])),
+            _ => {
+                let special = input.choose(&SPECIAL)?.to_string();
+                drop(bytes.splice(from..to, special.bytes()));
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_nearly_valid() {
+        let (mut valid, mut others) = (0_u64, 0_u64);
+        texts(&["orders/42"], |text| if text == "orders/42" { valid += 1 } else { others += 1 });
+        assert!(valid > 0 && others > valid, "{valid} and {others}");
+    }
+
+    #[test]
+    #[should_panic(expected = "a secret in a message")]
+    fn secrets_are_found() {
+        urls_with_secrets(&["redis://me:"], &["db"], |url| assert_clear(url));
+    }
+}

@@ -1,7 +1,7 @@
 //! The wall clock of the servers, which can be stepped while they run.
 //!
 //! A small C library is put before the C library of each server (`LD_PRELOAD`) and adds an offset to the wall clock.
-//! It works on Redis, PostgreSQL and MariaDB. etcd is linked statically and doesn't call it.
+//! It works on Redis, PostgreSQL, MariaDB and ZooKeeper. etcd is linked statically and doesn't call it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::configuration::Configuration;
-use crate::plan::VERSION;
+use crate::plan::version;
 use crate::schedule::{Ran, effects};
 use crate::servers::Result;
 
@@ -47,7 +47,7 @@ pub(crate) fn line(ran: &Ran) -> String {
     let figures = &ran.verdict.checked.figures;
     let columns = [
         ran.schedule.seed.to_string(),
-        VERSION.to_string(),
+        version(ran.schedule.configuration).to_string(),
         ran.verdict.outcome.to_string(),
         figures.operations.to_string(),
         figures.grants.to_string(),

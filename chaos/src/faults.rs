@@ -162,6 +162,7 @@ impl Fault {
                 configuration,
                 Configuration::Redis
                     | Redlock
+                    | ZooKeeper
                     | Configuration::PostgresLease
                     | Configuration::PostgresSession
                     | Configuration::PostgresRow

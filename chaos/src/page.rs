@@ -45,6 +45,12 @@ const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
     (
+        Configuration::Etcd,
+        Claim::ServerClockStep,
+        "it is linked statically, so nothing can be put before its clock; its leases are counted \
+         on the monotonic clock",
+    ),
+    (
         Configuration::Sqlite,
         Claim::ServerClockStep,
         "there is no server, and holds end by the boot clock",
@@ -156,7 +162,11 @@ fn part(records: &Records) -> String {
         }
         text.push('\n');
     }
-    text + "### How much was run\n\n" + &totals(records)
+    text += "No schedule shows these claims of the profiles:\n\n";
+    for (configuration, claim, why) in OTHERWISE {
+        let _ = writeln!(text, "- {configuration} survives {}: {why}.", claim_name(*claim));
+    }
+    text + "\n### How much was run\n\n" + &totals(records)
 }
 
 /// The promise under one fault, and how many schedules showed it.

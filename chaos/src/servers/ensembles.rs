@@ -1,5 +1,7 @@
 //! etcd and ZooKeeper.
 
+use std::time::SystemTime;
+
 use lockwright_testbed::{self as testbed, Proxy};
 
 use super::{Result, Server, Servers, restart_the_dead};
@@ -107,6 +109,21 @@ impl Servers for ZooKeeper {
         let new = self.ensemble.wait_for_another_leader(old)?;
         self.ensemble.members[old].restart(true)?;
         Ok(format!("member {new} leads instead of {old}"))
+    }
+
+    fn clock_ahead(&mut self) -> Result<i64> {
+        let servers = self.ensemble.url().replacen("zookeeper:", "", 1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = zookeeper_client::Client::connect(&servers).await?;
+            let own = zookeeper_client::CreateMode::Ephemeral
+                .with_acls(zookeeper_client::Acls::anyone_all());
+            // The leader gives each node the time of its wall clock.
+            let (node, _) = client.create("/clock", b"", &own).await?;
+            client.delete("/clock", None).await?;
+            let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+            Ok(node.ctime - i64::try_from(here.as_millis())?)
+        })
     }
 
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>> {

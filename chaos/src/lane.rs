@@ -5,11 +5,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lockwright::{BootInstant, Clock};
 use lockwright_conformance::history::timeline;
 
 use crate::configuration::Configuration;
 use crate::evidence;
-use crate::lanes::{self, DISK, FOLDER};
+use crate::lanes::{self, DISK, FOLDER, UNTIL};
 use crate::options::Options;
 use crate::plan::Schedule;
 use crate::schedule::{Lane, Ran};
@@ -44,10 +45,15 @@ fn run(args: &[String]) -> Result<()> {
     let folder = PathBuf::from(std::env::var_os(FOLDER).ok_or("a lane has no folder")?);
     let is_limited = std::env::var_os(DISK).is_some_and(|disk| disk == "limited");
     let disk = is_limited.then(std::env::temp_dir);
+    let until = std::env::var(UNTIL).ok().and_then(|until| until.parse().ok());
+    let until = until.map(BootInstant::from_nanos);
     let mut lane = None;
     let mut starts = 0;
     let mut seeds: VecDeque<(u64, usize)> = seeds.into_iter().map(|seed| (seed, 1)).collect();
     while let Some((seed, run)) = seeds.pop_front() {
+        if until.is_some_and(|until| Clock::boot().now() > until) {
+            break;
+        }
         if lane.is_none() {
             if starts == STARTS {
                 return Err("the servers failed again and again".into());
@@ -58,6 +64,10 @@ fn run(args: &[String]) -> Result<()> {
         let Some(running) = lane.as_mut() else { continue };
         let schedule = running.draw(seed, &options.faults);
         println!("{schedule}");
+        if let Some(fault) = running.cannot_make(&schedule) {
+            println!("left out: this machine can't make the fault {fault}");
+            continue;
+        }
         match running.run(schedule.clone()) {
             Ok(ran) if shows_too_little(&ran) && options.selection && run < RUNS => {
                 seeds.push_front((seed, run + 1));

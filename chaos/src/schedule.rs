@@ -65,9 +65,14 @@ impl Lane {
         Ok(Self { configuration, profile, servers, folder, disk, clock })
     }
 
-    /// Returns the schedule of a seed. Faults that can't be made on this machine are left out.
+    /// Returns the schedule of a seed.
     pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
         Schedule::draw(self.configuration, &self.profile, seed, allowed)
+    }
+
+    /// Returns the fault of a schedule that this machine can't make.
+    pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
+        schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
     }
 
     /// Whether this machine can make a fault.
@@ -84,10 +89,6 @@ impl Lane {
     /// # Errors
     /// If the servers fail in another way than planned. The lane can't go on then.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
-        let missing = schedule.faults.iter().find(|one| !self.can_make(one.fault));
-        if let Some(one) = missing {
-            return Err(format!("this machine can't make the fault {}", one.fault).into());
-        }
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;
         let journal = Journal::append_to(&folder.join("runner.jsonl"), "runner")?;

@@ -15,7 +15,7 @@
 //! | `servers` | the servers, and what is left on them |
 //! | `inject`, `clock` | makes a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
-//! | `evidence` | the record |
+//! | `evidence`, `summary` | the record; its sums |
 #![forbid(unsafe_code)]
 
 mod client;
@@ -31,6 +31,7 @@ mod options;
 mod plan;
 mod schedule;
 mod servers;
+mod summary;
 mod verdict;
 
 use std::process::ExitCode;
@@ -44,6 +45,10 @@ fn main() -> ExitCode {
         Some("lane") => return lane::main(&args[1..]),
         Some("--help" | "-h") => {
             print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some("--summary") => {
+            print!("{}", summary::of(&evidence::folder()));
             return ExitCode::SUCCESS;
         }
         _ => {}

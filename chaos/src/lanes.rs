@@ -21,7 +21,7 @@ const SCHEDULES: usize = 20;
 /// The seeds of the test command: they draw many different faults.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
-/// What one lane does.
+/// The schedules of one lane.
 struct Task {
     configuration: Configuration,
     seeds: Vec<u64>,
@@ -176,7 +176,7 @@ struct Folder {
     is_mounted: bool,
 }
 
-/// What the folders of lanes begin with.
+/// The prefix of the folders of lanes.
 const FOLDERS: &str = "lockwright-chaos-";
 
 /// Removes the folders of runs that were killed.
@@ -225,7 +225,7 @@ impl Drop for Folder {
     }
 }
 
-/// Where journals and timelines of violations are kept.
+/// Returns the folder of journals and timelines.
 pub(crate) fn results() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");

@@ -24,7 +24,7 @@ const CLIENTS_END: Duration = Duration::from_secs(30);
 /// How much longer than the TTL anything of a hold may stay on the servers.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
-/// The servers of one lane, and what they need.
+/// The servers of one lane, with their folders and their clock.
 pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
@@ -35,7 +35,7 @@ pub(crate) struct Lane {
     clock: Option<ServersClock>,
 }
 
-/// What came of a schedule.
+/// A schedule that was run.
 pub(crate) struct Ran {
     pub(crate) schedule: Schedule,
     pub(crate) entries: Vec<Entry>,
@@ -75,7 +75,7 @@ impl Lane {
         schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
     }
 
-    /// Whether this machine can make a fault.
+    /// Returns whether this machine can make a fault.
     fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::DiskFull => self.disk.is_some(),

@@ -14,7 +14,7 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// What refuses stale fences, by name, and keeps tickets for other processes. Clones are one.
+/// A register for each name, which refuses stale fences, and tickets for other processes. Clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
 
@@ -80,12 +80,12 @@ impl Register {
         self.state().tickets.pop_front()
     }
 
-    /// What the one register that there is has seen.
+    /// Returns the writes to the one register that there is.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
 
-    /// What the register of `name` has seen.
+    /// Returns the writes to the register of `name`.
     pub fn writes_to(&self, name: &str) -> Writes {
         self.state().writes.get(name).copied().unwrap_or_default()
     }

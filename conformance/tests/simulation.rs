@@ -1,4 +1,4 @@
-//! The client over the memory backend, on a clock that nobody waits for: several processes that do all kinds of
+//! The client over the memory backend, on a moved clock: several processes that do all kinds of
 //! work, and a network that loses, delays and repeats what a seed chooses. Processes are cut off and killed, and
 //! the machine is suspended. The history checker finds nothing wrong, no task is stuck, and nothing is left.
 //!
@@ -14,10 +14,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use lockwright_conformance::connector;
+use lockwright_conformance::history::journal::Event;
 use lockwright_conformance::history::{self, Checked, Figures, Rules};
 use lockwright_conformance::workload::Work;
-use lockwright_conformance::workload::simulation::{Simulation, Target, Trouble, simulate};
-use lockwright_core::{Claim, DistributedLock, Identity, LockName, Mode, Settle, Token, Upkeep};
+use lockwright_conformance::workload::simulation::{
+    Simulated, Simulation, Target, Trouble, simulate,
+};
+use lockwright_core::{
+    Claim, Clock, DistributedLock, Identity, LockName, Mode, Settle, Token, Upkeep,
+};
 use lockwright_memory::Memory;
 
 const TTL: Duration = Duration::from_millis(400);
@@ -71,14 +76,24 @@ fn rules(seed: u64) -> Rules {
 }
 
 /// Runs one seed. With `forgetful`, the server now and then forgets a hold: the run must notice.
-fn run(seed: u64, forgetful: bool) -> Checked {
-    let simulated = simulate(&simulation(seed), async |clock| {
+fn simulated(seed: u64, forgetful: bool) -> Simulated {
+    simulate(&simulation(seed), async |clock| {
         let memory = Memory::with_clock(clock.clone());
         if forgetful {
             tokio::spawn(forget(memory.clone()));
         }
         Target::new(connector(move || std::future::ready(Ok(memory.clone()))))
-    });
+    })
+}
+
+async fn sound(clock: &Clock) -> Target {
+    let memory = Memory::with_clock(clock.clone());
+    Target::new(connector(move || std::future::ready(Ok(memory.clone()))))
+}
+
+/// Runs one seed, and checks its journal.
+fn run(seed: u64, forgetful: bool) -> Checked {
+    let simulated = simulated(seed, forgetful);
     assert_eq!(simulated.failures, [] as [String; 0], "seed {seed}");
     assert_eq!(simulated.left, [] as [String; 0], "seed {seed}: still held at the end");
     history::check(&simulated.entries, &rules(seed))
@@ -119,6 +134,48 @@ fn no_schedule_breaks_a_promise() {
     assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
     assert!(all.contended > all.grants / 4, "only {} requests were contended", all.contended);
     assert!(all.hand_overs > 0 && all.losses > 0 && all.late_writes_refused > 0, "{all}");
+}
+
+#[test]
+fn a_seed_gives_the_same_run_twice() {
+    for seed in 0..4 {
+        let entries = || simulated(seed, false).entries;
+        assert!(entries() == entries(), "seed {seed} gave two runs");
+    }
+}
+
+#[test]
+fn each_kind_of_work_is_done() {
+    for work in Work::ALL {
+        let (mut grants, mut shown) = (0, 0);
+        for seed in 0..4 {
+            let simulation = Simulation { work: vec![work, Work::Mutex], ..simulation(seed * 4) };
+            let Simulated { entries, failures, .. } = simulate(&simulation, sound);
+            assert_eq!(failures, [] as [String; 0], "{work:?}: seed {seed}");
+            grants += entries.iter().filter(|entry| is_granted(&entry.event)).count();
+            shown += entries.iter().filter(|entry| shows(work, &entry.event)).count();
+        }
+        assert!(grants > 20 && shown > 0, "{work:?}: {grants} grants, shown by {shown} entries");
+    }
+}
+
+fn is_granted(event: &Event) -> bool {
+    matches!(event, Event::Granted { .. })
+}
+
+/// Returns whether an entry shows that this work was done.
+fn shows(work: Work, event: &Event) -> bool {
+    match (work, event) {
+        (Work::Readers, Event::Asked { mode, .. }) => *mode == Mode::Shared,
+        (Work::Permits, Event::Asked { mode, .. }) => matches!(mode, Mode::Permits { .. }),
+        (Work::Break, Event::Broke { .. }) => true,
+        // A ticket was resumed twice, or too late.
+        (Work::Ticket, Event::Failed { error, .. }) => error.contains("ticket"),
+        (Work::DroppedFutures, Event::Failed { error, .. }) => error.contains("dropped"),
+        (Work::Close, Event::Failed { error, .. }) => error.contains("was closed"),
+        (Work::Mutex | Work::Multi | Work::Election | Work::Reentrancy, event) => is_granted(event),
+        _ => false,
+    }
 }
 
 #[test]

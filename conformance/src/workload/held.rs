@@ -1,4 +1,4 @@
-//! A hold of any kind, and what the journal has of it.
+//! A hold of any kind, and its entries in the journal.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -94,7 +94,7 @@ impl Holding {
         &self.held
     }
 
-    /// Whether it is valid now. A new deadline or a loss is in the journal when this returns.
+    /// Returns whether it is valid now. By then the journal has its new deadline, or its loss.
     pub(super) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
@@ -122,7 +122,7 @@ impl Holding {
     }
 }
 
-/// What the journal has of a hold. The holder and the watching task share it.
+/// The entries about a hold. The holder and the watching task share it.
 #[derive(Debug)]
 struct Record {
     token: Token,

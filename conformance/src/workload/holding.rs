@@ -1,4 +1,4 @@
-//! What a holder does while it holds, and how its hold ends.
+//! A hold from its grant to its end: writes, losses, releases.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
 }
 
 impl Process {
-    /// Holds for `time` or until a loss, and writes to the registers meanwhile. After a loss it writes late.
+    /// Holds for `time` or until a loss, and writes to the registers in that time. After a loss it writes late.
     /// Returns whether all are still held.
     pub(super) async fn hold(
         &self,

@@ -1,9 +1,9 @@
-//! What one client process does in a run with random faults, from a seed.
+//! The work of one client process in a run with random faults, from a seed.
 //!
 //! [`run`] makes requests by the public API for as long as its [`Plan`] says, and writes a
 //! [journal](crate::history::journal) of them. Real processes run it on the boot clock, and simulations on a clock
-//! that they move. Its choices depend on the plan's seed and process number only. What the server and the
-//! scheduler do differs from run to run.
+//! that they move. Its choices depend on the plan's seed and process number only. The
+//! server and the scheduler differ from run to run.
 //!
 //! Several tasks of a process make requests at the same time. A task picks one kind of [`Work`] after the
 //! other. Holders write their fence to a [`Store`] in another process: while they hold, and also after a loss,
@@ -36,7 +36,7 @@ pub use store::{MemoryStore, RemoteStore, Store};
 /// The number of tasks that make requests at the same time.
 const TASKS: u64 = 3;
 
-/// What one process does.
+/// The work of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed of the run, which all its processes share.
@@ -108,7 +108,7 @@ impl Work {
     }
 }
 
-/// Does what `plan` says, with clients that `open` connects, and returns when all its holds are released or lost.
+/// Carries out `plan` with clients that `open` connects. Returns when all its holds are released or lost.
 ///
 /// An `open` that fails is called again until the plan's time is over. Failed requests are written to the
 /// journal. They don't fail the run, because faults cause them.

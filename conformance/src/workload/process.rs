@@ -1,4 +1,4 @@
-//! What the tasks of one process share: the client, the journal, the store.
+//! The state that the tasks of one process share: the client, the journal, the store.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(super) struct Client {
     is_closed: Arc<AtomicBool>,
 }
 
-/// What the tasks of one process share.
+/// The state that the tasks of one process share.
 pub(super) struct Process {
     pub(super) plan: Plan,
     pub(super) clock: Clock,
@@ -40,7 +40,7 @@ pub(super) struct Process {
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) mode: Mode,
-    /// Whether it waits for the holder.
+    /// True for a request that waits for the holder.
     pub(super) waits: bool,
 }
 
@@ -149,7 +149,7 @@ impl Process {
     }
 
     /// Sends a request of an owner that has `first` already. Returns its guard if it is of the same hold, and
-    /// another hold if that was lost meanwhile.
+    /// another hold if that one was lost.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
@@ -211,7 +211,7 @@ impl Drop for OpenRequests<'_> {
     }
 }
 
-/// Whether the request can't be right on this backend.
+/// Returns whether the request can't be right on this backend.
 fn is_refused(error: &Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::InvalidConfig)

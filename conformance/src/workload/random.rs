@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The generator of one part of what a seed stands for: of a process, a task, a connection.
+    /// The generator of one part of a seed: of a process, a task, a connection.
     pub fn of(seed: u64, part: u64) -> Self {
         let mut seed = Self(seed);
         Self(seed.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -36,7 +36,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Whether the one case of `cases` happens.
+    /// Returns true in one of `cases`.
     pub fn one_in(&mut self, cases: u64) -> bool {
         self.below(cases) == 0
     }

@@ -158,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Two names at once. It waits for a short time only: what it has already isn't in the journal meanwhile.
+    /// Two names at once. It waits for a short time only, because the journal doesn't have the first hold until then.
     async fn several(
         &self,
         client: &Client,

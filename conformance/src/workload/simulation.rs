@@ -1,4 +1,4 @@
-//! Runs of the workload under a clock that nobody waits for.
+//! Runs of the workload under a moved clock.
 //!
 //! Several processes of a run are simulated by one: each has a client, a connection to the backend, and tasks of
 //! its own. The network loses, delays and repeats requests, cuts processes off, and the machine is suspended, as
@@ -35,11 +35,11 @@ pub struct Simulation {
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,
-    /// What goes wrong.
+    /// The faults.
     pub trouble: Trouble,
 }
 
-/// What goes wrong in a simulated run.
+/// The faults of a simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trouble {
     /// Of 1,000 requests, this many are refused by the server.
@@ -56,11 +56,11 @@ pub struct Trouble {
     pub panics: u64,
     /// The only kind of request that this happens to, if it is one.
     pub only: Option<Op>,
-    /// Whether processes are cut off from the server for a while.
+    /// Cuts processes off from the server for a while.
     pub cuts: bool,
-    /// Whether processes are killed.
+    /// Kills processes, and starts others.
     pub kills: bool,
-    /// Whether the machine is suspended.
+    /// Suspends the machine.
     pub suspends: bool,
 }
 
@@ -108,19 +108,19 @@ impl Trouble {
     }
 }
 
-/// What the processes of a run connect to.
+/// The backend of a run, and the way to it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Opens a connection of a process.
     pub connect: Connect,
     /// The clock of the clients, if it isn't that of the run. A suspend doesn't move it.
     pub clients_clock: Option<Clock>,
-    /// What is put between a client and its connection, after the faults of the network.
+    /// Wraps the connection of a client, outside the faults of the network.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
 }
 
 impl Target {
-    /// What `connect` reaches, with sound clients.
+    /// The backend that `connect` reaches, with sound clients.
     pub fn new(connect: Connect) -> Self {
         Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
     }
@@ -162,7 +162,7 @@ pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Targe
 /// One process of a run.
 struct Process {
     name: String,
-    /// Whether nothing that it sends arrives, and nothing is answered.
+    /// While it is set, nothing that the process sends arrives, and nothing is answered.
     is_cut: Arc<AtomicBool>,
     faulty: Faulty,
     is_killed: bool,
@@ -316,7 +316,7 @@ impl World {
         signal(Signal::Continued);
     }
 
-    /// Waits for all processes, and for what they left on the server.
+    /// Waits for all processes, and until their holds have ended on the server.
     async fn finish(self) -> Simulated {
         let mut working = std::mem::take(&mut *self.lock(&self.working));
         let mut failures = Vec::new();

@@ -1,4 +1,4 @@
-//! What the locks of a run protect.
+//! The registers that the locks of a run protect.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use lockwright_core::Fence;
 
 use crate::register::{Register, RemoteRegister};
 
-/// What the locks of a run protect, kept apart from them, and the place where tickets wait for another process.
+/// The registers that the locks of a run protect, and the tickets that wait for another process.
 ///
 /// The calls block for one exchange with a server on the same machine.
 pub trait Store: Send + Sync + 'static {

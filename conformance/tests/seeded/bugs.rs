@@ -277,7 +277,7 @@ fn a_break_of_the_next_holder() {
     }
     Bug::new(
         "a break that hits the next holder",
-        "a break ends the hold of whoever holds by then",
+        "a break ends the present hold instead of the one that was seen",
         &[Work::Mutex, Work::Break],
     )
     .is_found(|clock| polled(Flaw::BreakHitsTheNext, clock), |clock| polled(Flaw::None, clock));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The variable of the environment that has the job as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// What a client process needs.
+/// The job of a client process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) plan: workload::Plan,

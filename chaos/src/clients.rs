@@ -146,10 +146,10 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Kills a client, and starts another one after `pause`. Returns what was observed.
+    /// Kills a client, and starts a new process in its place after `pause`. Returns the observed effect.
     ///
     /// # Errors
-    /// If the other one can't be started.
+    /// If the next process can't be started.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();
@@ -168,7 +168,7 @@ impl<'a> Clients<'a> {
         Ok(Some(format!("killed with {held} holds")))
     }
 
-    /// Stops a client for a time. Returns what was observed.
+    /// Stops a client for a time. Returns the observed effect.
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
             let all = self.all();
@@ -185,7 +185,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Waits until all have ended. Returns what went wrong in them.
+    /// Waits until all have ended. Returns the failures.
     pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
         let mut problems = Vec::new();

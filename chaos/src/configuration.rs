@@ -94,12 +94,12 @@ impl Configuration {
         }
     }
 
-    /// Whether a hold is a connection's, so that it ends with the connection.
+    /// Returns whether a hold is a connection's, so that it ends with the connection.
     pub(crate) fn holds_by_connection(self) -> bool {
         matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
     }
 
-    /// Whether several servers serve one lock.
+    /// Returns whether several servers serve one lock.
     pub(crate) fn has_several_servers(self) -> bool {
         matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
     }

@@ -1,4 +1,4 @@
-//! The faults, where each applies, and what is promised under it.
+//! The faults: where each applies, and the promises that hold under it.
 //!
 //! The promise comes from the backend's profile where that has a word for the fault. The rest is the fault
 //! matrix of `docs/src/guarantees.md`.
@@ -44,12 +44,12 @@ use Fault::{
     TableLocked, Throttled,
 };
 
-/// What a fault leaves of the promises.
+/// The promises that hold under a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
-    /// Whether exclusive holds never overlap.
+    /// Exclusive holds never overlap.
     pub(crate) exclusion: bool,
-    /// Whether fences are unique and grow.
+    /// Fences are unique and grow.
     pub(crate) fences: bool,
 }
 
@@ -57,7 +57,7 @@ impl Promise {
     /// Both.
     pub(crate) const KEPT: Self = Self { exclusion: true, fences: true };
 
-    /// What is promised if `self` and `other` are.
+    /// Returns the promises that are in both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { exclusion: self.exclusion && other.exclusion, fences: self.fences && other.fences }
     }
@@ -88,7 +88,7 @@ impl Fault {
         ClockBack,
     ];
 
-    /// Its name, as `--faults` takes it.
+    /// Returns its name, as `--faults` takes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ClientKilled => "client-killed",
@@ -119,12 +119,12 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Whether it concerns a client process; all others concern the servers or the way to them.
+    /// Returns whether it concerns a client process. All others concern the servers or the way to them.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Whether it concerns the way between clients and servers alone.
+    /// Returns whether it concerns the way between clients and servers alone.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -136,7 +136,7 @@ impl Fault {
         )
     }
 
-    /// Whether it can be made on this configuration.
+    /// Returns whether it can be made on this configuration.
     pub(crate) fn applies_to(self, configuration: Configuration) -> bool {
         let kind = configuration.kind();
         match self {
@@ -173,7 +173,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts, in milliseconds, on a configuration with this TTL.
+    /// Returns how long it lasts, in milliseconds, on a configuration with this TTL.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {
@@ -192,7 +192,7 @@ impl Fault {
         }
     }
 
-    /// What is promised while it lasts and after it. `leader` is whether a fault of one server concerns the leader.
+    /// Returns the promises that hold while it lasts and after it. `leader` is whether a fault of one server concerns the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,

@@ -1,4 +1,4 @@
-//! Makes a fault, for its time, and says what was observed of its effect.
+//! Makes a fault for its time, and observes its effect.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::faults::Fault;
 use crate::plan::{self, Planned, Schedule};
 use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
 
-/// What a fault needs.
+/// The surroundings of a fault.
 pub(crate) struct Scene<'a> {
     pub(crate) servers: &'a mut dyn Servers,
     pub(crate) schedule: &'a Schedule,
@@ -36,7 +36,7 @@ pub(crate) struct Scene<'a> {
 #[derive(Debug)]
 pub(crate) struct Injected {
     pub(crate) fault: Fault,
-    /// What was observed; `None` if nothing was.
+    /// The observed effect; `None` without one.
     pub(crate) effect: Option<String>,
 }
 
@@ -116,7 +116,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The index of a server: the leader, or if `pick` is odd another one if there is one.
+    /// The index of a server: the leader, or a follower if `pick` is odd and there is a follower.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -245,7 +245,7 @@ impl Scene<'_> {
         };
         let mut locking = self.servers.lock(what)?;
         let end = Instant::now() + lasts;
-        // Answers that were on their way may come.
+        // Replies in flight may still arrive.
         sleep(lasts / 4);
         let since = Clock::boot().now();
         let mut most = 0;
@@ -336,7 +336,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Sets that limit, as the user that the process runs as: nobody else may without more rights than root often has.
+/// Sets that limit as the user that the process runs as. Other users need a right that root often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")

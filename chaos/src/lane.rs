@@ -1,15 +1,16 @@
 //! A process that runs some schedules of one configuration, one after the other, on the same servers.
 
-use std::collections::VecDeque;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lockwright::{BootInstant, Clock};
 use lockwright_conformance::history::timeline;
 
 use crate::configuration::Configuration;
 use crate::evidence;
-use crate::lanes::{self, DISK, FOLDER};
+use crate::lanes::{self, DISK, FOLDER, UNTIL};
 use crate::options::Options;
 use crate::plan::Schedule;
 use crate::promises::Promises;
@@ -39,36 +40,25 @@ fn run(args: &[String]) -> Result<()> {
     let [configuration, seeds, options @ ..] = args else {
         return Err("a lane needs seeds".into());
     };
-    let options = Options::read(options)?;
-    let configuration = *Configuration::named(configuration).first().ok_or("no such backend")?;
     let seeds = seeds.split(',').map(str::parse).collect::<Result<Vec<u64>, _>>()?;
-    let folder = PathBuf::from(std::env::var_os(FOLDER).ok_or("a lane has no folder")?);
+    let until = std::env::var(UNTIL).ok().and_then(|until| until.parse().ok());
     let is_limited = std::env::var_os(DISK).is_some_and(|disk| disk == "limited");
-    let disk = is_limited.then(std::env::temp_dir);
-    let mut lane = None;
-    let mut starts = 0;
-    let mut seeds: VecDeque<(u64, usize)> = seeds.into_iter().map(|seed| (seed, 1)).collect();
-    while let Some((seed, run)) = seeds.pop_front() {
-        if lane.is_none() {
-            if starts == STARTS {
-                return Err("the servers failed again and again".into());
-            }
-            starts += 1;
-            lane = Some(Lane::start(configuration, &folder, disk.as_deref())?);
+    let mut job = Job {
+        configuration: *Configuration::named(configuration).first().ok_or("no such backend")?,
+        options: Options::read(options)?,
+        folder: PathBuf::from(std::env::var_os(FOLDER).ok_or("a lane has no folder")?),
+        disk: is_limited.then(std::env::temp_dir),
+        lane: None,
+        starts: 0,
+    };
+    let until = until.map(BootInstant::from_nanos);
+    for seed in seeds {
+        if until.is_some_and(|until| Clock::boot().now() > until) {
+            break;
         }
-        let Some(running) = lane.as_mut() else { continue };
-        hold_to_record(&running.promises(), configuration, &options)?;
-        let schedule = running.draw(seed, &options.faults);
-        println!("{schedule}");
-        match running.run(schedule.clone()) {
-            Ok(ran) if shows_too_little(&ran) && options.selection && run < RUNS => {
-                seeds.push_front((seed, run + 1));
-            }
-            Ok(ran) => tell(&ran, &options)?,
-            Err(problem) => {
-                eprintln!("{schedule}\n  the servers failed: {problem}");
-                lane = None;
-            }
+        let mut runs = 1;
+        while job.run(seed, runs == RUNS)?.is_continue() {
+            runs += 1;
         }
     }
     Ok(())
@@ -85,6 +75,50 @@ fn hold_to_record(now: &Promises, configuration: Configuration, options: &Option
         return Err(format!("{configuration} promises other than recorded; run {record}").into());
     }
     Ok(())
+}
+
+/// The seeds of one configuration, and the servers they run on.
+struct Job {
+    configuration: Configuration,
+    options: Options,
+    folder: PathBuf,
+    disk: Option<PathBuf>,
+    /// None before the first start and after a failure.
+    lane: Option<Lane>,
+    starts: usize,
+}
+
+impl Job {
+    /// Runs the schedule of a seed. Returns `Continue` if it is to be run again.
+    fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
+        let lane = match &mut self.lane {
+            Some(lane) => lane,
+            None if self.starts == STARTS => return Err("the servers failed repeatedly".into()),
+            None => {
+                self.starts += 1;
+                let disk = self.disk.as_deref();
+                self.lane.insert(Lane::start(self.configuration, &self.folder, disk)?)
+            }
+        };
+        hold_to_record(&lane.promises(), self.configuration, &self.options)?;
+        let schedule = lane.draw(seed, &self.options.faults);
+        println!("{schedule}");
+        if let Some(fault) = lane.cannot_make(&schedule) {
+            println!("left out: this machine can't make the fault {fault}");
+            return Ok(ControlFlow::Break(()));
+        }
+        match lane.run(schedule.clone()) {
+            Ok(ran) if shows_too_little(&ran) && self.options.selection && !is_last => {
+                return Ok(ControlFlow::Continue(()));
+            }
+            Ok(ran) => tell(&ran, &self.options)?,
+            Err(problem) => {
+                eprintln!("{schedule}\n  the servers failed: {problem}");
+                self.lane = None;
+            }
+        }
+        Ok(ControlFlow::Break(()))
+    }
 }
 
 fn shows_too_little(ran: &Ran) -> bool {

@@ -8,6 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use lockwright::{BootInstant, Clock};
+
 use crate::configuration::Configuration;
 use crate::evidence;
 use crate::options::Options;
@@ -19,7 +21,7 @@ const SCHEDULES: usize = 20;
 /// The seeds of the test command: they draw many different faults.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
-/// What one lane does.
+/// The schedules of one lane.
 struct Task {
     configuration: Configuration,
     seeds: Vec<u64>,
@@ -40,6 +42,7 @@ struct Counts {
 pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     remove_abandoned();
     let begun = Instant::now();
+    let until = options.time.map(|time| Clock::boot().now() + time);
     let tasks = Mutex::new(tasks(options));
     let counts = Mutex::new(Counts::default());
     thread::scope(|scope| {
@@ -49,7 +52,7 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
                 while options.time.is_none_or(|time| begun.elapsed() < time) {
                     let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some(task) = next else { break };
-                    if let Err(problem) = run_lane(lane, &task, args, counts) {
+                    if let Err(problem) = run_lane(lane, &task, args, until, counts) {
                         eprintln!("{}: {problem}", task.configuration);
                         counts.lock().unwrap_or_else(PoisonError::into_inner).problems += 1;
                     }
@@ -116,7 +119,13 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
 }
 
 /// Runs a lane in a process of its own, and passes on its lines.
-fn run_lane(lane: usize, task: &Task, args: &[String], counts: &Mutex<Counts>) -> Result<()> {
+fn run_lane(
+    lane: usize,
+    task: &Task,
+    args: &[String],
+    until: Option<BootInstant>,
+    counts: &Mutex<Counts>,
+) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
     // It ends with this thread, and its servers and clients with it.
@@ -126,6 +135,9 @@ fn run_lane(lane: usize, task: &Task, args: &[String], counts: &Mutex<Counts>) -
     command.env("LOCKWRIGHT_TESTBED_CACHE", std::env::temp_dir());
     command.env("TMPDIR", folder.data()).env(FOLDER, &folder.path);
     command.env(DISK, if folder.is_mounted { "limited" } else { "shared" });
+    if let Some(until) = until {
+        command.env(UNTIL, until.as_nanos().to_string());
+    }
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().ok_or("a lane has no output")?;
     for line in BufReader::new(output).lines() {
@@ -137,9 +149,11 @@ fn run_lane(lane: usize, task: &Task, args: &[String], counts: &Mutex<Counts>) -
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// The variables of the environment of a lane: its folder, and whether its data are on a file system of their own.
+/// The variables of the environment of a lane: its folder, whether its data are on a file system of their own, and
+/// the instant of the boot clock from which on it begins no other schedule.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
+pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {
     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +176,7 @@ struct Folder {
     is_mounted: bool,
 }
 
-/// What the folders of lanes begin with.
+/// The prefix of the folders of lanes.
 const FOLDERS: &str = "lockwright-chaos-";
 
 /// Removes the folders of runs that were killed.
@@ -211,7 +225,7 @@ impl Drop for Folder {
     }
 }
 
-/// Where journals and timelines of violations are kept.
+/// Returns the folder of journals and timelines.
 pub(crate) fn results() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");

@@ -1,6 +1,6 @@
 //! Random faults on real servers: `cargo xtask chaos`.
 //!
-//! A *schedule* is what one seed stands for on one configuration: a workload by several client processes, and one to
+//! A *schedule* is the plan of one seed on one configuration: a workload by several client processes, and one to
 //! three faults. A *lane* is a process with servers of its own, which runs schedules one after the other.
 //!
 //! | module | subject |
@@ -8,11 +8,11 @@
 //! | `options` | the command line |
 //! | `lanes`, `lane` | several lanes in parallel; one lane |
 //! | `configuration` | the backend configurations |
-//! | `faults` | the faults, where they apply, what is promised under them |
+//! | `faults` | the faults, where they apply, the promises that hold under them |
 //! | `plan` | the schedule of a seed |
 //! | `schedule` | runs a schedule |
 //! | `clients`, `client` | the client processes; one of them |
-//! | `servers` | the servers, and what is left on them |
+//! | `servers` | the servers, and a scan for leftovers |
 //! | `inject`, `clock` | makes a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
 //! | `evidence`, `promises` | the record: schedules, and what was promised |

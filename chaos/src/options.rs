@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The command line.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::faults::Fault;
 /// How to run it.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) configurations: Vec<Configuration>,
@@ -32,7 +32,7 @@ impl Options {
     /// Reads the command line.
     ///
     /// # Errors
-    /// With what is wrong, and what would be right.
+    /// If an option is unknown or has a wrong value. The error lists the right ones.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

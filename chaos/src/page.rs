@@ -207,7 +207,7 @@ fn totals(records: &Records) -> String {
         let _ = writeln!(
             text,
             "| {configuration} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
-            record.schedules.len(),
+            showed().count(),
             record.count("VIOLATION"),
             sum(0),
             sum(1),

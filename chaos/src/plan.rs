@@ -1,4 +1,4 @@
-//! A schedule: what one seed stands for on one configuration.
+//! A schedule: the plan of one seed on one configuration.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) struct Planned {
     pub(crate) pick: usize,
 }
 
-/// Whether a fault of a server concerns the leader, as a random number has it.
+/// Returns whether a fault of a server concerns the leader, given its random number.
 pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
@@ -69,7 +69,7 @@ impl Schedule {
         Self { configuration, seed, duration, clients, faults }
     }
 
-    /// What all locks of the schedule begin with.
+    /// Returns the prefix of all its locks.
     pub(crate) fn prefix(&self) -> String {
         prefix(self.configuration, self.seed)
     }
@@ -79,7 +79,7 @@ impl Schedule {
         self.clients[0].ttl
     }
 
-    /// What is promised under all its faults together.
+    /// Returns the promises that hold under all its faults together.
     pub(crate) fn promise(&self, profile: &Profile) -> Promise {
         let promise = |one: &Planned| {
             one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
@@ -125,7 +125,7 @@ fn draw_faults(
     faults
 }
 
-/// Whether two faults can't be in one schedule.
+/// Returns whether two faults can't be in one schedule.
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
     // Clients of Sentinels go through proxies only to a master that stays.
     configuration == Configuration::RedisSentinel

@@ -25,7 +25,7 @@ const CLIENTS_END: Duration = Duration::from_secs(30);
 /// How much longer than the TTL anything of a hold may stay on the servers.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
-/// The servers of one lane, and what they need.
+/// The servers of one lane, with their folders and their clock.
 pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
@@ -36,7 +36,7 @@ pub(crate) struct Lane {
     clock: Option<ServersClock>,
 }
 
-/// What came of a schedule.
+/// A schedule that was run.
 pub(crate) struct Ran {
     pub(crate) schedule: Schedule,
     pub(crate) entries: Vec<Entry>,
@@ -66,7 +66,7 @@ impl Lane {
         Ok(Self { configuration, profile, servers, folder, disk, clock })
     }
 
-    /// Returns the schedule of a seed. Faults that can't be made on this machine are left out.
+    /// Returns the schedule of a seed.
     pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
         Schedule::draw(self.configuration, &self.profile, seed, allowed)
     }
@@ -76,7 +76,12 @@ impl Lane {
         Promises::of(self.configuration, &self.profile)
     }
 
-    /// Whether this machine can make a fault.
+    /// Returns the fault of a schedule that this machine can't make.
+    pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
+        schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
+    }
+
+    /// Returns whether this machine can make a fault.
     fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::DiskFull => self.disk.is_some(),
@@ -90,10 +95,6 @@ impl Lane {
     /// # Errors
     /// If the servers fail in another way than planned. The lane can't go on then.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
-        let missing = schedule.faults.iter().find(|one| !self.can_make(one.fault));
-        if let Some(one) = missing {
-            return Err(format!("this machine can't make the fault {}", one.fault).into());
-        }
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;
         let journal = Journal::append_to(&folder.join("runner.jsonl"), "runner")?;

@@ -1,4 +1,4 @@
-//! What a schedule showed: the rules that apply to it, and the outcome.
+//! The verdict on a schedule: the rules that apply to it, and the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +39,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The checked history of a schedule, and what else went wrong.
+/// The checked history of a schedule, and other failures.
 pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) checked: Checked,

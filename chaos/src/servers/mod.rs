@@ -60,7 +60,7 @@ servers!(
     testbed::zookeeper::Member
 );
 
-/// What another session locks.
+/// The target of a session that locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock<'a> {
     /// The row of this lock.
@@ -115,7 +115,7 @@ pub(crate) trait Servers: Send {
         Err("this configuration has no failover".into())
     }
 
-    /// Puts back what clients need and a loss of data took: schemas, admissions.
+    /// Restores schemas and admissions after a loss of data.
     ///
     /// # Errors
     /// If a server doesn't answer.
@@ -132,7 +132,7 @@ pub(crate) trait Servers: Send {
         Err("this configuration has no limit of connections".into())
     }
 
-    /// Begins to lock what a client needs, from another session.
+    /// Locks a row or a table from another session.
     ///
     /// # Errors
     /// If the session can't be opened.
@@ -149,7 +149,7 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns what is left of locks whose names begin with `prefix`, after all holds have ended, and
+    /// Returns leftovers of locks whose names begin with `prefix`, after all holds have ended, and
     /// connections of clients.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
     })
 }
 
-/// Whether a process runs or is stopped, and isn't over.
+/// Returns whether a process runs or is stopped, and hasn't ended.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

@@ -121,7 +121,7 @@ impl<C: Dialect> Session<C> {
         Ok((theirs - ours) / 1_000)
     }
 
-    /// Returns what `query` counts, and what stays of the clients' sessions.
+    /// Returns the counts that don't fall to zero: of each query, and of the clients' sessions.
     fn leaks(&mut self, queries: &[(&str, String)]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         let sessions = ("sessions", C::SESSIONS.to_owned());

@@ -3,6 +3,7 @@
 //! `cargo run -p lockwright-conformance --features paused --example history > run.svg`
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use lockwright_conformance::Faulty;
@@ -102,16 +103,27 @@ impl Client {
     }
 }
 
+fn tokens(client: u8) -> TokenSource {
+    let count = AtomicU8::new(0);
+    TokenSource::from_fn(move || {
+        let mut token = [client; 16];
+        token[0] = count.fetch_add(1, Ordering::Relaxed);
+        Token::from_bytes(token)
+    })
+}
+
 /// Three clients want one lock. The network delays the first one's release until the second one holds.
 async fn run() -> Vec<Entry> {
     let clock = Clock::tokio();
     let journal = Journal::in_memory("runner", clock.clone());
     let register = Register::default();
     let server = Careless(Memory::with_clock(clock.clone()));
-    let open = |who: &str, seed| {
+    let open = |who: &str, seed: u8| {
         let network = Faulty::new(Arc::new(server.clone()), clock.clone());
         let builder = Locks::builder(network.clone()).ttl(TTL).clock(clock.clone());
-        let locks = builder.jitter_seed(seed).build().expect("the settings are valid");
+        // Without chance, so that the picture is always the same.
+        let builder = builder.jitter_seed(seed.into()).tokens(tokens(seed));
+        let locks = builder.build().expect("the settings are valid");
         let (register, journal, clock) = (register.clone(), journal.of(who), clock.clone());
         (network, Client { locks, register, journal, clock })
     };
@@ -144,7 +156,7 @@ async fn run() -> Vec<Entry> {
 }
 
 /// Checks the run, and returns the picture of it.
-pub fn picture() -> String {
+pub(crate) fn picture() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

@@ -25,7 +25,7 @@
 //! | [`child`] | the other processes of the cases that need some |
 //! | [`faults`] | faults injected around any backend |
 //! | [`cancel`] | futures that are dropped at a chosen await point |
-//! | [`history`] | who believed what when, and whether that was right |
+//! | [`history`] | journals of several processes, their checks, and a picture of a run |
 //! | [`kit`] | what a backend's own tests begin with |
 //! | [`liveness`] | waiting while clients die, stop or close |
 //! | [`participants`] | holders and waiters, for tests whose servers fail |

@@ -12,7 +12,7 @@ use super::run::{Run, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
 use super::{fences, overlap, waiting};
 
-/// What is promised of a run. The default promises everything, and has no limit for waiting.
+/// The promises that a run is checked for. The default has all of them, and no limit for waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Holds that exclude each other are never valid at once, nor more permits than there are.
@@ -28,7 +28,7 @@ pub struct Rules {
     pub excusing_faults: Vec<String>,
     /// How long before its deadline a hold is reported as lost. Only the figure about the delay uses it.
     pub loss_margin: Duration,
-    /// Whether a run fails that shows no contention, no hand-over, or no effect of a fault.
+    /// If set, a run fails that shows no contention, no hand-over, or no effect of a fault.
     pub must_show: bool,
 }
 
@@ -49,9 +49,9 @@ impl Default for Rules {
 /// A run that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// What it breaks. It passes if there are none.
+    /// The broken promises. The run passes if there are none.
     pub violations: Vec<Violation>,
-    /// What it showed.
+    /// The figures of the run.
     pub figures: Figures,
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
     by_request.sort_by_key(|hold| hold.asked);
     let mut granted = holds.iter().filter(has_fence).peekable();
-    // Of those granted before this one was asked for, the one with the largest fence tells.
+    // The hold with the largest fence among those granted before this one was asked for.
     let mut highest: Option<&Hold> = None;
     for hold in by_request {
         while let Some(before) = granted.next_if(|before| before.granted < hold.asked) {

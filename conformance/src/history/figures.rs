@@ -1,4 +1,4 @@
-//! What a run showed, in figures.
+//! Figures of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,10 +8,11 @@ use lockwright_core::BootInstant;
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
+use super::rivals::Timed;
 use super::run::{End, Request, Run, Tracked};
-use super::waiting::{Gap, gaps};
+use super::waiting::gaps;
 
-/// What a run showed, in figures. Those of several runs can be [added](Figures::add).
+/// Figures of a run. Figures of several runs can be [added](Figures::add).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -37,6 +38,8 @@ pub struct Figures {
     pub unreported_losses: u64,
     /// Holds whose process was stopped when the deadline passed.
     pub paused_past_the_deadline: u64,
+    /// Of these, the holds with a write that the register refused later.
+    pub paused_and_refused: u64,
     /// Writes to the register.
     pub writes: u64,
     /// Writes that the register refused.
@@ -66,6 +69,7 @@ impl Figures {
         self.losses += other.losses;
         self.unreported_losses += other.unreported_losses;
         self.paused_past_the_deadline += other.paused_past_the_deadline;
+        self.paused_and_refused += other.paused_and_refused;
         self.writes += other.writes;
         self.writes_refused += other.writes_refused;
         self.late_writes += other.late_writes;
@@ -76,62 +80,57 @@ impl Figures {
     }
 
     pub(crate) fn of(run: &Run, rules: &Rules) -> Self {
-        let count = |number: usize| number as u64;
-        let refused = |late: bool| {
-            let writes = run.writes.iter().map(|of| &of.write);
-            count(writes.filter(|it| !it.accepted && (it.late || !late)).count())
-        };
-        let names: BTreeSet<&str> =
-            run.requests.iter().map(|request| request.name.as_str()).collect();
-        let gaps = names.iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
-        let reported = |end: &Option<End>| matches!(end, Some(End::Lost(..)));
-        let lag = |tracked| lag(run, tracked, rules.loss_margin);
-        Self {
+        let mut figures = Self {
             runs: 1,
             operations: run.operations,
-            requests: count(run.requests.len()),
-            grants: count(run.requests.iter().filter(|request| request.hold.is_some()).count()),
-            contended: count(run.requests.iter().filter(|asked| is_contended(run, asked)).count()),
-            hand_overs: count(run.requests.iter().filter(|asked| is_hand_over(run, asked)).count()),
-            faults: count(run.faults.len()),
-            faults_with_effect: count(run.faults.iter().filter(|it| it.effect.is_some()).count()),
-            losses: count(run.holds.iter().filter(|hold| reported(&hold.end)).count()),
-            unreported_losses: count(run.holds.iter().filter(|it| is_unreported(run, it)).count()),
-            paused_past_the_deadline: count(
-                run.holds.iter().filter(|it| is_paused(run, it)).count(),
-            ),
-            writes: count(run.writes.len()),
-            writes_refused: refused(false),
-            late_writes: count(run.writes.iter().filter(|of| of.write.late).count()),
-            late_writes_refused: refused(true),
-            longest_without_a_holder: gaps.map(|gap: Gap| gap.length()).max().unwrap_or_default(),
-            largest_lag_of_a_loss: run.holds.iter().filter_map(lag).max().unwrap_or_default(),
-        }
+            requests: run.requests.len() as u64,
+            faults: run.faults.len() as u64,
+            faults_with_effect: count(&run.faults, |fault| fault.effect.is_some()),
+            ..Self::default()
+        };
+        figures.count_requests(run, rules);
+        figures.count_losses(run, rules.loss_margin);
+        figures.count_writes(run);
+        figures
+    }
+
+    fn count_requests(&mut self, run: &Run, rules: &Rules) {
+        let timed = Timed::by_name(run);
+        let of = |request: &Request| timed.get(&*request.name);
+        self.grants = count(&run.requests, |request| request.hold.is_some());
+        self.contended = count(&run.requests, |request| {
+            of(request).is_some_and(|timed| timed.is_contended(request))
+        });
+        self.hand_overs = count(&run.requests, |request| {
+            of(request).is_some_and(|timed| timed.is_hand_over(request))
+        });
+        let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
+        let gaps = names.iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
+        self.longest_without_a_holder = gaps.map(|gap| gap.length()).max().unwrap_or_default();
+    }
+
+    fn count_losses(&mut self, run: &Run, margin: Duration) {
+        self.losses = count(&run.holds, |hold| matches!(hold.end, Some(End::Lost(..))));
+        self.unreported_losses = count(&run.holds, |hold| is_unreported(run, hold));
+        self.paused_past_the_deadline = count(&run.holds, |hold| is_paused(run, hold));
+        let lags = run.holds.iter().filter_map(|hold| lag(run, hold, margin));
+        self.largest_lag_of_a_loss = lags.max().unwrap_or_default();
+        let refused = run.writes.iter().filter(|of| !of.write.accepted).map(|of| of.hold);
+        let refused: BTreeSet<usize> = refused.collect();
+        let refused = refused.into_iter().filter(|&hold| is_paused(run, &run.holds[hold]));
+        self.paused_and_refused = refused.count() as u64;
+    }
+
+    fn count_writes(&mut self, run: &Run) {
+        self.writes = run.writes.len() as u64;
+        self.writes_refused = count(&run.writes, |of| !of.write.accepted);
+        self.late_writes = count(&run.writes, |of| of.write.late);
+        self.late_writes_refused = count(&run.writes, |of| of.write.late && !of.write.accepted);
     }
 }
 
-/// Returns the holds of other processes that a request competes with.
-fn rivals<'a>(run: &'a Run, request: &Request) -> impl Iterator<Item = &'a Tracked> {
-    let (who, name) = (request.who.clone(), request.name.clone());
-    let mode = request.mode;
-    run.holds.iter().filter(move |tracked| {
-        let hold = &tracked.hold;
-        hold.who != who && hold.name == name && hold.competes_with(mode)
-    })
-}
-
-fn is_contended(run: &Run, request: &Request) -> bool {
-    rivals(run, request).any(|rival| rival.hold.is_valid_at(request.asked))
-}
-
-/// Returns whether a waiter was granted the lock after another process's hold, which was valid while it
-/// waited, had ended.
-fn is_hand_over(run: &Run, request: &Request) -> bool {
-    let (Some(granted), Some(_), true) = (request.ended, request.hold, request.waits) else {
-        return false;
-    };
-    rivals(run, request)
-        .any(|rival| request.asked < rival.hold.until && rival.hold.until <= granted)
+fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
+    items.iter().filter(|item| is(item)).count() as u64
 }
 
 /// Returns whether the hold passed its deadline, and neither a loss nor a release was recorded.
@@ -174,10 +173,11 @@ impl fmt::Display for Figures {
             "{} of {} faults with an observed effect",
             self.faults_with_effect, self.faults
         )?;
+        writeln!(f, "{} losses reported, {} never reported", self.losses, self.unreported_losses)?;
         writeln!(
             f,
-            "{} losses reported, {} never reported, {} deadlines passed in a stopped process",
-            self.losses, self.unreported_losses, self.paused_past_the_deadline
+            "{} deadlines passed in a stopped process, and a later write was refused of {} of these",
+            self.paused_past_the_deadline, self.paused_and_refused
         )?;
         writeln!(
             f,

@@ -89,7 +89,7 @@ pub enum Event {
         token: Token,
         /// Just before the holder checked whether its hold is valid.
         looked: BootInstant,
-        /// Whether the holder found that its hold had ended.
+        /// True if the holder found that its hold had ended.
         late: bool,
     },
     /// The register answered a write.
@@ -100,7 +100,7 @@ pub enum Event {
         fence: Fence,
         /// Whether the register accepted it.
         accepted: bool,
-        /// Whether the writer knew that its hold had ended. Then its end was written to the journal before.
+        /// True if the writer had noticed the end of its hold. The journal has that end then.
         late: bool,
     },
     /// An operator is about to break a hold. Written before the request is sent.

@@ -1,4 +1,4 @@
-//! The history checker: what each process held when, and whether that was right.
+//! The history checker: finds violations in the journals of several processes.
 //!
 //! Each process writes a [`journal`]. [`check`] turns it into [`Hold`]s, and checks exclusion, fences, the
 //! register, losses and waiting by the given [`Rules`]. [`timeline`] draws the run. (Checking recorded
@@ -13,10 +13,12 @@ mod hold;
 pub mod journal;
 mod overlap;
 mod process;
+mod rivals;
 mod run;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timeline;
+mod tracked;
 mod violation;
 mod waiting;
 
@@ -47,7 +49,7 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were asked for while another one was valid. Without any, a history shows nothing.
+    /// Returns how many holds were asked for while another hold was valid. A history without any shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

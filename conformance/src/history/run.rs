@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use lockwright_core::{BootInstant, Mode, Reason, Token};
+use lockwright_core::{BootInstant, Mode, Token};
 
 use super::hold::Hold;
 use super::journal::{Entry, Event};
 use super::process::Process;
+pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
 /// A run. All lists are in the order of the journal.
@@ -27,7 +28,7 @@ pub(crate) struct Run {
     /// The last hold of a token in a process.
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// What an operator freed: one hold, or all of a name.
+    /// Holds that an operator freed at once: of a token, or all of a name.
     pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
 }
 
@@ -43,33 +44,6 @@ pub(crate) struct Request {
     pub(crate) ended: Option<BootInstant>,
     /// The hold that it was granted, in [`Run::holds`].
     pub(crate) hold: Option<usize>,
-}
-
-/// A hold, or the part of it from a renewal that came after its deadline.
-#[derive(Debug)]
-pub(crate) struct Tracked {
-    pub(crate) hold: Hold,
-    /// The last recorded deadline.
-    pub(crate) deadline: BootInstant,
-    pub(crate) end: Option<End>,
-    /// When an operator freed it on the server.
-    pub(crate) broken: Option<BootInstant>,
-    /// Whether it goes on in a later part, by a renewal after its deadline.
-    pub(crate) is_continued: bool,
-    /// Whether it is such a part.
-    pub(crate) is_part: bool,
-    /// The grant, or the last answer of the register: the holder checked the hold later than this.
-    looked: BootInstant,
-    /// When its holder began to write, since the register answered last.
-    writing: Option<BootInstant>,
-}
-
-/// The recorded end of a hold. Without one it ends at its deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Releasing,
-    Lost(BootInstant, Reason),
-    ProcessEnded,
 }
 
 /// A write of a hold.
@@ -97,37 +71,6 @@ pub(crate) struct FaultSpan {
     pub(crate) from: BootInstant,
     pub(crate) to: Option<BootInstant>,
     pub(crate) effect: Option<String>,
-}
-
-impl Tracked {
-    fn granted(hold: Hold) -> Self {
-        Self {
-            deadline: hold.until,
-            looked: hold.granted,
-            hold,
-            end: None,
-            broken: None,
-            is_continued: false,
-            is_part: false,
-            writing: None,
-        }
-    }
-
-    /// Returns the hold as the overlap check sees it: a hold that an operator freed excludes nobody.
-    pub(crate) fn exclusive_part(&self) -> Hold {
-        let mut hold = self.hold.clone();
-        if let Some(broken) = self.broken {
-            hold.until = hold.until.min(broken).max(hold.granted);
-        }
-        hold
-    }
-
-    fn finish(&mut self, at: BootInstant, end: End) {
-        if self.end.is_none() {
-            self.hold.until = self.deadline.min(at);
-            self.end = Some(end);
-        }
-    }
 }
 
 impl Run {
@@ -344,7 +287,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A writer that knows of the end has sent later than that, and not while it was stopped.
+        // A late writer sent its write after the end of its hold, and not while it was stopped.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

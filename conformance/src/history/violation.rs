@@ -1,4 +1,4 @@
-//! What a run breaks.
+//! Broken promises of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{Hold, seconds};
 
-/// What a run breaks.
+/// A broken promise of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -45,7 +45,7 @@ pub enum Violation {
         /// The longest time that is allowed.
         limit: Duration,
     },
-    /// The run didn't show what it was for.
+    /// The run lacks something that it has to show.
     ShowedNothing(Missing),
     /// An entry contradicts the entries before it.
     BadJournal {
@@ -53,7 +53,7 @@ pub enum Violation {
         who: String,
         /// When it was written.
         at: BootInstant,
-        /// What is wrong with it.
+        /// The contradiction.
         problem: String,
     },
 }
@@ -94,13 +94,13 @@ pub struct Write {
     pub sent: BootInstant,
     /// The answer was recorded then.
     pub answered: BootInstant,
-    /// Whether the register accepted it.
+    /// True if the register accepted it.
     pub accepted: bool,
-    /// Whether the writer knew that its hold had ended.
+    /// True if the writer had noticed the end of its hold.
     pub late: bool,
 }
 
-/// What a run has to show, and didn't.
+/// Something that a run has to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
@@ -112,7 +112,7 @@ pub enum Missing {
     Effect {
         /// The fault.
         fault: String,
-        /// What it concerned.
+        /// The server, process or request that it concerned.
         target: String,
     },
 }
@@ -130,7 +130,7 @@ pub enum Kind {
 }
 
 impl Violation {
-    /// Returns what is in danger.
+    /// Returns the kind of the promise.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Stuck { .. } | Self::NoHolder { .. } => Kind::Liveness,
@@ -239,7 +239,7 @@ impl Described<'_> {
         write!(f, "{:?} at {at:.6} s by ", used.hold.name)?;
         used.hold.describe(f, self.zero)?;
         if let Some(next) = &used.next {
-            f.write_str("; it was granted meanwhile to ")?;
+            f.write_str("; before that it was granted to ")?;
             next.describe(f, self.zero)?;
         }
         Ok(())

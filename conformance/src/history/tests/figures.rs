@@ -41,6 +41,7 @@ fn run_is_counted() {
         losses: 1,
         unreported_losses: 0,
         paused_past_the_deadline: 1,
+        paused_and_refused: 1,
         writes: 2,
         writes_refused: 1,
         late_writes: 1,
@@ -87,4 +88,17 @@ fn figures_are_printed_in_words() {
     ] {
         assert!(text.contains(line), "{text}");
     }
+}
+
+/// A schedule of many requests takes no longer than it should: each request is compared with few holds.
+#[test]
+fn hold_is_found_behind_many_later_ones() {
+    let mut script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 90_000));
+    for number in 2..2_000 {
+        let from = number * 10;
+        script = script.holds("b", number, number, EXCLUSIVE, (from, from + 5));
+    }
+    let figures = figures(&script.asks(80_000, "c", 1), Duration::ZERO);
+    // All of `b` overlap with `a`, and so does the last request.
+    assert_eq!(figures.contended, 1_998 + 1);
 }

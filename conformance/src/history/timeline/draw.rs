@@ -4,9 +4,9 @@ use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
 
 /// The width of the picture, in pixels.
 pub(super) const WIDTH: f64 = 1_200.0;
-/// Where time begins, right of the processes' names.
+/// The left end of the time axis.
 pub(super) const LEFT: f64 = 140.0;
-/// Where time ends.
+/// The right end of the time axis.
 pub(super) const RIGHT: f64 = 1_176.0;
 
 pub(super) const INK: &str = "#1b1f24";
@@ -17,7 +17,7 @@ pub(super) const FAULT: &str = "#b7791f";
 
 /// How many colours there are.
 pub(super) const COLOURS: usize = 6;
-/// Colours of names that the colour-blind can tell apart (Okabe and Ito, 2008), and what is read on them.
+/// Colours of names, distinguishable by the colour-blind (Okabe and Ito, 2008), and of the text on them.
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -110,7 +110,7 @@ pub(super) fn badge(x: f64, y: f64, number: usize) -> Group {
     Group::new().add(circle).add(number.set("text-anchor", "middle"))
 }
 
-/// What a browser shows when the mouse is over it.
+/// A text that a browser shows when the mouse is over the group.
 pub(super) fn tooltip(content: &str) -> Title {
     Title::new(content)
 }

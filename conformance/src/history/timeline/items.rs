@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lockwright_core::{BootInstant, Token};
 
 use crate::history::hold::Hold;
-use crate::history::run::{End, Run};
+use crate::history::run::{End, Run, Tracked, WriteOf};
 use crate::history::violation::{Missing, Violation};
 
 /// A request, its hold and what happened with it. A later part of a hold is an item of its own.
@@ -23,6 +23,19 @@ pub(super) struct Item {
 }
 
 impl Item {
+    fn new(who: &str, name: usize, at: BootInstant) -> Self {
+        Self {
+            who: who.to_owned(),
+            name,
+            waits_from: at,
+            waits_to: at,
+            hold: None,
+            lost: None,
+            writes: Vec::new(),
+            tooltip: String::new(),
+        }
+    }
+
     /// Returns the last instant at which something of it is drawn.
     pub(super) fn end(&self) -> BootInstant {
         let until = self.hold.as_ref().map_or(self.waits_to, |hold| hold.until);
@@ -51,50 +64,35 @@ pub(super) fn processes(run: &Run) -> Vec<String> {
 /// Returns the items of a run in the order in which they begin.
 pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
     let number = |name: &String| names.iter().position(|other| other == name).unwrap_or_default();
+    let mut writes: Vec<Vec<(BootInstant, bool)>> = vec![Vec::new(); run.holds.len()];
+    for WriteOf { hold, write } in &run.writes {
+        writes[*hold].push((write.answered, write.accepted));
+    }
     let mut items = Vec::new();
     let mut shown = BTreeSet::new();
     for request in &run.requests {
+        let mut item = Item::new(&request.who, number(&request.name), request.asked);
+        item.waits_to = run.wait_end(request);
+        item.tooltip = format!("{} asks for {}, {}", request.who, request.name, request.mode);
         // A second guard has no bar of its own.
-        let hold = request.hold.filter(|hold| shown.insert(*hold));
-        let mut item = Item {
-            who: request.who.clone(),
-            name: number(&request.name),
-            waits_from: request.asked,
-            waits_to: run.wait_end(request),
-            hold: None,
-            lost: None,
-            writes: Vec::new(),
-            tooltip: format!("{} asks for {}, {}", request.who, request.name, request.mode),
-        };
-        if let Some(hold) = hold {
-            fill(run, hold, &mut item);
+        if let Some(hold) = request.hold.filter(|hold| shown.insert(*hold)) {
+            fill(&run.holds[hold], &mut item);
+            item.writes = std::mem::take(&mut writes[hold]);
         }
         items.push(item);
     }
-    for (index, tracked) in run.holds.iter().enumerate().filter(|(_, tracked)| tracked.is_part) {
-        let at = tracked.hold.granted;
-        let mut item = Item {
-            who: tracked.hold.who.clone(),
-            name: number(&tracked.hold.name),
-            waits_from: at,
-            waits_to: at,
-            hold: None,
-            lost: None,
-            writes: Vec::new(),
-            tooltip: String::new(),
-        };
-        fill(run, index, &mut item);
-        items.push(item);
+    for (tracked, writes) in run.holds.iter().zip(writes).filter(|(tracked, _)| tracked.is_part) {
+        let hold = &tracked.hold;
+        let mut item = Item::new(&hold.who, number(&hold.name), hold.granted);
+        fill(tracked, &mut item);
+        items.push(Item { writes, ..item });
     }
     items.sort_by_key(|item| item.waits_from);
     items
 }
 
-fn fill(run: &Run, index: usize, item: &mut Item) {
-    let tracked = &run.holds[index];
+fn fill(tracked: &Tracked, item: &mut Item) {
     let hold = &tracked.hold;
-    let writes = run.writes.iter().filter(|of| of.hold == index);
-    item.writes = writes.map(|of| (of.write.answered, of.write.accepted)).collect();
     let end = match tracked.end {
         Some(End::Lost(at, reason)) => {
             item.lost = Some(at);

@@ -1,4 +1,4 @@
-//! What the colours and marks mean.
+//! The meaning of the colours and marks.
 
 use svg::node::element::{Group, Rectangle};
 
@@ -8,7 +8,7 @@ use super::draw::{
 use super::items::Item;
 use super::panel::Shown;
 
-/// Draws the legend of what is in the picture, from `top` on. Returns it with its bottom.
+/// Draws the legend of the marks in the picture, from `top` on. Returns it with its bottom.
 pub(super) fn legend(shown: &Shown<'_>, top: f64) -> (Group, f64) {
     let mut row = Flow { x: 12.0, y: top, group: Group::new() };
     for (number, name) in shown.names.iter().enumerate().take(COLOURS) {

@@ -1,4 +1,4 @@
-//! A picture of a run: what each process waited for and held, the faults, and the violations.
+//! A picture of a run: waits and holds of each process, faults, and violations.
 
 mod draw;
 mod items;
@@ -122,7 +122,7 @@ fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
     panels
 }
 
-/// Draws what each number stands for.
+/// Draws the explanations of the numbers.
 fn captions(run: &Run, violations: &[Violation], top: f64) -> (Group, f64) {
     let (mut group, mut y) = (Group::new(), top + 8.0);
     for (violation, number) in violations.iter().zip(1_usize..).take(MOST) {

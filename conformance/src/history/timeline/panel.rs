@@ -16,7 +16,7 @@ const BAND: f64 = 20.0;
 /// The height of a bar in its lane.
 const BAR: f64 = 16.0;
 
-/// What all panels share.
+/// The contents of all panels.
 pub(super) struct Shown<'a> {
     pub(super) run: &'a Run,
     pub(super) names: &'a [String],
@@ -29,7 +29,7 @@ pub(super) struct Shown<'a> {
 struct Row {
     top: f64,
     bottom: f64,
-    /// Whether it begins with a lane for stops and kills.
+    /// True if it begins with a lane for stops and kills.
     has_states: bool,
     /// Indices of items, with their lanes.
     items: Vec<(usize, usize)>,

@@ -1,0 +1,64 @@
+//! Which holds a request had to wait for.
+
+use std::collections::HashMap;
+
+use lockwright_core::BootInstant;
+
+use super::hold::Hold;
+use super::run::{Request, Run};
+
+/// The holds of one name, to be looked up by their times.
+#[derive(Debug, Default)]
+pub(crate) struct Timed<'a> {
+    /// In the order of their grants.
+    holds: Vec<&'a Hold>,
+    /// The latest end of each hold and those before it.
+    latest_end: Vec<BootInstant>,
+}
+
+impl<'a> Timed<'a> {
+    pub(crate) fn by_name(run: &'a Run) -> HashMap<&'a str, Self> {
+        let mut names: HashMap<&str, Self> = HashMap::new();
+        for tracked in &run.holds {
+            names.entry(&tracked.hold.name).or_default().holds.push(&tracked.hold);
+        }
+        for timed in names.values_mut() {
+            timed.holds.sort_by_key(|hold| hold.granted);
+            let mut latest = BootInstant::from_nanos(0);
+            let ends = timed.holds.iter().map(|hold| {
+                latest = latest.max(hold.until);
+                latest
+            });
+            timed.latest_end = ends.collect();
+        }
+        names
+    }
+
+    /// Returns the holds that were valid between the two instants, or at one of them.
+    fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
+        let begun = self.holds.partition_point(|hold| hold.granted <= to);
+        let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();
+        holds.take_while(move |(_, end)| from < **end).map(|(hold, _)| *hold)
+    }
+
+    /// Returns the holds among [these](Self::within) that a request of another process competes with.
+    fn rivals(&self, request: &Request, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
+        self.within(request.asked, to)
+            .filter(|hold| hold.who != request.who && hold.competes_with(request.mode))
+    }
+
+    /// Returns whether another process held what the request asked for.
+    pub(crate) fn is_contended(&self, request: &Request) -> bool {
+        self.rivals(request, request.asked).any(|rival| rival.is_valid_at(request.asked))
+    }
+
+    /// Returns whether a waiter was granted the lock after another process's hold, which was valid while it
+    /// waited, had ended.
+    pub(crate) fn is_hand_over(&self, request: &Request) -> bool {
+        let (Some(granted), Some(_), true) = (request.ended, request.hold, request.waits) else {
+            return false;
+        };
+        self.rivals(request, granted)
+            .any(|rival| request.asked < rival.until && rival.until <= granted)
+    }
+}

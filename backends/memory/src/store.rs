@@ -81,8 +81,11 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
+        // A free lock is about to be taken by a waiter ahead of this one. Nothing wakes this one when that hold
+        // expires, so it polls by then.
+        let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
-            retry_after: row.free_at(claim.mode).map(|at| at.saturating_since(now)),
+            retry_after: Some(free_in),
             holder: row.holds().next().map(|hold| Box::new(hold.shown(now))),
             queued,
         };

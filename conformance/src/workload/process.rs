@@ -58,13 +58,13 @@ impl Client {
     /// Drives a request. Returns a failure if it is granted after `close()` has returned.
     async fn drive<T>(
         &self,
-        request: impl Future<Output = Result<T>>,
-    ) -> Result<Result<T>, Failure> {
+        request: impl Future<Output = Result<Option<T>>>,
+    ) -> Result<Result<Option<T>>, Failure> {
         let mut request = pin!(request);
         std::future::poll_fn(|context| {
             let was_closed = self.is_closed.load(Ordering::SeqCst);
             let Poll::Ready(answer) = request.as_mut().poll(context) else { return Poll::Pending };
-            let is_granted_late = was_closed && answer.is_ok();
+            let is_granted_late = was_closed && matches!(answer, Ok(Some(_)));
             let late = || Failure::new("a request was granted after close() had returned");
             Poll::Ready(if is_granted_late { Err(late()) } else { Ok(answer) })
         })

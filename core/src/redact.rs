@@ -37,7 +37,10 @@ fn one_url(text: &str) -> String {
     let text = &parameters_redacted(text);
     // The authority next, and up to the last '@': a password may hold '@', '/' or '?' that
     // somebody forgot to escape, so nothing before that can be trusted to be its end.
-    let start = text.find("//").map_or(0, |i| i + 2);
+    // Not any "//", as a password or a parameter may have one.
+    let is_scheme =
+        |at: &usize| text[..*at].chars().all(|c| c.is_ascii_alphanumeric() || "+-.:".contains(c));
+    let start = text.find("//").filter(is_scheme).map_or(0, |i| i + 2);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
@@ -118,6 +121,7 @@ mod tests {
             "redis+cluster://me:hu@sh@a,b:2,[::1]:3",
             "rediss://db/?ca=/x&cert=/y&key=/hush",
             "rediss://me:hu?key=sh@db",
+            "zookeeper:me:hush!hush@db:2b:2/chroot?fix=//x1",
         ] {
             let shown = url(text);
             assert!(!shown.contains("hu"), "{shown}");

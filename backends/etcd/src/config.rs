@@ -50,7 +50,8 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem(what)| {
-            Error::invalid_url(&shown, &what, url::FORM).with_backend("etcd")
+            let what = url::hidden_password(url).unwrap_or(&what);
+            Error::invalid_url(&shown, what, url::FORM).with_backend("etcd")
         })?;
         Self {
             endpoints: contents.endpoints,

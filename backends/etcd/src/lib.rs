@@ -92,6 +92,8 @@ mod keys;
 mod leases;
 mod listing;
 mod members;
+#[cfg(test)]
+mod properties;
 mod putting;
 mod queue;
 mod releasing;

@@ -143,6 +143,8 @@ mod keys;
 mod listing;
 pub mod node;
 mod offers;
+#[cfg(test)]
+mod properties;
 mod renewing;
 mod replay;
 mod replicas;

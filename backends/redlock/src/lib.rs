@@ -93,6 +93,8 @@ mod names;
 pub mod node;
 mod operator;
 mod options;
+#[cfg(test)]
+mod properties;
 mod random;
 mod redis_node;
 mod renewal;

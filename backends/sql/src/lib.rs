@@ -24,6 +24,8 @@ mod kind;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite", target_os = "linux"))]
+mod properties;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]

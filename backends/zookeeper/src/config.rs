@@ -46,8 +46,10 @@ impl Config {
     /// [`InvalidConfig`](ErrorKind::InvalidConfig) says what is wrong with it, without its password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
-        let contents = url::read(url)
-            .map_err(|what| Error::invalid_url(&shown, &what, url::FORM).with_backend(BACKEND))?;
+        let contents = url::read(url).map_err(|what| {
+            let what = url::hidden_password(url).unwrap_or(&what);
+            Error::invalid_url(&shown, what, url::FORM).with_backend(BACKEND)
+        })?;
         Ok(Self {
             contents,
             shown,

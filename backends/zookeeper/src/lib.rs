@@ -89,6 +89,8 @@ mod listing;
 mod notes;
 mod paths;
 mod proof;
+#[cfg(test)]
+mod properties;
 mod reaching;
 mod reading;
 mod renewing;

@@ -21,7 +21,7 @@
 
 pub(crate) mod doctor;
 mod lookup;
-mod map;
+pub(crate) mod map;
 pub(crate) mod moving;
 mod renewing;
 

@@ -1,0 +1,104 @@
+//! Whatever stands in a URL, a key or a value, nothing panics, and errors are clear.
+
+use lockwright_conformance::kit;
+use lockwright_core::{LockName, Mode};
+use lockwright_properties::{assert_clear, bytes, texts, urls_with_secrets};
+
+use crate::config::Config;
+use crate::keys::{self, Keys};
+use crate::value::{Epitaph, Value};
+use crate::version::Version;
+
+fn keys(raw: bool) -> Keys {
+    Keys { prefix: "lockwright/".to_owned(), raw }
+}
+
+#[test]
+fn urls() {
+    let valid = [
+        "etcd:http://me:x@a:2379,http://b:2379?prefix=locks/",
+        "etcd:https://[::1]:2379?ca=/etc/ca.pem",
+        "etcd:http://127.0.0.1:2379?raw_names=true",
+    ];
+    texts(&valid, |url| match Config::new(url) {
+        Ok(config) => assert!(!format!("{config:?}").is_empty()),
+        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+    });
+}
+
+#[test]
+fn no_password_is_shown() {
+    let before = ["etcd:http://me:", "etcd:https://a:1,https://me:"];
+    let after = ["db:2379", "a:1,http://b:2?prefix=x", "[::1]:3?x=1"];
+    urls_with_secrets(&before, &after, |url| match Config::new(url) {
+        Ok(config) => assert_clear(format!("{config:?}")),
+        Err(error) => {
+            assert_clear(&error);
+            assert_clear(format!("{error:?}"));
+        }
+    });
+}
+
+/// This was shown in part, as the name of an unknown parameter.
+#[test]
+fn a_password_with_a_question_mark() {
+    let url = "etcd:http://me:hush?hush@a:1,http://b:2?prefix=";
+    assert_clear(format!("{:?}", Config::new(url).unwrap_err()));
+}
+
+#[test]
+fn values() {
+    let valid: [&[u8]; 3] = [
+        br#"{"token":"0123456789abcdef0123456789abcdef","identity":{"host":"a","pid":7}}"#,
+        br#"{"token":"0123456789abcdef0123456789abcdef","fixed":true,"broken":"me: x","taken":7}"#,
+        br#"{"broken":"me: why","request":"0123456789abcdef0123456789abcdef"}"#,
+    ];
+    bytes(&valid, |data| {
+        if let Some(value) = Value::read(data) {
+            assert_eq!(Value::read(&value.bytes()), Some(value));
+        }
+        let epitaph = Epitaph::read(data);
+        assert_eq!(Epitaph::read(&epitaph.bytes()).bytes(), epitaph.bytes());
+    });
+}
+
+#[test]
+fn keys_of_others() {
+    let token = "0123456789abcdef0123456789abcdef";
+    let marked = format!("lockwright/a/7587.p2of3.{token}");
+    let reader = format!("lockwright/a%2Fb/7587.r.{token}");
+    let valid =
+        [b"lockwright/a/7587", marked.as_bytes(), reader.as_bytes(), b"lockwright/ended:x/"];
+    bytes(&valid, |key| {
+        for keys in [keys(false), keys(true)] {
+            if let Some(name) = keys.name(key) {
+                assert!(key.starts_with(&keys.queue(&name)), "{name}");
+            }
+        }
+        assert!(keys::mode(key) == Mode::Exclusive || key.contains(&b'.'));
+    });
+}
+
+#[test]
+fn every_name_has_a_key_that_leads_back_to_it() {
+    texts(&["orders/42", "a", "a%2Fb", "//", "Zürich 🔒"], |text| {
+        let Ok(name) = LockName::new(text) else { return };
+        let mut claim = kit::claim("a");
+        claim.name = name;
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
+            claim.mode = mode;
+            let key = keys(false).own(&claim, text.len() as i64);
+            assert_eq!(keys(false).name(&key).as_ref(), Some(&claim.name));
+            assert_eq!(keys::mode(&key), mode);
+        }
+    });
+}
+
+#[test]
+fn versions() {
+    texts(&["3.5.13", "v3.6.0-rc.1", "3.4.31+git"], |text| {
+        if let Some(version) = Version::read(text) {
+            assert_eq!(Version::read(&version.to_string()), Some(version));
+        }
+    });
+}

@@ -1,0 +1,116 @@
+//! Whatever stands in a URL or in a row, nothing panics, and errors are clear.
+
+use lockwright_core::Mode;
+use lockwright_properties::{assert_clear, check, text, texts};
+
+use crate::kind;
+
+#[test]
+fn modes_of_rows() {
+    let words = ["exclusive", "shared", "permits", "readers", "semaphore of 3"];
+    check(
+        |input| {
+            let word = text(input, &words)?;
+            Ok((word, input.arbitrary::<i64>()?, input.int_in_range(-1..=9_i64)?))
+        },
+        |(word, permits, size)| {
+            let (permits, size) = (*permits, *size);
+            for permits in [permits, permits % 9] {
+                let Some(mode) = kind::mode(word, permits, size) else { continue };
+                assert_eq!(kind::word(mode), word);
+                if mode != Mode::Exclusive && mode != Mode::Shared {
+                    let (count, of) = kind::permits(mode);
+                    assert_eq!((i64::from(count), i64::from(of)), (permits, size));
+                }
+            }
+            if let Some(present) = kind::present(word) {
+                let again = kind::kind(present);
+                assert!(again.is_none_or(|again| kind::present(&again) == Some(present)));
+            }
+        },
+    );
+}
+
+#[test]
+fn urls_of_files() {
+    use crate::sqlite::Options;
+
+    let valid = ["sqlite:/var/lib/locks.db?synchronous=normal", "sqlite://x?file_system=any"];
+    texts(&valid, |url| match Options::from_url(url) {
+        Ok(options) => assert!(!format!("{options:?}").is_empty()),
+        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+    });
+}
+
+/// These were shown in part, as names of unknown parameters.
+#[test]
+fn a_password_with_a_question_mark() {
+    let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";
+    assert_clear(format!("{:?}", crate::mysql::Options::from_url(url).unwrap_err()));
+    let url = "postgres://me:hush9?hush@db:54}32";
+    assert_clear(format!("{:?}", crate::postgres::Options::from_url(url).unwrap_err()));
+}
+
+mod postgres {
+    use lockwright_properties::{assert_clear, texts, urls_with_secrets};
+
+    use crate::postgres::Options;
+
+    #[test]
+    fn urls() {
+        let valid = [
+            "postgres://me:x@db:5432/app?mode=session&table=locks",
+            "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
+        ];
+        texts(&valid, |url| match Options::from_url(url) {
+            Ok(options) => assert!(!options.schema().is_empty()),
+            Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+        });
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let after = ["db:5432/app?mode=session", "[::1]/app?table=x&sslmode=require"];
+        urls_with_secrets(&["postgres://me:", "postgresql://:"], &after, |url| {
+            match Options::from_url(url) {
+                Ok(options) => assert_clear(format!("{options:?}")),
+                Err(error) => {
+                    assert_clear(&error);
+                    assert_clear(format!("{error:?}"));
+                }
+            }
+        });
+    }
+}
+
+mod mysql {
+    use lockwright_properties::{assert_clear, texts, urls_with_secrets};
+
+    use crate::mysql::Options;
+
+    #[test]
+    fn urls() {
+        let valid = [
+            "mysql://me:x@db:3306/app?mode=row&table=locks",
+            "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
+        ];
+        texts(&valid, |url| match Options::from_url(url) {
+            Ok(options) => assert!(!options.schema().is_empty()),
+            Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+        });
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let after = ["db:3306/app?mode=session", "[::1]/app?table=x&ssl-mode=REQUIRED"];
+        urls_with_secrets(&["mysql://me:", "mariadb://:"], &after, |url| {
+            match Options::from_url(url) {
+                Ok(options) => assert_clear(format!("{options:?}")),
+                Err(error) => {
+                    assert_clear(&error);
+                    assert_clear(format!("{error:?}"));
+                }
+            }
+        });
+    }
+}

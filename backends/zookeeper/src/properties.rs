@@ -1,0 +1,127 @@
+//! Whatever stands in a URL, in a node or in its name, nothing panics, and errors are clear.
+
+use lockwright_conformance::kit;
+use lockwright_core::{LockName, Mode};
+use lockwright_properties::{assert_clear, bytes, check, text, texts, urls_with_secrets};
+
+use crate::config::Config;
+use crate::paths::{self, Paths};
+use crate::value::Value;
+
+#[test]
+fn urls() {
+    let valid = [
+        "zookeeper:me:x@a:2181,b:2181,[::1]:2181/chroot?prefix=/locks&tick=2s",
+        "zookeeper://127.0.0.1:2181",
+        "zookeeper+tls:a:2281?ca=/etc/ca.pem",
+    ];
+    texts(&valid, |url| match Config::new(url) {
+        Ok(config) => assert!(!format!("{config:?}").is_empty()),
+        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+    });
+}
+
+#[test]
+fn no_password_is_shown() {
+    let before = ["zookeeper:me:", "zookeeper://me:", "zookeeper+tls://me:"];
+    let after = ["db:2181", "a:1,b:2/chroot?prefix=/x", "[::1]:3?x=1"];
+    urls_with_secrets(&before, &after, |url| match Config::new(url) {
+        Ok(config) => assert_clear(format!("{config:?}")),
+        Err(error) => {
+            assert_clear(&error);
+            assert_clear(format!("{error:?}"));
+        }
+    });
+}
+
+#[test]
+fn data_of_nodes() {
+    let valid: [&[u8]; 2] = [
+        br#"{"token":"0123456789abcdef0123456789abcdef","identity":{"host":"a","pid":7},"ttl_ms":9}"#,
+        br#"{"token":"0123456789abcdef0123456789abcdef","identity":{"host":"a","pid":7,"label":"x"},
+            "ttl_ms":18446744073709551615,"broken":"me: x","taken":7}"#,
+    ];
+    bytes(&valid, |data| {
+        let Some(value) = Value::read(data) else { return };
+        assert!(!value.ttl().is_zero());
+        let again = Value::read(&value.bytes()).unwrap();
+        assert_eq!(again.bytes(), value.bytes());
+    });
+}
+
+#[test]
+fn names_of_nodes() {
+    let uuid = "_c_01234567-89ab-cdef-0123-456789abcdef";
+    let ours = format!("{uuid}-p2of3-lock-0000000007");
+    let reader = format!("{uuid}-r-lock--2147483648");
+    let valid = [
+        &*ours,
+        &*reader,
+        "_c_x-lock-0000000001",
+        "0123__lock__0000000002",
+        "0123__READ__2147483647",
+    ];
+    check(
+        |input| {
+            let mut children = Vec::new();
+            for _ in 0..input.int_in_range(0..=4)? {
+                children.push(text(input, &valid)?);
+            }
+            Ok(children)
+        },
+        |children| {
+            let queue = paths::queue(children.clone());
+            assert!(queue.len() <= children.len());
+            assert_eq!(paths::modes(&queue).len(), queue.len());
+            for at in 0..queue.len() {
+                let _ = paths::has_a_turn(&queue, at);
+            }
+        },
+    );
+}
+
+#[test]
+fn every_name_is_one_node_that_leads_back_to_it() {
+    let paths = Paths::new("/lockwright");
+    texts(&["orders/42", "..", "zookeeper", "a%2Fb", "\u{e000}", "Zürich 🔒"], |text| {
+        let Ok(name) = LockName::new(text) else { return };
+        let path = paths.queue(&name);
+        let child = path.strip_prefix("/lockwright/").unwrap();
+        assert!(!child.contains('/'), "{child}");
+        assert_eq!(Paths::name_of(child), Some(name));
+    });
+}
+
+#[test]
+fn children_of_others() {
+    texts(&["orders%2F42", "%2E%2E", "plain", "%nobody"], |child| {
+        if let Some(name) = Paths::name_of(child) {
+            assert_eq!(Paths::new("").queue(&name), format!("/{child}"));
+        }
+    });
+}
+
+#[test]
+fn every_claim_is_found_in_its_queue() {
+    check(
+        |input| {
+            Ok((
+                input.arbitrary::<u32>()?,
+                input.arbitrary::<u32>()?,
+                input.int_in_range(0..=i32::MAX)?,
+            ))
+        },
+        |&(count, of, sequence)| {
+            let mut claim = kit::claim("a");
+            for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count, of }] {
+                claim.mode = mode;
+                let queue = paths::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);
+                assert!(queue[0].is_of(claim.token));
+                // What can't be asked for isn't read.
+                if !matches!(mode, Mode::Permits { .. } if count == 0 || count > of) {
+                    assert_eq!(queue[0].mode, mode);
+                }
+            }
+        },
+    );
+}

@@ -201,9 +201,9 @@ fn totals(records: &Records) -> String {
                     |---|---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for (configuration, record) in records {
-        let sum = |at: usize| record.schedules.iter().map(|one| one.figures[at]).sum::<u64>();
-        let most =
-            |at: usize| record.schedules.iter().map(|one| one.figures[at]).max().unwrap_or(0);
+        let showed = || record.schedules.iter().filter(|one| one.outcome != "showed-nothing");
+        let sum = |at: usize| showed().map(|one| one.figures[at]).sum::<u64>();
+        let most = |at: usize| showed().map(|one| one.figures[at]).max().unwrap_or(0);
         let _ = writeln!(
             text,
             "| {configuration} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",

@@ -3,4 +3,5 @@
 
 mod config;
 mod features;
+mod properties;
 mod urls;

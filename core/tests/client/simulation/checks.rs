@@ -13,6 +13,8 @@ impl World {
     pub(super) async fn check_the_end(&self) {
         self.server.is_calm.store(true, Ordering::SeqCst);
         self.holders.clear();
+        let closing = std::mem::take(&mut *self.closing.lock().unwrap());
+        closing.join_all().await;
         sleep(secs(60)).await;
         settle_down().await;
         for client in self.all_clients() {

@@ -84,7 +84,7 @@ impl World {
     fn close_one(self: &Arc<Self>) {
         let client = self.replace_client();
         let is_late = self.chance.one_in(2).then(|| self.chance.millis_below(500));
-        tokio::spawn(async move {
+        self.closing.lock().unwrap().spawn(async move {
             if let Some(delay) = is_late {
                 sleep(delay).await;
             }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lockwright_core::{Clock, Locks, Owner, Result, Ticket};
+use tokio::task::JoinSet;
 
 use super::chance::Chance;
 use super::holders::Holders;
@@ -117,6 +118,8 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
+    /// Closes that were begun. Their checks count only if they are joined.
+    pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
 
@@ -157,6 +160,7 @@ impl World {
             seen: Arc::clone(&seen),
             clients: Mutex::default(),
             retired: Mutex::default(),
+            closing: Mutex::default(),
             made: AtomicU64::new(0),
         };
         let two = [world.make_client(), world.make_client()];

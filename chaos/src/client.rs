@@ -9,7 +9,7 @@ use lockwright_conformance::history::journal::Journal;
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
-/// The variable of the environment that has the job as JSON.
+/// The environment variable that contains the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
 /// The job of a client process.
@@ -17,14 +17,14 @@ pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 pub(crate) struct Job {
     pub(crate) plan: workload::Plan,
     pub(crate) url: String,
-    /// Its name in the journal.
+    /// The client's name in the journal.
     pub(crate) name: String,
     pub(crate) journal: PathBuf,
     /// The address of the register.
     pub(crate) register: String,
 }
 
-/// Does the job of this process.
+/// Runs the client that the environment describes.
 pub(crate) fn main() -> ExitCode {
     match job().and_then(|job| run(&job)) {
         Ok(()) => ExitCode::SUCCESS,

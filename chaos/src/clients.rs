@@ -1,4 +1,4 @@
-//! The client processes of a schedule, which are killed and stopped.
+//! The client processes of a schedule. Faults kill or stop them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use lockwright_testbed::{Process, Program, wait};
 use crate::client::{JOB, Job};
 use crate::servers::{Result, state_of};
 
-/// How long a fault waits for a client that holds something.
+/// The longest time for which a fault waits for a client that holds a lock.
 const HOLDS_SOON: Duration = Duration::from_millis(800);
 
 /// All client processes of a schedule.
@@ -31,15 +31,15 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
-    /// A fault has it: another fault takes another client.
+    /// True if a fault has chosen this client. Later faults choose a different client if they can.
     is_chosen: bool,
 }
 
 impl<'a> Clients<'a> {
-    /// Starts one process for each plan. Their journals are in `folder`.
+    /// Starts one process for each plan, with its journal in `folder`.
     ///
     /// # Errors
-    /// If one can't be started.
+    /// If a process can't be started.
     pub(crate) fn start(
         plans: &[workload::Plan],
         url: String,
@@ -76,7 +76,7 @@ impl<'a> Clients<'a> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one of them was granted a lock.
+    /// Waits until a client has been granted a lock.
     ///
     /// # Errors
     /// If that takes longer than half a minute.
@@ -88,14 +88,14 @@ impl<'a> Clients<'a> {
         granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
     }
 
-    /// Returns all that they have written so far.
+    /// Returns all journal entries that the clients have written so far.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let paths: Vec<PathBuf> = self.all().iter().map(|one| one.job.journal.clone()).collect();
         paths.iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Counts the requests for the locks of `names` that had no answer at `since`, and have none now, if no such
-    /// lock was granted from then on.
+    /// Counts the requests for the locks of `names` that were sent before `since` and are still pending.
+    /// Returns 0 if one of these locks has been granted after `since`.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -120,12 +120,12 @@ impl<'a> Clients<'a> {
         pending.values().filter(|asked| **asked < since).count()
     }
 
-    /// The name of a client in the journal.
+    /// Returns the name of a client in the journal.
     pub(crate) fn name(&self, index: usize) -> String {
         self.all()[index].job.name.clone()
     }
 
-    /// Chooses a client that holds something now, or any.
+    /// Chooses a client that holds a lock now, or any client if none does.
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
             let all = self.all();
@@ -146,10 +146,10 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Kills a client, and starts a new process in its place after `pause`. Returns the observed effect.
+    /// Kills a client, and starts a replacement after `pause`. Returns the observed effect.
     ///
     /// # Errors
-    /// If the next process can't be started.
+    /// If the replacement can't be started.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();
@@ -168,7 +168,7 @@ impl<'a> Clients<'a> {
         Ok(Some(format!("killed with {held} holds")))
     }
 
-    /// Stops a client for a time. Returns the observed effect.
+    /// Stops a client for `time`. Returns the observed effect, if there is one.
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
             let all = self.all();
@@ -185,7 +185,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Waits until all have ended. Returns the failures.
+    /// Waits until all clients have ended. Returns the failures.
     pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
         let mut problems = Vec::new();
@@ -211,12 +211,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal that may be written to now.
+/// Reads a journal that its process may still write to.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the holds that a journal has at its end.
+/// Counts the holds that haven't ended in a journal.
 fn holds(entries: &[Entry]) -> usize {
     let mut held = Vec::new();
     for entry in entries {

@@ -1,7 +1,7 @@
 //! The wall clock of the servers, which can be stepped while they run.
 //!
-//! A small C library is put before the C library of each server (`LD_PRELOAD`) and adds an offset to the wall clock.
-//! It works on Redis, PostgreSQL, MariaDB and ZooKeeper. etcd is linked statically and doesn't call it.
+//! `LD_PRELOAD` loads a small C library into each server. The library adds an offset to the wall clock. It works for
+//! Redis, PostgreSQL, MariaDB and ZooKeeper, but not for etcd, which is linked statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -19,8 +19,8 @@ const SOURCE: &str = include_str!("clock.c");
 pub(crate) struct ServersClock(fs::File);
 
 impl ServersClock {
-    /// Has all servers that are started from now on use a clock whose offset is in `folder`. `None` if there is no
-    /// C compiler.
+    /// Sets up the stepped clock for all servers that are started after this call. The clock's offset is a file in
+    /// `folder`. Returns `None` if there is no C compiler.
     ///
     /// # Errors
     /// If the files can't be written.
@@ -36,7 +36,7 @@ impl ServersClock {
         Ok(Some(Self(file)))
     }
 
-    /// Steps the clock by so many milliseconds.
+    /// Steps the clock by `milliseconds`, which may be negative.
     ///
     /// # Errors
     /// If the file can't be written.
@@ -44,7 +44,7 @@ impl ServersClock {
         self.set(self.offset()? + milliseconds * 1_000_000)
     }
 
-    /// Sets the clock to that of this machine.
+    /// Sets the servers' clock back to the clock of this machine.
     ///
     /// # Errors
     /// If the file can't be written.

@@ -1,9 +1,9 @@
-//! The backend configurations that are tested.
+//! The tested backend configurations.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One backend configuration: a backend, its mode, and the servers below it.
+/// A backend configuration: a backend in one of its modes, with its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Configuration {
     Sqlite,
@@ -38,7 +38,7 @@ use Configuration::{
 };
 
 impl Configuration {
-    /// All of them.
+    /// All configurations.
     pub(crate) const ALL: [Self; 13] = [
         Sqlite,
         PostgresLease,
@@ -55,7 +55,7 @@ impl Configuration {
         ZooKeeper,
     ];
 
-    /// Its name, as `--backend` takes it.
+    /// Returns the name for `--backend`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Sqlite => "sqlite",
@@ -74,7 +74,7 @@ impl Configuration {
         }
     }
 
-    /// Returns those that `text` names: one, or all that begin with `text` and a hyphen.
+    /// Returns the configuration named `text`, or else all whose names begin with `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.name() == text);
         let modes = Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
@@ -82,7 +82,7 @@ impl Configuration {
         if exact.is_empty() { modes.collect() } else { exact }
     }
 
-    /// Its server software.
+    /// Returns the server software.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Sqlite => Kind::Sqlite,
@@ -94,7 +94,7 @@ impl Configuration {
         }
     }
 
-    /// Returns whether a hold is a connection's, so that it ends with the connection.
+    /// Returns whether a hold belongs to a connection and ends with that connection.
     pub(crate) fn holds_by_connection(self) -> bool {
         matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
     }
@@ -104,7 +104,7 @@ impl Configuration {
         matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
     }
 
-    /// The `mode` in its URL.
+    /// Returns the `mode` for the URL, or `None` for the default.
     pub(crate) fn mode(self) -> Option<&'static str> {
         match self {
             PostgresSession | MysqlSession => Some("session"),
@@ -113,7 +113,7 @@ impl Configuration {
         }
     }
 
-    /// The TTL of its schedules: 1 s, or the shortest that it promises.
+    /// Returns the TTL of the schedules: 1 s, or more if the backend needs it.
     pub(crate) fn ttl(self) -> Duration {
         match self {
             // The shortest lease of etcd, and of sessions that MySQL counts in whole seconds.
@@ -124,7 +124,7 @@ impl Configuration {
         }
     }
 
-    /// The size of the file system in memory on which its servers of one lane keep their data, in MiB.
+    /// Returns the size, in MiB, of the file system in memory for the data of one lane's servers.
     pub(crate) fn data_size(self) -> u64 {
         match self.kind() {
             Kind::Sqlite => 16,

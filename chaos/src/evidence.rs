@@ -1,4 +1,4 @@
-//! The record of schedules: one line each, in `chaos/evidence/CONFIGURATION.tsv`.
+//! The record of schedules, with one line for each in `chaos/evidence/CONFIGURATION.tsv`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::plan::version;
 use crate::schedule::{Ran, effects};
 use crate::servers::Result;
 
-/// The columns.
+/// The names of the columns.
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a schedule. A line of the same seed is replaced.
+/// Records a schedule. Replaces an earlier line of the same seed.
 ///
 /// # Errors
 /// If the file can't be read or written.
@@ -28,7 +28,7 @@ pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> 
     Ok(fs::rename(new, path)?)
 }
 
-/// The record with one line more, in the place of the seed's line before.
+/// Returns the record with `line`, which replaces an earlier line of the same seed.
 fn with(text: &str, seed: u64, line: &str) -> String {
     let mut lines: Vec<(u64, &str)> = text.lines().skip(1).filter_map(numbered).collect();
     lines.retain(|(other, _)| *other != seed);
@@ -42,7 +42,7 @@ fn numbered(line: &str) -> Option<(u64, &str)> {
     Some((line.split('\t').next()?.parse().ok()?, line))
 }
 
-/// The line of a schedule.
+/// Returns the line of a schedule.
 pub(crate) fn line(ran: &Ran) -> String {
     let figures = &ran.verdict.checked.figures;
     let columns = [
@@ -61,7 +61,7 @@ pub(crate) fn line(ran: &Ran) -> String {
     columns.join("\t")
 }
 
-/// The folder of the records.
+/// Returns the folder of the records.
 pub(crate) fn folder() -> PathBuf {
     // At run time when cargo says so: a target folder may be shared between clones.
     std::env::var_os("LOCKWRIGHT_ROOT")

@@ -1,7 +1,7 @@
-//! The faults: where each applies, and the promises that hold under it.
+//! The faults: the configurations that each applies to, and the promises that hold under it.
 //!
-//! The promise comes from the backend's profile where that has a word for the fault. The rest is the fault
-//! matrix of `docs/src/guarantees.md`.
+//! A promise comes from the backend's profile if the profile covers the fault. This module states the other
+//! promises. The fault matrix of `docs/src/guarantees.md` shows all of them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -54,17 +54,17 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
-    /// Both.
+    /// Exclusion and fences.
     pub(crate) const KEPT: Self = Self { exclusion: true, fences: true };
 
-    /// Returns the promises that are in both.
+    /// Returns the promises that both `self` and `other` contain.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { exclusion: self.exclusion && other.exclusion, fences: self.fences && other.fences }
     }
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub(crate) const ALL: [Self; 20] = [
         ClientKilled,
         ClientStopped,
@@ -88,7 +88,7 @@ impl Fault {
         ClockBack,
     ];
 
-    /// Returns its name, as `--faults` takes it.
+    /// Returns the fault's name for `--faults`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ClientKilled => "client-killed",
@@ -114,17 +114,17 @@ impl Fault {
         }
     }
 
-    /// Returns the fault of this name.
+    /// Returns the fault with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Returns whether it concerns a client process. All others concern the servers or the way to them.
+    /// Returns whether the fault affects a client process. Other faults affect the servers or the connections.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Returns whether it concerns the way between clients and servers alone.
+    /// Returns whether the fault affects only the connections between clients and servers.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -136,7 +136,7 @@ impl Fault {
         )
     }
 
-    /// Returns whether it can be made on this configuration.
+    /// Returns whether the fault can be injected on this configuration.
     pub(crate) fn applies_to(self, configuration: Configuration) -> bool {
         let kind = configuration.kind();
         match self {
@@ -173,7 +173,7 @@ impl Fault {
         }
     }
 
-    /// Returns how long it lasts, in milliseconds, on a configuration with this TTL.
+    /// Returns the range of the fault's duration, in milliseconds, on a configuration with this TTL.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {
@@ -192,7 +192,7 @@ impl Fault {
         }
     }
 
-    /// Returns the promises that hold while it lasts and after it. `leader` is whether a fault of one server concerns the leader.
+    /// Returns the promises that hold during and after the fault. `leader` is true if it affects the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,
@@ -235,7 +235,7 @@ impl Fault {
     }
 }
 
-/// One server of several loses its data, or the only one.
+/// Returns the promises that hold after one of several servers, or the only server, has lost its data.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

@@ -1,4 +1,4 @@
-//! Makes a fault for its time, and observes its effect.
+//! Injects a fault for its duration, and observes its effect.
 
 use std::fs;
 use std::io::Write;
@@ -21,32 +21,32 @@ use crate::faults::Fault;
 use crate::plan::{self, Planned, Schedule};
 use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
 
-/// The surroundings of a fault.
+/// The servers and clients that a fault can affect.
 pub(crate) struct Scene<'a> {
     pub(crate) servers: &'a mut dyn Servers,
     pub(crate) schedule: &'a Schedule,
     pub(crate) clients: &'a Clients<'a>,
     pub(crate) journal: &'a Journal,
-    /// The folder of the file system that can be filled.
+    /// The folder of the file system that `disk-full` fills, if there is one.
     pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: Option<&'a ServersClock>,
 }
 
-/// A fault that was made.
+/// An injected fault.
 #[derive(Debug)]
 pub(crate) struct Injected {
     pub(crate) fault: Fault,
-    /// The observed effect; `None` without one.
+    /// The observed effect, or `None` if there was none.
     pub(crate) effect: Option<String>,
 }
 
-/// The most by which a server's clock is stepped back, in milliseconds. A dead hold lasts longer by it.
+/// The largest step back of a server's clock, in milliseconds. The hold of a dead client lasts longer by the step.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
-/// How long a process may take until it is seen to react.
+/// The longest time until a process shows an effect.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Makes a fault of a client process.
+/// Injects a fault into a client process.
 pub(crate) fn on_a_client(
     clients: &Clients<'_>,
     journal: &Journal,
@@ -70,10 +70,10 @@ fn note(journal: &Journal, fault: Fault, target: &str, effect: Option<String>, b
 }
 
 impl Scene<'_> {
-    /// Makes a fault of the servers, or on the way to them.
+    /// Injects a fault into the servers or the connections to them.
     ///
     /// # Errors
-    /// If a server can't be brought back.
+    /// If a server can't be started again.
     pub(crate) fn on_the_servers(&mut self, planned: Planned) -> Result<Injected> {
         let fault = planned.fault;
         let target = self.schedule.configuration.name();
@@ -116,7 +116,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The index of a server: the leader, or a follower if `pick` is odd and there is a follower.
+    /// Returns the index of the affected server: a follower if `pick` is odd and there is one, or else the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -124,7 +124,7 @@ impl Scene<'_> {
         if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }
     }
 
-    /// Does `what` with the chosen server.
+    /// Calls `what` with the server at `index`.
     fn with<T>(&mut self, index: usize, what: impl FnOnce(&mut dyn Server) -> T) -> T {
         let mut servers = self.servers.servers();
         what(&mut *servers[index])
@@ -183,7 +183,7 @@ impl Scene<'_> {
         stopped.then(|| format!("server {index} stopped"))
     }
 
-    /// Stops a server again and again, as a disk does whose syncs block it.
+    /// Stops a server repeatedly, which imitates slow syncs to its disk.
     fn stall(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
         let end = Instant::now() + lasts;
@@ -265,7 +265,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Waits until a new client is refused, and until the time is over.
+    /// Connects new clients for `lasts`, or longer until one is refused. Returns the number of refused clients
+    /// as the observed effect.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -329,14 +330,15 @@ impl Scene<'_> {
     }
 }
 
-/// The limit of descriptors of a process.
+/// Returns the limit of open descriptors of a process.
 fn descriptor_limit(pid: u32) -> Option<String> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Sets that limit as the user that the process runs as. Other users need a right that root often lacks.
+/// Sets the limit of open descriptors, as the user of the process. Another user would need a capability, which root
+/// often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")
@@ -350,7 +352,7 @@ fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     }
 }
 
-/// Writes until there is no room left. Returns how many megabytes there were.
+/// Fills the file system with `file`. Returns the number of megabytes written.
 fn fill(file: &Path) -> usize {
     let Ok(mut file) = fs::File::create(file) else { return 0 };
     let piece = vec![0x55; 64 << 10];

@@ -1,4 +1,4 @@
-//! A process that runs some schedules of one configuration, one after the other, on the same servers.
+//! A lane: a process that runs schedules of one configuration in sequence, on the same servers.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,11 +18,12 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// How often the servers of a lane are started again after a failure that no fault explains.
+/// The number of times that a lane may start its servers. It starts them again after a failure that no fault
+/// explains.
 const STARTS: usize = 3;
 
-/// How often the test command runs a schedule that shows nothing: on a busy machine a fault may be over before a
-/// client notices it.
+/// The number of times that the test command runs a schedule that shows nothing. On a busy machine, a fault may
+/// end before a client notices it.
 const RUNS: usize = 3;
 
 /// Runs the seeds of a lane.
@@ -64,7 +65,7 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises, or compares them with the record.
+/// Records the promises with `--record`. In the test command, compares them with the record.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {
@@ -77,19 +78,19 @@ fn hold_to_record(now: &Promises, configuration: Configuration, options: &Option
     Ok(())
 }
 
-/// The seeds of one configuration, and the servers they run on.
+/// The settings of a lane, and its servers.
 struct Job {
     configuration: Configuration,
     options: Options,
     folder: PathBuf,
     disk: Option<PathBuf>,
-    /// None before the first start and after a failure.
+    /// The started servers. `None` before the first start and after a failure.
     lane: Option<Lane>,
     starts: usize,
 }
 
 impl Job {
-    /// Runs the schedule of a seed. Returns `Continue` if it is to be run again.
+    /// Runs the schedule of a seed. Returns `Continue` if the schedule must run again.
     fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
         let lane = match &mut self.lane {
             Some(lane) => lane,
@@ -125,7 +126,7 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-/// Prints the figures of a schedule, records them, and keeps what shows a violation.
+/// Prints the figures of a schedule, records them, and saves the journal and the timeline of a failed schedule.
 fn tell(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;

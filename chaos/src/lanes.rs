@@ -1,4 +1,4 @@
-//! Several schedules in parallel: each lane is a process with servers of its own.
+//! Runs schedules in parallel lanes. Each lane is a process with its own servers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
@@ -15,19 +15,19 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// How many schedules a lane runs before its servers are replaced.
+/// The number of schedules that a lane runs before its servers are replaced.
 const SCHEDULES: usize = 20;
 
-/// The seeds of the test command: they draw many different faults.
+/// The seeds of the test command, chosen because they draw many different faults.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
-/// The schedules of one lane.
+/// Schedules for one lane.
 struct Task {
     configuration: Configuration,
     seeds: Vec<u64>,
 }
 
-/// Counts of outcomes.
+/// The number of schedules with each outcome.
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
@@ -38,7 +38,7 @@ struct Counts {
     problems: usize,
 }
 
-/// Runs all schedules that the options ask for.
+/// Runs all schedules that the options select.
 pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     remove_abandoned();
     let begun = Instant::now();
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The configurations in turn, a few seeds of each at a time.
+/// Divides the seeds into tasks. The tasks alternate between the configurations.
 fn tasks(options: &Options) -> VecDeque<Task> {
     let seeds: Vec<u64> = match (options.selection, options.time) {
         (true, _) => SELECTION.to_vec(),
@@ -103,7 +103,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// The seeds on record of this version of the plan that showed something.
+/// Returns the seeds that are recorded as `kept` or `not-promised` for this version of the plan.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -118,7 +118,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     text.lines().filter_map(seed).collect()
 }
 
-/// Runs a lane in a process of its own, and passes on its lines.
+/// Runs a lane in a separate process, and forwards its output.
 fn run_lane(
     lane: usize,
     task: &Task,
@@ -149,8 +149,8 @@ fn run_lane(
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// The variables of the environment of a lane: its folder, whether its data are on a file system of their own, and
-/// the instant of the boot clock from which on it begins no other schedule.
+/// The environment variables of a lane: its folder, whether its data has a separate file system, and the instant of
+/// the boot clock after which it begins no more schedules.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
@@ -170,16 +170,17 @@ fn count(line: &str, counts: &Mutex<Counts>) {
     }
 }
 
-/// The folder of a lane: journals, and in it a file system in memory of limited size for the servers' data.
+/// The folder of a lane. It contains the journals, and a file system in memory of limited size for the servers'
+/// data.
 struct Folder {
     path: PathBuf,
     is_mounted: bool,
 }
 
-/// The prefix of the folders of lanes.
+/// The prefix of the names of these folders.
 const FOLDERS: &str = "lockwright-chaos-";
 
-/// Removes the folders of runs that were killed.
+/// Removes the folders that killed runs left behind.
 fn remove_abandoned() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

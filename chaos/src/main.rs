@@ -1,7 +1,7 @@
 //! Random faults on real servers: `cargo xtask chaos`.
 //!
-//! A *schedule* is the plan of one seed on one configuration: a workload by several client processes, and one to
-//! three faults. A *lane* is a process with servers of its own, which runs schedules one after the other.
+//! A *schedule* is the plan of one seed on one configuration: a workload of several client processes, and one to
+//! three faults. A *lane* is a process with its own servers, which runs schedules in sequence.
 //!
 //! | module | subject |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | `servers` | the servers, and a scan for leftovers |
 //! | `inject`, `clock` | makes a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
-//! | `evidence`, `promises` | the record: schedules, and what was promised |
+//! | `evidence`, `promises` | the record: schedules, and promises |
 //! | `soak` | minutes of work without faults |
 //! | `page` | the part of the guarantees page that is made from the record |
 #![forbid(unsafe_code)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::configuration::Configuration;
 use crate::faults::Fault;
 
-/// How to run it.
+/// The text that `--help` prints.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
 /// The options of the command line.
@@ -18,13 +18,13 @@ pub(crate) struct Options {
     pub(crate) faults: Vec<Fault>,
     pub(crate) beside: usize,
     pub(crate) record: bool,
-    /// The journal and the timeline of each schedule are kept.
+    /// Save the journal and the timeline of every schedule.
     pub(crate) keep: bool,
-    /// Seeds that are on record are left out.
+    /// Skip the seeds that are recorded as `kept` or `not-promised`.
     pub(crate) missing: bool,
-    /// The few seeds of the test command.
+    /// Run the fixed seeds of the test command.
     pub(crate) selection: bool,
-    /// Works without faults, and looks for leaks.
+    /// Run without faults, and look for leaks.
     pub(crate) soak: bool,
 }
 
@@ -32,7 +32,7 @@ impl Options {
     /// Reads the command line.
     ///
     /// # Errors
-    /// If an option is unknown or has a wrong value. The error lists the right ones.
+    /// If an option is unknown or has an invalid value. The error lists the valid ones.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

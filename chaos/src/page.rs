@@ -1,4 +1,4 @@
-//! The part of the guarantees page that is made from the record.
+//! The part of the guarantees page that is generated from the record.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use crate::faults::{Fault, Promise};
 use crate::promises::{Promised, Promises, claim_name};
 use crate::servers::Result;
 
-/// What the generated part stands between.
+/// The markers around the generated part.
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// The fewest schedules that show a claim.
+/// The number of schedules that are needed to confirm a claim.
 const FEWEST: usize = 3;
 
 /// The columns of each table of faults.
@@ -40,7 +40,7 @@ const GROUPS: [&[Configuration]; 3] = [
     &[Configuration::Etcd, Configuration::ZooKeeper],
 ];
 
-/// Claims that no fault of a schedule can show, and why they hold.
+/// Claims that no schedule can confirm, and the reasons why they hold.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -66,9 +66,9 @@ struct Record {
 /// One line of the record.
 struct Schedule {
     outcome: String,
-    /// Operations, grants, hand-overs, the longest wait, the largest lag, writes refused, late writes refused.
+    /// The operations, grants, hand-overs, longest wait, largest lag, refused writes, and refused late writes.
     figures: [u64; 7],
-    /// With an observed effect.
+    /// The faults with an observed effect.
     faults: Vec<Fault>,
 }
 
@@ -77,7 +77,7 @@ type Records = BTreeMap<Configuration, Record>;
 /// Writes the generated part of the page.
 ///
 /// # Errors
-/// If the record or the page can't be read or written, or if a profile claims what nothing on record shows.
+/// If the record or the page can't be read or written, or if the record doesn't confirm a claim of a profile.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -93,7 +93,7 @@ fn path() -> PathBuf {
     evidence::folder().join("../../docs/src/guarantees.md")
 }
 
-/// The page with its generated part made anew.
+/// Returns the page with a new generated part.
 fn made(page: &str, records: &Records) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).ok_or("the page has no generated part")?;
     let (_, after) = rest.split_once(END).ok_or("the generated part of the page has no end")?;
@@ -130,8 +130,8 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// How many schedules with this fault and an observed effect showed what is promised. Where everything is
-    /// promised under it, those don't count in which another fault takes a promise away.
+    /// Counts the schedules that confirm `promise` under this fault, which must have had an observed effect. If the
+    /// fault affects no promise, a schedule counts only if its other faults affect none either.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
         let shows = |one: &&Schedule| one.faults.contains(&fault) && one.outcome == outcome;
@@ -169,7 +169,7 @@ fn part(records: &Records) -> String {
     text + "\n### How much was run\n\n" + &totals(records)
 }
 
-/// The promise under one fault, and how many schedules showed it.
+/// Returns the table cell with the promise under one fault and the number of schedules that confirm it.
 fn cell(record: Option<&Record>, fault: Fault) -> String {
     let found = record.and_then(|record| {
         let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;
@@ -221,7 +221,7 @@ fn totals(records: &Records) -> String {
     text
 }
 
-/// Returns the claims of the profiles that nothing on record shows.
+/// Returns the problems of the record: unconfirmed claims, unconfirmed promises, and violations.
 fn unshown(records: &Records) -> Vec<String> {
     let mut problems = Vec::new();
     for (configuration, record) in records {
@@ -256,7 +256,7 @@ fn unshown(records: &Records) -> Vec<String> {
     problems
 }
 
-/// The fault of a schedule that shows a claim of a profile.
+/// Returns the fault whose schedules confirm a claim of a profile.
 fn shows(claim: Claim) -> Fault {
     match claim {
         Claim::Partition => Fault::ConnectionsCut,
@@ -290,7 +290,7 @@ mod tests {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
-        // Of the promises under a fault, only those that stand for a claim.
+        // Only the promises under faults that confirm a claim.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
         let promises = Promises {
             faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),

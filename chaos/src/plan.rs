@@ -9,8 +9,8 @@ use lockwright_conformance::workload::{self, Random, Work};
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 
-/// The version of this file, of the workload, and of the faults that apply to a configuration. A record of another
-/// version had other plans.
+/// Returns the version of the plans of a configuration. It changes with this file, the workload, or the faults that
+/// apply to the configuration. The same seed gives another plan in another version.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
         // Its clock is stepped since then.
@@ -27,7 +27,7 @@ pub(crate) struct Schedule {
     pub(crate) duration: Duration,
     /// One plan for each client process.
     pub(crate) clients: Vec<workload::Plan>,
-    /// In the order of their beginnings.
+    /// The faults in the order in which they begin.
     pub(crate) faults: Vec<Planned>,
 }
 
@@ -35,24 +35,24 @@ pub(crate) struct Schedule {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) fault: Fault,
-    /// When it begins, from the beginning of the schedule.
+    /// The time from the beginning of the schedule to the beginning of the fault.
     pub(crate) at: Duration,
-    /// How long it lasts.
+    /// The duration of the fault.
     pub(crate) lasts: Duration,
-    /// A random number that chooses the client, the server, the lock.
+    /// A random number that selects the affected client, server or lock.
     pub(crate) pick: usize,
 }
 
-/// Returns whether a fault of a server concerns the leader, given its random number.
+/// Returns whether a server fault with this random number affects the leader.
 pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Separates the numbers of the schedule from those of its client processes.
+/// The offset that separates the random numbers of the schedule from those of its client processes.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
-    /// The schedule of a seed with faults out of `allowed`, which apply to the configuration.
+    /// Draws the schedule of a seed. Its faults are in `allowed` and apply to the configuration.
     pub(crate) fn draw(
         configuration: Configuration,
         profile: &Profile,
@@ -69,17 +69,17 @@ impl Schedule {
         Self { configuration, seed, duration, clients, faults }
     }
 
-    /// Returns the prefix of all its locks.
+    /// Returns the prefix of the names of all its locks.
     pub(crate) fn prefix(&self) -> String {
         prefix(self.configuration, self.seed)
     }
 
-    /// The TTL of its holds.
+    /// Returns the TTL of its holds.
     pub(crate) fn ttl(&self) -> Duration {
         self.clients[0].ttl
     }
 
-    /// Returns the promises that hold under all its faults together.
+    /// Returns the promises that hold under the combination of its faults.
     pub(crate) fn promise(&self, profile: &Profile) -> Promise {
         let promise = |one: &Planned| {
             one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))

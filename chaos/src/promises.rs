@@ -1,7 +1,8 @@
-//! What each backend promises under each fault, on record beside the evidence.
+//! The recorded promises of each backend under each fault. The records are next to the evidence.
 //!
-//! A lane asks a real server for its profile. With `--record` it writes the promises that follow; without, it
-//! compares them, so that a changed profile needs a new record.
+//! A lane obtains the profile from a real server and derives the promises from it. With `--record`, the lane
+//! records the promises. In the test command, it compares them with the record, so a changed profile needs a
+//! new record.
 
 use std::fs;
 use std::path::Path;
@@ -15,23 +16,23 @@ use crate::servers::Result;
 /// The promises of one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promises {
-    /// The faults that the profile says exclusion survives.
+    /// The faults that exclusion survives according to the profile.
     pub(crate) claims: Vec<Claim>,
     pub(crate) faults: Vec<Promised>,
 }
 
-/// What is promised under one fault.
+/// The promises under one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// If the fault concerns a server that isn't the leader, or the only one.
+    /// The promise if the fault affects a follower or the only server.
     pub(crate) promise: Promise,
-    /// If it concerns the leader.
+    /// The promise if the fault affects the leader.
     pub(crate) leader: Promise,
 }
 
 impl Promises {
-    /// The promises of a profile.
+    /// Derives the promises from a profile.
     pub(crate) fn of(configuration: Configuration, profile: &Profile) -> Self {
         let promise = |fault: Fault, leader| fault.promise(configuration, profile, leader);
         let faults = Fault::ALL.into_iter().filter(|fault| fault.applies_to(configuration));
@@ -50,7 +51,7 @@ impl Promises {
     /// Reads the recorded promises.
     ///
     /// # Errors
-    /// If there are none, or a line can't be read.
+    /// If there is no record, or a line of it is invalid.
     pub(crate) fn read(folder: &Path, configuration: Configuration) -> Result<Self> {
         let path = path(folder, configuration);
         let text = fs::read_to_string(&path)
@@ -83,7 +84,7 @@ impl Promises {
         Ok(this)
     }
 
-    /// Records them.
+    /// Records the promises.
     ///
     /// # Errors
     /// If the file can't be written.
@@ -109,7 +110,7 @@ fn path(folder: &Path, configuration: Configuration) -> std::path::PathBuf {
     folder.join(format!("{configuration}.promises.tsv"))
 }
 
-/// The name of a claim on record.
+/// Returns the name of a claim in the record.
 pub(crate) fn claim_name(claim: Claim) -> &'static str {
     match claim {
         Claim::ClientCrash => "client-crash",

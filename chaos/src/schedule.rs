@@ -1,4 +1,4 @@
-//! One schedule on the servers of a lane, from its beginning to its verdict.
+//! Runs a schedule on the servers of a lane, and checks it.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
@@ -19,10 +19,10 @@ use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
 use crate::verdict::Verdict;
 
-/// How much longer than its plan a client may take: its last requests wait, and it releases its holds.
+/// The time that a client has after its plan, to finish its last requests and release its holds.
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// How much longer than the TTL anything of a hold may stay on the servers.
+/// The time for which a hold's data may stay on the servers after the TTL.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
 /// The servers of one lane, with their folders and their clock.
@@ -30,13 +30,13 @@ pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// Journals, which must not be on the disk that is filled.
+    /// The folder of the journals, which must not be on the disk that `disk-full` fills.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,
 }
 
-/// A schedule that was run.
+/// A finished schedule.
 pub(crate) struct Ran {
     pub(crate) schedule: Schedule,
     pub(crate) entries: Vec<Entry>,
@@ -44,7 +44,7 @@ pub(crate) struct Ran {
 }
 
 impl Lane {
-    /// Starts the servers. `disk` is the folder of the file system in memory that has their data, if there is one.
+    /// Starts the servers. `disk` is the file system in memory for their data, if there is one.
     ///
     /// # Errors
     /// If a server doesn't start.
@@ -71,17 +71,17 @@ impl Lane {
         Schedule::draw(self.configuration, &self.profile, seed, allowed)
     }
 
-    /// What is promised under each fault.
+    /// Returns the promises of the configuration under each fault.
     pub(crate) fn promises(&self) -> Promises {
         Promises::of(self.configuration, &self.profile)
     }
 
-    /// Returns the fault of a schedule that this machine can't make.
+    /// Returns a fault of the schedule that can't be injected on this machine, if there is one.
     pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
         schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
     }
 
-    /// Returns whether this machine can make a fault.
+    /// Returns whether the fault can be injected on this machine.
     fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::DiskFull => self.disk.is_some(),
@@ -93,7 +93,7 @@ impl Lane {
     /// Runs a schedule.
     ///
     /// # Errors
-    /// If the servers fail in another way than planned. The lane can't go on then.
+    /// If the servers fail in an unplanned way. The lane then needs new servers.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;
@@ -139,7 +139,7 @@ impl Lane {
         Ok((entries, injected, problems))
     }
 
-    /// Makes the faults of the clients and those of the servers at the same time.
+    /// Injects the faults of the clients and those of the servers in parallel.
     fn make_faults(
         &mut self,
         schedule: &Schedule,
@@ -178,7 +178,7 @@ impl Lane {
     }
 }
 
-/// Returns the observed effects in one word each, for the record.
+/// Returns the observed effect of each fault, for the record.
 pub(crate) fn effects(injected: &[Injected]) -> String {
     let one = |one: &Injected| match &one.effect {
         Some(effect) => format!("{}: {effect}", one.fault),

@@ -1,5 +1,5 @@
-//! A soak: minutes of work on random names without faults. Memory, descriptors, and what is on the servers must be
-//! at the end as at the beginning.
+//! The soak test: a workload without faults that runs for minutes on new names. The process must not leak memory,
+//! descriptors or threads, and its holds must leave no data on the servers.
 
 use std::fs;
 use std::path::Path;
@@ -18,22 +18,22 @@ use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
 
-/// The variable of the environment that has the job as JSON.
+/// The environment variable that contains the [`Job`] as JSON.
 const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
-/// How long a soak takes without `--minutes`.
+/// The duration of a soak test without `--minutes`.
 const TIME: Duration = Duration::from_secs(600);
 
-/// How long one plan lasts. Each has names of its own.
+/// The duration of one plan. Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The process is measured for the first time after this part of the time, with its caches filled.
+/// The divisor of the duration that gives the time of the first measurement. By then, the caches are filled.
 const SETTLED_AFTER: u32 = 5;
 
-/// How much larger the process may be at the end: an allocator keeps pages.
+/// The allowed growth of the process in bytes. An allocator keeps freed pages.
 const GROWTH: u64 = 8 << 20;
 
-/// What the process that works needs.
+/// The job of the worker process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Job {
     configuration: String,
@@ -44,16 +44,16 @@ struct Job {
     ttl: Duration,
 }
 
-/// What the process said of itself between two plans.
+/// The resources of the worker process between two plans.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// In bytes, resident.
+    /// The resident memory in bytes.
     memory: u64,
     descriptors: u64,
     threads: u64,
 }
 
-/// Soaks one configuration after the other.
+/// Runs the soak test on each configuration in turn.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let time = options.time.unwrap_or(TIME);
     let mut is_sound = true;
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Soaks one configuration; whether everything was as at the beginning.
+/// Runs the soak test on one configuration. Returns whether it passed.
 fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let mut servers = servers::start(configuration, folder.path())?;
@@ -121,7 +121,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// What is left on the servers after the longest time that anything of a hold may stay.
+/// Returns the data that is left on the servers after the longest time for which a hold's data may stay.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -133,7 +133,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the process while none of its plans runs: it touches `idle` and waits until the file is gone.
+/// Measures the worker process between its plans. The worker then creates `idle` and waits until this function has
+/// removed it. Returns the first and the last measurement.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;
@@ -164,7 +165,7 @@ fn measure(pid: u32) -> Result<Measured> {
     })
 }
 
-/// The process that works.
+/// Runs the worker process.
 pub(crate) fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
@@ -196,7 +197,7 @@ fn work() -> Result<()> {
     Ok(fs::write(folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs four plans at the same time, each with a client of its own; returns how many grants there were.
+/// Runs four plans in parallel, each with its own client. Returns the number of grants.
 async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
     let (a, b, c, d) = tokio::try_join!(
         plan(job, profile, number, 0),

@@ -1,4 +1,4 @@
-//! The verdict on a schedule: the rules that apply to it, and the outcome.
+//! The verdict on a schedule: the applied rules, and the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,19 +12,19 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
 
-/// How much longer than its TTL and its poll a free lock may wait for the next holder: two cores run many processes.
+/// The time that a free lock may stay without a holder beyond the TTL and the poll. Many processes share two cores.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How a schedule ended.
+/// The outcome of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was promised and kept.
+    /// Exclusion and fences were promised, and all promises were kept.
     Kept,
-    /// Some of it isn't promised under these faults. The rest was kept.
+    /// Exclusion or fences aren't promised under these faults. The other promises were kept.
     NotPromised,
-    /// Nothing was contended or handed over, or a fault had no effect.
+    /// There was no contention or no hand-over, or a fault had no observed effect.
     ShowedNothing,
-    /// A promise was broken.
+    /// A promise was broken, a client failed, or data was left on a server.
     Violation,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) checked: Checked,
     pub(crate) injected: Vec<Injected>,
-    /// Clients that failed, and what was left on the servers.
+    /// The failures of clients, and the data left on the servers.
     pub(crate) problems: Vec<String>,
 }
 
@@ -80,8 +80,8 @@ impl Verdict {
     }
 }
 
-/// Ends the holds of killed processes when they are about to be killed. Elsewhere the server keeps them until they
-/// expire, but a hold that is a connection's ends with the process.
+/// Ends the holds of each killed process at the beginning of its fault. Needed for holds that belong to a
+/// connection: they end with the process, while the server keeps other holds until they expire.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -123,7 +123,8 @@ fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {
     }
 }
 
-/// The bound on waiting: a dead holder's TTL, a poll, and after each fault the time until clients are connected.
+/// Returns the longest allowed time without a holder: the TTL of a dead holder, a poll, and for each fault the time
+/// until the clients have connected again.
 fn longest_wait(schedule: &Schedule, profile: &Profile) -> Duration {
     let after = |fault: Fault| match fault {
         // A dead hold lasts longer by the step.
@@ -145,7 +146,7 @@ mod tests {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
     }
 
-    /// Of two processes with a lock each in turn, the first is killed at 30 and the second is granted the lock at 40.
+    /// Returns the history of two processes: the first is killed at 30, and the second is granted the lock at 40.
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());

@@ -1,4 +1,4 @@
-//! The rules, and what a run must show.
+//! The rules, and the evidence that a run must contain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,23 +12,24 @@ use super::run::{Run, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
 use super::{fences, overlap, waiting};
 
-/// The promises that a run is checked for. The default has all of them, and no limit for waiting.
+/// The rules for a run. The default has all of them, and no limit for waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Holds that exclude each other are never valid at once, nor more permits than there are.
+    /// Holds that exclude each other are never valid at once. No more permits are valid than the semaphore has.
     pub exclusion: bool,
-    /// No two holds of a name have one fence, but for readers.
+    /// No two holds of a name have the same fence, except those of readers.
     pub fences: bool,
-    /// A hold that was asked for after another was granted has no smaller fence.
+    /// No hold has a smaller fence than a hold that was granted before its request.
     pub strict_order_of_fences: bool,
     /// The longest time without a holder while a client waits.
     pub longest_wait: Option<Duration>,
-    /// Faults, by their names, that keep the server from granting anything. The time in which one is active
-    /// doesn't count as waiting.
+    /// The names of faults that prevent the server from granting locks. Time during such a fault doesn't count as
+    /// waiting.
     pub excusing_faults: Vec<String>,
-    /// How long before its deadline a hold is reported as lost. Only the figure about the delay uses it.
+    /// The time before a deadline at which the hold is reported as lost. Only
+    /// [`Figures::largest_lag_of_a_loss`] uses it.
     pub loss_margin: Duration,
-    /// If set, a run fails that shows no contention, no hand-over, or no effect of a fault.
+    /// If true, a run fails unless it shows contention, a hand-over, and an effect of each fault.
     pub must_show: bool,
 }
 
@@ -46,7 +47,7 @@ impl Default for Rules {
     }
 }
 
-/// A run that was checked.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// The broken promises. The run passes if there are none.
@@ -55,8 +56,8 @@ pub struct Checked {
     pub figures: Figures,
 }
 
-/// Checks a run. The entries are in the order of their instants, as [`read`](super::journal::read) returns
-/// them.
+/// Checks a run. The entries must be in the order of their timestamps, as [`read`](super::journal::read)
+/// returns them.
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);
@@ -71,7 +72,7 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     Checked { violations, figures }
 }
 
-/// Checks holds that are over. `fences` says whether the profile has any.
+/// Checks ended holds. `fences` is true if the backend has fences.
 pub(crate) fn check_holds(holds: &[Hold], fences: bool) -> Vec<Violation> {
     let mut violations = Vec::new();
     for holds in by_name(holds.iter().cloned()).values() {
@@ -84,7 +85,7 @@ pub(crate) fn check_holds(holds: &[Hold], fences: bool) -> Vec<Violation> {
     violations
 }
 
-/// Returns the holds of each name, in the order of their grants.
+/// Groups the holds by name, in the order of their grants.
 pub(crate) fn by_name(holds: impl Iterator<Item = Hold>) -> BTreeMap<String, Vec<Hold>> {
     let mut names: BTreeMap<String, Vec<Hold>> = BTreeMap::new();
     for hold in holds {
@@ -129,7 +130,7 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the violation if the use shows that the holder treats the hold as valid after its end.
+/// Returns a violation if this use shows that the holder treated the hold as valid after its end.
 fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     let hold = &used.as_recorded;
     let next = run.holds.iter().map(|tracked| &tracked.hold).find(|next| {

@@ -1,4 +1,5 @@
-//! Fences: unique, and in the order of the grants. And the register: it accepts no stale write.
+//! The rules for fences and for the register: fences are unique and in the order of the grants, and the register
+//! accepts no stale write.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use lockwright_core::{Fence, Mode};
 use super::hold::Hold;
 use super::violation::{Violation, Write};
 
-/// Finds fences that two holds of one name have. Readers may share one.
+/// Finds fences that two holds of one name share. Readers may share a fence.
 pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut by_fence: HashMap<Fence, Vec<&Hold>> = HashMap::new();
     for hold in holds {
@@ -21,8 +22,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds holds of one name that were asked for when another had been granted, and have a smaller fence. The
-/// holds are in the order of their grants. Permits have ids, which aren't in order.
+/// Finds holds with a smaller fence than a hold that was granted before their request. All holds have one name
+/// and are in the order of their grants. Permits are skipped: they have ids, which aren't in order.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -42,8 +43,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds writes of one name that were sent after a higher fence had been accepted, and were accepted. The
-/// writes are in the order of their answers.
+/// Finds accepted writes that were sent after the register had accepted a higher fence. All writes have one
+/// name and are in the order of their answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

@@ -1,4 +1,4 @@
-//! Figures of a run.
+//! The figures of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,11 +12,11 @@ use super::rivals::Timed;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
-/// Figures of a run. Figures of several runs can be [added](Figures::add).
+/// The figures of one or [several](Figures::add) runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,
@@ -26,7 +26,7 @@ pub struct Figures {
     pub grants: u64,
     /// Requests for a lock that another process held.
     pub contended: u64,
-    /// Waiters that were granted a lock after another process's hold had ended.
+    /// Grants to waiters after another process's hold had ended.
     pub hand_overs: u64,
     /// Faults that began.
     pub faults: u64,
@@ -34,24 +34,25 @@ pub struct Figures {
     pub faults_with_effect: u64,
     /// Losses that were reported.
     pub losses: u64,
-    /// Holds that passed their deadline in a process that ran on, and whose loss was never reported.
+    /// Holds that passed their deadline without a report of the loss, although their process was running.
     pub unreported_losses: u64,
     /// Holds whose process was stopped when the deadline passed.
     pub paused_past_the_deadline: u64,
-    /// Of these, the holds with a write that the register refused later.
+    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a later write that the register
+    /// refused.
     pub paused_and_refused: u64,
     /// Writes to the register.
     pub writes: u64,
     /// Writes that the register refused.
     pub writes_refused: u64,
-    /// Writes by a holder that knew of its hold's end.
+    /// Writes by a holder after it had noticed the end of its hold.
     pub late_writes: u64,
     /// Late writes that the register refused.
     pub late_writes_refused: u64,
     /// The longest time without a holder while a client waited.
     pub longest_without_a_holder: Duration,
-    /// The largest delay between a deadline, less the margin of the rules, and the report of the loss. The time
-    /// in which the process was stopped doesn't count.
+    /// The largest delay of a report of a loss. The delay begins at the deadline minus
+    /// [`loss_margin`](Rules::loss_margin). Time in which the process was stopped doesn't count.
     pub largest_lag_of_a_loss: Duration,
 }
 
@@ -133,7 +134,7 @@ fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
     items.iter().filter(|item| is(item)).count() as u64
 }
 
-/// Returns whether the hold passed its deadline, and neither a loss nor a release was recorded.
+/// Returns whether the hold passed its deadline without a recorded loss or release.
 fn expired(run: &Run, tracked: &Tracked) -> bool {
     let is_open = matches!(tracked.end, None | Some(End::ProcessEnded));
     is_open && !tracked.is_continued && tracked.deadline < run.end
@@ -151,7 +152,7 @@ fn is_paused(run: &Run, tracked: &Tracked) -> bool {
     is_alive && is_stopped && tracked.hold.until == tracked.deadline && tracked.deadline < run.end
 }
 
-/// Returns for how long a process ran after a deadline, less `margin`, until it reported the loss.
+/// Returns the time that the process ran from the deadline minus `margin` until the report of the loss.
 fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let process = run.process(&tracked.hold.who);
     let due: BootInstant = tracked.deadline - margin;

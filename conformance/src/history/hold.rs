@@ -1,50 +1,51 @@
-//! One hold, as its holder saw it.
+//! A hold from the holder's view.
 
 use std::fmt;
 
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 use serde::{Deserialize, Serialize};
 
-/// One hold, as its holder saw it. It is valid from [`granted`](Self::granted) until
-/// [`until`](Self::until), which isn't part of it.
+/// A hold from the holder's view. It is valid from [`granted`](Self::granted) (inclusive) to
+/// [`until`](Self::until) (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The holder: a task, a client, a process.
+    /// The holder: a task, a client or a process.
     pub who: String,
-    /// The lock.
+    /// The name of the lock.
     pub name: String,
-    /// How it was locked.
+    /// The mode of the hold.
     pub mode: Mode,
     /// The hold's token.
     pub token: Token,
-    /// Its fence.
+    /// The hold's fence.
     pub fence: Fence,
-    /// Just before the request was sent.
+    /// The instant just before the request was sent.
     pub asked: BootInstant,
-    /// Just after the grant returned.
+    /// The instant just after the grant returned.
     pub granted: BootInstant,
-    /// The first of: the beginning of the release, the report of the loss, the last recorded deadline.
+    /// The end of the hold: the beginning of the release, the report of the loss, or the last recorded deadline,
+    /// whichever is first.
     pub until: BootInstant,
 }
 
 impl Hold {
-    /// Returns whether both records are of one hold: the same token and the same holder.
+    /// Returns whether both have the same token and the same holder.
     pub fn is_one_with(&self, other: &Self) -> bool {
         self.token == other.token && self.who == other.who
     }
 
-    /// Returns whether the modes exclude each other. Permits of one semaphore don't: they are counted.
+    /// Returns whether the modes exclude each other. Permits of one semaphore don't, because they are counted.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }
 
-    /// Returns whether a request in `mode` may have to wait for this hold: the two exclude each other, or take
-    /// permits of one semaphore.
+    /// Returns whether a request in `mode` may have to wait for this hold. This is the case if the two modes
+    /// exclude each other or take permits of one semaphore.
     pub fn competes_with(&self, mode: Mode) -> bool {
         excludes(self.mode, mode) || self.permits().is_some()
     }
 
-    /// Returns the number of permits it takes, and how many the semaphore has.
+    /// Returns the number of permits that the hold takes, and the number that the semaphore has.
     pub fn permits(&self) -> Option<(u32, u32)> {
         match self.mode {
             Mode::Permits { count, of } => Some((count, of)),
@@ -77,7 +78,7 @@ fn excludes(one: Mode, other: Mode) -> bool {
     }
 }
 
-/// Returns the seconds from `zero` to `instant`, negative before it.
+/// Returns the seconds from `zero` to `instant`. They are negative if `instant` is earlier.
 pub(crate) fn seconds(zero: BootInstant, instant: BootInstant) -> f64 {
     instant.saturating_since(zero).as_secs_f64() - zero.saturating_since(instant).as_secs_f64()
 }

@@ -1,8 +1,8 @@
-//! The journal of a run: what each process asked for, was granted and lost, one line each.
+//! The journal of a run: the requests, grants, losses and other events of each process, one line each.
 //!
-//! A line is written with one `write(2)` to a file that is opened for appending, before the process acts on
-//! what the line says. So it survives `kill -9`, and several processes can share a file. All instants are of
-//! the boot clock, which the processes of one machine share.
+//! A process appends each line with one `write(2)` before it acts on the event. So the line survives `kill -9`,
+//! and several processes can share a file. All instants are of the boot clock, which the processes of one
+//! machine share.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,34 +15,34 @@ use serde::{Deserialize, Serialize};
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When it was written.
+    /// The instant at which the entry was written.
     pub at: BootInstant,
-    /// The process, or `runner`.
+    /// The name of the process, or `runner`.
     pub process: String,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// What happened.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. `request` is unique in its process. Each name of a multi-lock, and each
-    /// resumption of a ticket, is a request of its own.
+    /// A request is about to be sent. Each name of a multi-lock counts as a separate request, and so does each
+    /// resumption of a ticket.
     Asked {
-        /// The number of the request.
+        /// The number of the request, which is unique in its process.
         request: u64,
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// How it is locked.
+        /// The mode of the request.
         mode: Mode,
-        /// Whether the request waits for the holder. False also for the later names of a multi-lock, which
-        /// wait only once the earlier names are held.
+        /// True if the request waits for the holder. False for the later names of a multi-lock, which wait only
+        /// after the earlier names are held.
         waits: bool,
     },
-    /// A request was granted, and has returned. A second grant of a token to its process is another guard on
-    /// the same hold (reentrancy).
+    /// A granted request has returned. A second grant of the same token to the same process is another guard of
+    /// that hold (reentrancy).
     Granted {
         /// The number of the request.
         request: u64,
@@ -50,7 +50,7 @@ pub enum Event {
         token: Token,
         /// Its fence.
         fence: Fence,
-        /// Until then it is valid unless it is renewed.
+        /// The end of the hold unless it is renewed.
         deadline: BootInstant,
     },
     /// A request ended without a hold, or its future was dropped.
@@ -60,34 +60,36 @@ pub enum Event {
         /// The error, as text.
         error: String,
     },
-    /// A hold was renewed. Written before the new deadline is used.
+    /// A hold was renewed. The process writes this before it uses the new deadline.
     Renewed {
         /// The hold.
         token: Token,
         /// Its new deadline.
         deadline: BootInstant,
     },
-    /// The holder is about to release, or to give the hold away by a ticket. With several guards on one hold,
-    /// it is written before the last guard is released.
+    /// The holder is about to release the hold or to turn it into a ticket. If the hold has several guards, the
+    /// process writes this before it releases the last guard.
     Releasing {
         /// The hold.
         token: Token,
     },
-    /// The holder learned that its hold was lost.
+    /// The holder noticed that its hold was lost.
     Lost {
         /// The hold.
         token: Token,
-        /// Why.
+        /// The reason for the loss.
         reason: Reason,
     },
-    /// The holder is about to write to the register. Optional: without it, the grant or the register's previous
-    /// answer is the earliest time at which the holder can have checked its hold and sent the write.
+    /// The holder is about to write to the register. This event is optional. Without it, the checker assumes
+    /// that the holder may have checked its hold and sent the write right after the grant or the register's
+    /// previous answer.
     ///
-    /// Take `looked`, then call `check()`, then write a new deadline as [`Renewed`](Self::Renewed), then this.
+    /// The order for the client is: take the instant `looked`, call `check()`, write a new deadline as
+    /// [`Renewed`](Self::Renewed), and then write this event.
     Writing {
         /// The hold.
         token: Token,
-        /// Just before the holder checked whether its hold is valid.
+        /// The instant just before the holder checked its hold.
         looked: BootInstant,
         /// True if the holder found that its hold had ended.
         late: bool,
@@ -98,38 +100,38 @@ pub enum Event {
         token: Token,
         /// Its fence.
         fence: Fence,
-        /// Whether the register accepted it.
+        /// True if the register accepted the write.
         accepted: bool,
-        /// True if the writer had noticed the end of its hold. The journal has that end then.
+        /// True if the writer had noticed the end of its hold. The journal then contains that end.
         late: bool,
     },
-    /// An operator is about to break a hold. Written before the request is sent.
+    /// An operator is about to break a hold.
     Broke {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// The hold, or `None` for all of the name.
+        /// The token of the hold, or `None` for all holds of the name.
         token: Option<Token>,
-        /// Whether they were freed at once.
+        /// True if the hold is freed at once, false if it runs out.
         at_once: bool,
     },
-    /// The process ends its work; nothing of it is held after this.
+    /// The process has ended its work. It holds nothing after this.
     Ended,
     /// The runner began or ended a fault.
     Fault {
-        /// Its name, as `--faults` takes it.
+        /// The fault's name, as in `--faults`.
         fault: String,
-        /// What it concerns: a process, a server.
+        /// The affected process, server or request.
         target: String,
-        /// Whether it begins.
+        /// True if the fault begins, false if it ends.
         begins: bool,
-        /// What was observed of its effect: counted connections, a refused request. `None` without an effect.
+        /// The observed effect, such as refused requests. `None` if there was none.
         effect: Option<String>,
     },
     /// The runner stopped, continued or killed a process.
     Signalled {
         /// The process.
         target: String,
-        /// Which signal.
+        /// The signal.
         signal: Signal,
     },
 }
@@ -138,15 +140,15 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// SIGSTOP: written after the process has stopped.
+    /// SIGSTOP. Written after the process has stopped.
     Stopped,
-    /// SIGCONT: written before it is sent.
+    /// SIGCONT. Written before the signal is sent.
     Continued,
-    /// SIGKILL: written after the process has ended.
+    /// SIGKILL. Written after the process has ended.
     Killed,
 }
 
-/// Writes a journal. Clones share it.
+/// A writer of a journal. Clones write to the same journal.
 #[derive(Debug, Clone)]
 pub struct Journal {
     process: String,
@@ -161,7 +163,7 @@ enum Target {
 }
 
 impl Journal {
-    /// A journal in a file, which is created if it is missing.
+    /// Opens a journal in a file, which is created if it is missing.
     ///
     /// # Errors
     /// If the file can't be opened for appending.
@@ -170,7 +172,7 @@ impl Journal {
         Ok(Self::new(process, Clock::boot(), Target::File(file)))
     }
 
-    /// A journal in memory, for clients that share one process and `clock`.
+    /// Creates a journal in memory, for clients that share one process and `clock`.
     pub fn in_memory(process: &str, clock: Clock) -> Self {
         Self::new(process, clock, Target::Memory(Vec::new()))
     }
@@ -179,7 +181,7 @@ impl Journal {
         Self { process: process.to_owned(), clock, to: Arc::new(Mutex::new(to)) }
     }
 
-    /// The same journal for another process.
+    /// Returns a writer of the same journal for another process.
     pub fn of(&self, process: &str) -> Self {
         Self { process: process.to_owned(), ..self.clone() }
     }
@@ -187,7 +189,7 @@ impl Journal {
     /// Writes one line.
     ///
     /// # Panics
-    /// If the file can't be written: a run without its journal shows nothing.
+    /// If the file can't be written. A run without its journal shows nothing.
     pub fn write(&self, event: Event) {
         let entry = Entry { at: self.clock.now(), process: self.process.clone(), event };
         match &mut *self.to.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -200,7 +202,7 @@ impl Journal {
         }
     }
 
-    /// The entries of a journal in memory.
+    /// Returns the entries of a journal in memory. Returns none for a file.
     pub fn entries(&self) -> Vec<Entry> {
         match &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Target::File(_) => Vec::new(),
@@ -209,10 +211,10 @@ impl Journal {
     }
 }
 
-/// Reads a journal in the order of its instants. A last line that `kill -9` cut off is left out.
+/// Reads a journal, and sorts its entries by their timestamps. Skips a last line that `kill -9` cut off.
 ///
 /// # Errors
-/// If the file can't be read, or another line isn't an entry.
+/// If the file can't be read, or if any other line isn't an entry.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let lines = BufReader::new(File::open(path)?).lines().collect::<io::Result<Vec<_>>>()?;
     let mut entries = Vec::new();

@@ -1,10 +1,11 @@
 //! The history checker: finds violations in the journals of several processes.
 //!
-//! Each process writes a [`journal`]. [`check`] turns it into [`Hold`]s, and checks exclusion, fences, the
-//! register, losses and waiting by the given [`Rules`]. [`timeline`] draws the run. (Checking recorded
-//! histories is Jepsen's idea; the rules for locks are simpler than linearizability in general.)
+//! Each process writes a [`journal`]. [`check`] derives [`Hold`]s from the journals. It then checks exclusion,
+//! fences, the register, losses and waiting by the given [`Rules`]. [`timeline`] draws the run. (The idea of
+//! checking recorded histories comes from Jepsen. The rules for locks are simpler than general
+//! linearizability.)
 //!
-//! A test that has holds and no journal adds them to a [`History`]. The same checks apply.
+//! A test without a journal adds its holds to a [`History`], which checks only exclusion and fences.
 
 mod check;
 mod fences;
@@ -32,12 +33,12 @@ pub use hold::Hold;
 pub use timeline::timeline;
 pub use violation::{Kind, Missing, Use, Used, Violation, Write};
 
-/// Holds that are over. Clones share them.
+/// A collection of ended holds. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Hold>>>);
 
 impl History {
-    /// Adds a hold that is over.
+    /// Adds an ended hold.
     pub fn add(&self, hold: Hold) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
     }
@@ -49,7 +50,8 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were asked for while another hold was valid. A history without any shows nothing.
+    /// Returns the number of holds that were requested while another hold was valid. If it is zero, the history
+    /// shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {
@@ -62,7 +64,7 @@ impl History {
         contended
     }
 
-    /// Returns what the holds break. `fences` says whether the profile has any.
+    /// Returns the violations. `fences` is true if the backend has fences.
     pub fn check(&self, fences: bool) -> Vec<Violation> {
         check::check_holds(&self.holds(), fences)
     }

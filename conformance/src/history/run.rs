@@ -1,4 +1,4 @@
-//! A run as its journal shows it: requests, holds, writes, faults, and when each process was stopped.
+//! A run as reconstructed from its journal: requests, holds, writes, faults, and processes.
 
 use std::collections::HashMap;
 
@@ -25,10 +25,10 @@ pub(crate) struct Run {
     pub(crate) operations: u64,
     /// Entries that contradict the entries before them.
     pub(crate) problems: Vec<Violation>,
-    /// The last hold of a token in a process.
+    /// The index of the last hold with a token in a process.
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Holds that an operator freed at once: of a token, or all of a name.
+    /// Breaks by an operator that freed one hold, or all holds of a name, at once.
     pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
     pub(crate) asked: BootInstant,
-    /// When it was granted or failed.
+    /// The instant of the grant or the failure.
     pub(crate) ended: Option<BootInstant>,
-    /// The hold that it was granted, in [`Run::holds`].
+    /// The index of the granted hold in [`Run::holds`].
     pub(crate) hold: Option<usize>,
 }
 
-/// A write of a hold.
+/// A write by the holder of a hold.
 #[derive(Debug)]
 pub(crate) struct WriteOf {
-    /// In [`Run::holds`].
+    /// The index of the hold in [`Run::holds`].
     pub(crate) hold: usize,
     pub(crate) write: Write,
 }
@@ -57,13 +57,13 @@ pub(crate) struct WriteOf {
 /// A use of a hold at or after its end.
 #[derive(Debug)]
 pub(crate) struct UseOf {
-    /// The hold as it was recorded before the use.
+    /// The state of the hold before the use.
     pub(crate) as_recorded: Hold,
     pub(crate) at: BootInstant,
     pub(crate) by: Use,
 }
 
-/// A fault.
+/// A fault and its duration.
 #[derive(Debug)]
 pub(crate) struct FaultSpan {
     pub(crate) fault: String,
@@ -74,7 +74,7 @@ pub(crate) struct FaultSpan {
 }
 
 impl Run {
-    /// Reads a run from a journal's entries, which are in the order of their instants.
+    /// Reconstructs a run from the entries of its journal, which are in the order of their timestamps.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
         let mut run = Self {
@@ -99,12 +99,12 @@ impl Run {
         run
     }
 
-    /// Returns the process. Each one that wrote an entry is there.
+    /// Returns the process `who`, which must have written an entry.
     pub(crate) fn process(&self, who: &str) -> &Process {
         &self.processes[who]
     }
 
-    /// Returns when a request's wait ended: by its answer, with its process, or with the journal.
+    /// Returns the instant at which a request's wait ended: with its answer, its process, or the journal.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -174,7 +174,7 @@ impl Run {
         });
     }
 
-    /// Ends a request. Returns its index, unless the journal is wrong.
+    /// Ends a request. Returns its index, or `None` if the journal has no such request.
     fn end_request(&mut self, entry: &Entry, number: u64) -> Option<usize> {
         let key = (entry.process.clone(), number);
         let found = self.by_request.get(&key).copied();
@@ -223,7 +223,7 @@ impl Run {
         tracked.hold.until = deadline;
     }
 
-    /// Returns the hold that an entry is about.
+    /// Returns the index of the hold with `token` in the entry's process.
     fn find(&mut self, entry: &Entry, token: Token) -> Option<usize> {
         let found = self.by_token.get(&(entry.process.clone(), token)).copied();
         if found.is_none() {
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    /// Notes that the holder checked its hold later than `looked`, and found it valid.
+    /// Records that the holder checked its hold after `looked` and found it valid.
     fn found_valid(&mut self, index: usize, looked: BootInstant) {
         let tracked = &self.holds[index];
         let may_be_over = matches!(tracked.end, None | Some(End::Lost(..)));
@@ -303,7 +303,8 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write });
     }
 
-    /// Marks the holds that an operator freed. Those of a whole name are the ones that were asked for before.
+    /// Marks the holds that an operator freed. A break of a whole name frees the holds that were requested
+    /// before it.
     fn mark_broken(&mut self) {
         for (at, name, token) in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

@@ -1,29 +1,29 @@
-//! A hold while the journal is read.
+//! The state of a hold while the checker reads the journal.
 
 use lockwright_core::{BootInstant, Reason};
 
 use super::hold::Hold;
 
-/// A hold, or the part of it from a renewal that came after its deadline.
+/// A hold, or its continuation by a renewal after its deadline.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
     /// The last recorded deadline.
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
-    /// When an operator freed it on the server.
+    /// The instant at which an operator freed it on the server.
     pub(crate) broken: Option<BootInstant>,
-    /// True if a later part continues it, by a renewal after its deadline.
+    /// True if another `Tracked` continues this one.
     pub(crate) is_continued: bool,
-    /// True if it is such a part.
+    /// True if this is such a continuation.
     pub(crate) is_part: bool,
-    /// The grant, or the last answer of the register: the holder checked the hold later than this.
+    /// The instant of the grant or of the register's last answer. The holder's next check is later than this.
     pub(super) looked: BootInstant,
-    /// When its holder began to write, since the register answered last.
+    /// The instant at which the holder began a write that the register hasn't answered yet.
     pub(super) writing: Option<BootInstant>,
 }
 
-/// The recorded end of a hold. Without one it ends at its deadline.
+/// The recorded end of a hold. A hold without a recorded end ends at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Releasing,
@@ -45,7 +45,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold as the overlap check sees it: a hold that an operator freed excludes nobody.
+    /// Returns the hold for the overlap check. A hold that an operator freed ends at that instant.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

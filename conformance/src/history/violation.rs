@@ -1,4 +1,4 @@
-//! Broken promises of a run.
+//! The violations that the checker finds in a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{Hold, seconds};
 
-/// A broken promise of a run.
+/// A violation that the checker found in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -17,67 +17,67 @@ pub enum Violation {
     Overlap(Box<Hold>, Box<Hold>),
     /// More permits were valid at once than the semaphore has.
     TooManyPermits(Vec<Hold>),
-    /// Two holds had one fence.
+    /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second was asked for when the first had been granted, and has the smaller fence.
+    /// The second hold was requested after the first had been granted, but has a smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
     /// The register accepted a write after it had accepted a higher fence.
     StaleWrite(Box<Write>, Box<Write>),
-    /// A request didn't end, and its process ran on.
+    /// A request didn't end, although its process was running.
     Stuck {
-        /// The process that asked.
+        /// The process that sent the request.
         who: String,
         /// The lock.
         name: String,
-        /// When it asked.
+        /// The instant of the request.
         asked: BootInstant,
     },
-    /// A client waited, and no hold was valid, for longer than allowed.
+    /// A client waited while no hold was valid, for longer than allowed.
     NoHolder {
         /// The lock.
         name: String,
-        /// From when.
+        /// The beginning of the wait without a holder.
         from: BootInstant,
-        /// Until when.
+        /// The end of that wait.
         to: BootInstant,
-        /// The longest time that is allowed.
+        /// The longest allowed time.
         limit: Duration,
     },
-    /// The run lacks something that it has to show.
+    /// The run lacks evidence that it must contain.
     ShowedNothing(Missing),
     /// An entry contradicts the entries before it.
     BadJournal {
         /// The process that wrote the entry.
         who: String,
-        /// When it was written.
+        /// The instant at which the entry was written.
         at: BootInstant,
         /// The contradiction.
         problem: String,
     },
 }
 
-/// The use of a hold after its end.
+/// A use of a hold after its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
-    /// The hold. It is valid until the end that was recorded before the use.
+    /// The hold, with the end that was recorded before the use.
     pub hold: Hold,
-    /// When it was used.
+    /// The instant of the use.
     pub at: BootInstant,
-    /// How it was used.
+    /// The kind of the use.
     pub by: Use,
-    /// The grant that had returned before.
+    /// A hold that excludes this one and was granted before the use, if there is one.
     pub next: Option<Hold>,
 }
 
-/// How a hold was used.
+/// The kind of use of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
-    /// `check()` said that it is valid: the holder wrote to the register, and didn't know of the end.
+    /// `check()` reported the hold as valid: the holder wrote to the register and hadn't noticed the end.
     Checked,
-    /// Its deadline was extended.
+    /// A renewal extended the deadline.
     Renewed,
 }
 
@@ -90,9 +90,9 @@ pub struct Write {
     pub name: String,
     /// The fence.
     pub fence: Fence,
-    /// The write was sent no earlier than this.
+    /// The earliest instant at which the write can have been sent.
     pub sent: BootInstant,
-    /// The answer was recorded then.
+    /// The instant at which the answer was recorded.
     pub answered: BootInstant,
     /// True if the register accepted it.
     pub accepted: bool,
@@ -100,19 +100,19 @@ pub struct Write {
     pub late: bool,
 }
 
-/// Something that a run has to show.
+/// Evidence that a run lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// No client asked for a lock that another process held.
+    /// No client requested a lock that another process held.
     Contention,
     /// No waiter was granted a lock after another process's hold had ended.
     HandOvers,
-    /// A fault began, and no effect of it was recorded.
+    /// A fault had no recorded effect.
     Effect {
         /// The fault.
         fault: String,
-        /// The server, process or request that it concerned.
+        /// The affected server, process or request.
         target: String,
     },
 }
@@ -121,16 +121,16 @@ pub enum Missing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Exclusion, fences or the register.
+    /// A violation of exclusion, of fences, or by the register.
     Safety,
-    /// A request that hangs, or a lock without a holder.
+    /// A request that never ended, or a lock without a holder.
     Liveness,
     /// The run shows nothing, or its journal is wrong.
     Evidence,
 }
 
 impl Violation {
-    /// Returns the kind of the promise.
+    /// Returns the kind of the violation.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Stuck { .. } | Self::NoHolder { .. } => Kind::Liveness,
@@ -139,7 +139,7 @@ impl Violation {
         }
     }
 
-    /// Returns a few words for a picture's caption.
+    /// Returns a short caption for a picture.
     pub fn title(&self) -> String {
         match self {
             Self::Overlap(..) => "two holds were valid at once".to_owned(),
@@ -165,7 +165,7 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
-    /// Times are in seconds from the first grant of those concerned.
+    /// Writes the violation, with times in seconds from its first event.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = match self {
             Self::Overlap(first, _) | Self::SameFence(first, _) | Self::FenceFell(first, _) => {

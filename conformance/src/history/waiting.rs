@@ -7,7 +7,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::Violation;
 
-/// A time in which a client waited for a name and nobody held it.
+/// An interval in which a client waited for a name and no hold of it was valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -20,7 +20,7 @@ impl Gap {
     }
 }
 
-/// Finds requests that didn't end, and whose process ran on.
+/// Finds requests that didn't end, although their process was running.
 pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     let open = |request: &&Request| request.ended.is_none() && !run.process(&request.who).is_over();
     violations.extend(run.requests.iter().filter(open).map(|request| Violation::Stuck {
@@ -30,8 +30,8 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns the times in which a client waited for `name` and no hold of it was valid. Leaves out times in
-/// which a fault of `excusing` was active, or every waiting process was stopped.
+/// Returns the intervals in which a client waited for `name` and no hold of it was valid. Excludes times in which a
+/// fault of `excusing` was active or every waiting process was stopped.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
     // At each instant: by how much the number of waiters changes, and by how much that of the excuses.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();

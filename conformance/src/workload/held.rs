@@ -1,4 +1,4 @@
-//! A hold of any kind, and its entries in the journal.
+//! A hold of any kind, and its journal entries.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,7 +71,7 @@ impl Held {
     }
 }
 
-/// A hold that is written to the journal: each new deadline, its loss, its end.
+/// A hold whose new deadlines, loss and end are written to the journal.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Held,
@@ -80,7 +80,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Of a request that has just been granted.
+    /// Creates the `Holding` of a request that has just been granted, and writes the grant to the journal.
     pub(super) fn granted(held: Held, request: u64, journal: &Journal) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
@@ -94,7 +94,7 @@ impl Holding {
         &self.held
     }
 
-    /// Returns whether it is valid now. By then the journal has its new deadline, or its loss.
+    /// Returns whether the hold is valid. First writes a new deadline or a loss to the journal, if there is one.
     pub(super) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
@@ -110,19 +110,19 @@ impl Holding {
         self.held
     }
 
-    /// Returns the guard and writes nothing, as another guard has the hold.
+    /// Returns the guard and writes nothing, because another guard still has the hold.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    /// Releases it and waits for the answer. The journal has the end of the hold when this is called first.
+    /// Writes the end of the hold to the journal, and returns a future that releases the hold.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }
 }
 
-/// The entries about a hold. The holder and the watching task share it.
+/// The writer of a hold's journal entries. The holder and the watching task share it.
 #[derive(Debug)]
 struct Record {
     token: Token,
@@ -165,7 +165,7 @@ impl Record {
     }
 }
 
-/// Writes each new deadline of a hold, and its loss.
+/// Writes each new deadline of a hold, and its loss, to the journal.
 async fn watch(mut signal: Signal, record: Arc<Record>) {
     loop {
         match signal.changed().await {

@@ -1,4 +1,4 @@
-//! A hold from its grant to its end: writes, losses, releases.
+//! The use of a hold from its grant to its end: writes, losses and releases.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::held::{Held, Holding};
 use super::process::Process;
 use super::random::Random;
 
-/// How a hold ends.
+/// The way in which a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// `release()`, and its answer.
+    /// The holder calls `release()` and waits for the answer.
     Release,
-    /// The guard is dropped.
+    /// The holder drops the guard.
     Drop,
-    /// `release()`, whose future is dropped after this time.
+    /// The holder calls `release()` and drops its future after this time.
     DroppedRelease(Duration),
 }
 
@@ -31,7 +31,7 @@ impl End {
     }
 }
 
-/// For how long a hold is wanted: mostly some milliseconds, now and then long enough to be renewed.
+/// Returns a random time for a hold: usually some milliseconds, sometimes long enough for a renewal.
 pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
     if random.one_in(10) {
         random.time(ttl / 3, ttl * 3 / 2)
@@ -41,8 +41,8 @@ pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
 }
 
 impl Process {
-    /// Holds for `time` or until a loss, and writes to the registers in that time. After a loss it writes late.
-    /// Returns whether all are still held.
+    /// Keeps the holds for `time` or until one is lost, and writes to their registers. After a loss, makes late
+    /// writes. Returns whether all are still held.
     pub(super) async fn hold(
         &self,
         holdings: &[Holding],
@@ -68,7 +68,7 @@ impl Process {
         }
     }
 
-    /// Ends holds, which may be lost.
+    /// Ends holds, some of which may already be lost.
     pub(super) async fn end(&self, holdings: Vec<Holding>, how: End) {
         for holding in holdings {
             match how {
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// Writes after a loss: at once, and when the next holder may have written.
+    /// Makes late writes after a loss: one at once, and one after the next holder may have written.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         self.write_lost(holdings)?;
         let later = random.time(Duration::from_millis(5), self.plan.ttl);
@@ -104,8 +104,8 @@ impl Process {
         Ok(())
     }
 
-    /// Writes to the register, after the hold was checked. Readers share their fences, and permits have none,
-    /// so that only exclusive holders write.
+    /// Writes to the register after a check of the hold. Only exclusive holders write, because readers share fences
+    /// and permits have none.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<(), Failure> {
         if held.mode() == Mode::Exclusive {
             let (token, fence) = (held.token(), held.fence());

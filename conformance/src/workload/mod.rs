@@ -1,13 +1,12 @@
-//! The work of one client process in a run with random faults, from a seed.
+//! The workload of one client process in a run with random faults. A seed determines its choices.
 //!
-//! [`run`] makes requests by the public API for as long as its [`Plan`] says, and writes a
-//! [journal](crate::history::journal) of them. Real processes run it on the boot clock, and simulations on a clock
-//! that they move. Its choices depend on the plan's seed and process number only. The
-//! server and the scheduler differ from run to run.
+//! [`run`] makes requests through the public API for the duration of its [`Plan`], and writes a
+//! [journal](crate::history::journal). Real processes use the boot clock, and simulations use a simulated clock. The
+//! choices depend only on the plan's seed and process number. The timing differs from run to run.
 //!
-//! Several tasks of a process make requests at the same time. A task picks one kind of [`Work`] after the
-//! other. Holders write their fence to a [`Store`] in another process: while they hold, and also after a loss,
-//! so that a run shows whether the store rejects late writes.
+//! Several tasks of a process make requests in parallel. Each task performs random kinds of [`Work`] in sequence.
+//! Holders write their fence to a [`Store`]. They also write after a loss, to show whether the store rejects late
+//! writes.
 
 mod held;
 mod holding;
@@ -33,23 +32,23 @@ use process::{Client, Process};
 pub use random::Random;
 pub use store::{MemoryStore, RemoteStore, Store};
 
-/// The number of tasks that make requests at the same time.
+/// The number of tasks that make requests in parallel.
 const TASKS: u64 = 3;
 
-/// The work of one process.
+/// The plan of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed of the run, which all its processes share.
     pub seed: u64,
-    /// The number of this process in the run. A process that is started again has a new number.
+    /// The number of this process in the run. The replacement of a killed process has a new number.
     pub process: u32,
-    /// The locks. Semaphores have names of their own, which are made of these.
+    /// The names of the locks. The names of semaphores are derived from these.
     pub names: Vec<String>,
-    /// The TTL of its holds.
+    /// The TTL of the holds.
     pub ttl: Duration,
-    /// For how long it makes requests.
+    /// The time in which the process makes requests.
     pub duration: Duration,
-    /// The kinds of work to choose from. A kind that is there twice is chosen twice as often.
+    /// The kinds of work to choose from. A kind that is listed twice is chosen twice as often.
     pub work: Vec<Work>,
 }
 
@@ -67,9 +66,9 @@ pub enum Work {
     Multi,
     /// Campaigns, leads, and resigns.
     Election,
-    /// Gives a hold away by a ticket, or takes over the hold of a ticket that another process left.
+    /// Turns a hold into a ticket, or resumes a ticket that another process left.
     Ticket,
-    /// Breaks a hold that it saw a moment ago, by letting it run out or at once.
+    /// Inspects a hold and then breaks it, either at once or by letting it run out.
     Break,
     /// Acquires a mutex twice as one owner.
     Reentrancy,
@@ -94,7 +93,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// All kinds that a backend has, the mutex three times.
+    /// Returns all kinds that the backend supports. The mutex is listed three times.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,
@@ -108,18 +107,19 @@ impl Work {
     }
 }
 
-/// Carries out `plan` with clients that `open` connects. Returns when all its holds are released or lost.
+/// Runs `plan` with clients that `open` connects. Returns after all holds have been released or lost.
 ///
-/// An `open` that fails is called again until the plan's time is over. Failed requests are written to the
+/// If `open` fails, it is called again until the plan's time is over. Failed requests are written to the
 /// journal. They don't fail the run, because faults cause them.
 ///
 /// # Errors
-/// - The backend rejected a request as unsupported or invalid, so that the plan doesn't fit the backend.
+/// - The backend rejected a request as unsupported or invalid: the plan doesn't fit the backend.
 /// - The store couldn't be reached.
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// May be dropped, as when the process is killed. Its holds are then released in the background.
+/// The future may be dropped, as the simulation does to kill a process. The holds are then released in the
+/// background.
 pub async fn run(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -136,7 +136,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Runs the tasks, and replaces the client when one of them asks for that.
+/// Runs the tasks, and replaces the client when a task requests it.
 async fn work(process: Arc<Process>, open: impl AsyncFn() -> Result<Locks>) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -172,8 +172,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// The rounds of one task. Each draws from a seed of its own, so that its choices don't depend on how the rounds
-/// before it went.
+/// Runs the rounds of one task. Each round has its own seed, so its choices don't depend on the rounds before it.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {
@@ -189,7 +188,7 @@ async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens a client, and tries again until the time is over.
+/// Opens a client. Retries until `until` if that fails.
 async fn open_until(
     open: &impl AsyncFn() -> Result<Locks>,
     clock: &Clock,

@@ -1,4 +1,4 @@
-//! The state that the tasks of one process share: the client, the journal, the store.
+//! The state that the tasks of one process share: the client, the journal and the store.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::history::journal::{Event, Journal};
 use super::held::{Held, Holding};
 use super::{Plan, Store};
 
-/// One client of the process, and whether its `close()` has returned.
+/// A client of the process, with a flag that is set after its `close()` has returned.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) locks: Locks,
@@ -29,7 +29,7 @@ pub(super) struct Process {
     pub(super) journal: Journal,
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
-    /// Notified when the client is to be closed and opened again.
+    /// Notified by a task to replace the client.
     pub(super) reopen: Notify,
     client: Mutex<Client>,
     requests: AtomicU64,
@@ -49,13 +49,13 @@ impl Client {
         Self { locks, is_closed: Arc::default() }
     }
 
-    /// Closes it. It may take long if the server is silent.
+    /// Closes the client. This may take long if the server doesn't answer.
     pub(super) async fn close(&self) {
         self.locks.close().await;
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Drives a request. Returns a failure if it is granted after `close()` has returned.
+    /// Runs a request. Returns a failure if the request is granted after `close()` has returned.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,
@@ -109,7 +109,7 @@ impl Process {
         self.clock.sleep(time).await;
     }
 
-    /// Sends a request for one name. The future may be dropped, as requests of users are.
+    /// Sends a request for one name. The future may be dropped, like the requests of users.
     pub(super) async fn request(
         &self,
         client: &Client,
@@ -121,7 +121,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Sends a request for several names, whose holds come in the order of `asked`.
+    /// Sends a request for several names. Returns the holds in the order of `asked`.
     pub(super) async fn request_all(
         &self,
         client: &Client,
@@ -148,8 +148,8 @@ impl Process {
         }
     }
 
-    /// Sends a request of an owner that has `first` already. Returns its guard if it is of the same hold, and
-    /// another hold if that one was lost.
+    /// Sends a second request of the owner that has `first`. Returns another guard of that hold, or a new hold
+    /// if the first one was lost.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
@@ -175,17 +175,17 @@ impl Process {
     }
 }
 
-/// The answer to a request of an owner that holds already.
+/// The result of a second request of an owner.
 pub(super) enum Entered {
-    /// Another guard of the same hold.
+    /// A second guard of the same hold.
     Again(Held),
-    /// Another hold.
+    /// A new hold.
     Another(Holding),
-    /// None.
+    /// No hold.
     No,
 }
 
-/// Requests without an answer. Dropped, they are written as failed.
+/// Requests without an answer. Dropping it writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
     requests: Vec<u64>,
@@ -211,7 +211,7 @@ impl Drop for OpenRequests<'_> {
     }
 }
 
-/// Returns whether the request can't be right on this backend.
+/// Returns whether the backend rejected the request as unsupported or invalid.
 fn is_refused(error: &Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::InvalidConfig)

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-/// A generator that gives the same numbers for the same seed: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A deterministic random number generator: SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The generator of one part of a seed: of a process, a task, a connection.
+    /// Creates a generator for one part of a seed, such as a process, a task or a connection.
     pub fn of(seed: u64, part: u64) -> Self {
         let mut seed = Self(seed);
         Self(seed.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -28,7 +28,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     ///
     /// # Panics
     /// If `limit` is zero.
@@ -36,21 +36,21 @@ impl Random {
         self.next() % limit
     }
 
-    /// Returns true in one of `cases`.
+    /// Returns true in one of `cases` cases on average.
     pub fn one_in(&mut self, cases: u64) -> bool {
         self.below(cases) == 0
     }
 
-    /// A time between these two, in whole microseconds.
+    /// Returns a time between `least` and `most`, both inclusive, in whole microseconds.
     pub fn time(&mut self, least: Duration, most: Duration) -> Duration {
         let range = most.saturating_sub(least).as_micros() as u64;
         least + Duration::from_micros(self.below(range + 1))
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `items` is empty.
     pub fn one_of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }

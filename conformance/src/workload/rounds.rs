@@ -1,4 +1,4 @@
-//! One round of each kind of work.
+//! The rounds of each kind of work.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use super::holding::{End, time};
 use super::process::{Asked, Client, Entered, Process};
 use super::random::Random;
 
-/// How many permits a semaphore has.
+/// The number of permits of a semaphore.
 const PERMITS: u32 = 3;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// How a request is sent, and how its hold is used.
+/// The random choices for a request and the use of its hold.
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// The limit of its wait, or `None` for one try.
+    /// The longest wait, or `None` for a request that doesn't wait.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
-    /// After this time its future is dropped.
+    /// The time after which the future of the request is dropped.
     patience: Option<Duration>,
     time: Duration,
     end: End,
@@ -80,7 +80,7 @@ impl Choices {
 }
 
 impl Process {
-    /// Does one round of one kind of work.
+    /// Performs one round of a kind of work.
     pub(super) async fn round(&self, work: Work, random: &mut Random) -> Result<(), Failure> {
         let choices = Choices::of(self, work, random);
         let client = self.client();
@@ -98,7 +98,7 @@ impl Process {
         }
     }
 
-    /// One hold of one name.
+    /// Acquires, uses and ends a hold of one name.
     async fn one(
         &self,
         client: &Client,
@@ -144,7 +144,7 @@ impl Process {
         Ok(())
     }
 
-    /// Drops a request after its patience.
+    /// Runs a request, and drops it after `patience`.
     async fn for_a_while<T>(
         &self,
         patience: Option<Duration>,
@@ -158,7 +158,8 @@ impl Process {
         }
     }
 
-    /// Two names at once. It waits for a short time only, because the journal doesn't have the first hold until then.
+    /// Acquires, uses and ends holds of two names at once. The wait is short, because the journal doesn't
+    /// contain the first hold until the second one is granted.
     async fn several(
         &self,
         client: &Client,
@@ -188,7 +189,7 @@ impl Process {
         Ok(())
     }
 
-    /// One hold of an owner that enters it twice.
+    /// Acquires a hold twice as one owner, then uses and ends it.
     async fn twice(
         &self,
         client: &Client,
@@ -218,7 +219,7 @@ impl Process {
         Ok(())
     }
 
-    /// Acquires a hold, and leaves it as a ticket.
+    /// Acquires a hold, and leaves it in the store as a ticket.
     async fn give_away(
         &self,
         client: &Client,
@@ -241,7 +242,7 @@ impl Process {
         Ok(())
     }
 
-    /// Takes over the hold of a ticket. Now and then it leaves the used ticket for another process.
+    /// Resumes a ticket from the store. Sometimes leaves the used ticket for another process.
     async fn take_over(
         &self,
         client: &Client,
@@ -264,7 +265,7 @@ impl Process {
         Ok(())
     }
 
-    /// Breaks a hold that was seen a moment ago. By then it may have ended.
+    /// Inspects a hold, and breaks it after a pause. The hold may have ended by then.
     async fn break_one(
         &self,
         locks: &Locks,

@@ -1,8 +1,9 @@
-//! Runs of the workload under a moved clock.
+//! Runs of the workload on a simulated clock.
 //!
-//! Several processes of a run are simulated by one: each has a client, a connection to the backend, and tasks of
-//! its own. The network loses, delays and repeats requests, cuts processes off, and the machine is suspended, as
-//! the seed says. A backend can be simulated if all it does takes its time from the [`Clock`] that it is given.
+//! One process simulates several. Each simulated process has its own client, connection to the backend, and
+//! tasks. The seed determines the faults: the network loses, delays and repeats requests, processes are cut off
+//! from the server or killed, and the machine is suspended. A backend can be simulated if it uses no other time
+//! than that of the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,21 +18,21 @@ use crate::history::journal::{Entry, Event, Journal, Signal};
 
 use super::{MemoryStore, Plan, Random, Work, run};
 
-/// A simulated run takes less time than this on its own clock, or a task of it is stuck.
+/// The longest simulated time of a run. A run that takes longer has a stuck task.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// A simulated run.
+/// The settings of a simulated run.
 #[derive(Debug, Clone)]
 pub struct Simulation {
-    /// The seed of everything.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The number of processes that begin. Those that are killed are replaced.
+    /// The number of processes. A killed process is replaced.
     pub processes: u32,
-    /// The number of names.
+    /// The number of lock names.
     pub names: u32,
     /// The TTL of the holds.
     pub ttl: Duration,
-    /// For how long requests are made.
+    /// The simulated time in which processes make requests.
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,
@@ -39,33 +40,33 @@ pub struct Simulation {
     pub trouble: Trouble,
 }
 
-/// The faults of a simulated run.
+/// The faults of a simulated run. Each number is a count out of 1,000 requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trouble {
-    /// Of 1,000 requests, this many are refused by the server.
+    /// Requests that the server refuses.
     pub refused: u64,
-    /// Of 1,000 requests, this many are lost, or their answers are.
+    /// Requests that are lost, or whose answers are lost.
     pub lost: u64,
-    /// Of 1,000 requests, this many arrive late, and aren't answered.
+    /// Requests that arrive late and aren't answered.
     pub late_requests: u64,
-    /// Of 1,000 requests, this many are answered late.
+    /// Requests whose answers arrive late.
     pub late_answers: u64,
-    /// Of 1,000 requests, this many arrive again after they were answered.
+    /// Requests that arrive a second time after they were answered.
     pub repeated: u64,
-    /// Of 1,000 requests, this many make the backend panic.
+    /// Requests that make the backend panic.
     pub panics: u64,
-    /// The only kind of request that this happens to, if it is one.
+    /// The only kind of request that the faults above affect. `None` for all kinds.
     pub only: Option<Op>,
-    /// Cuts processes off from the server for a while.
+    /// True to cut processes off from the server for a while.
     pub cuts: bool,
-    /// Kills processes, and starts others.
+    /// True to kill processes and start replacements.
     pub kills: bool,
-    /// Suspends the machine.
+    /// True to suspend the machine.
     pub suspends: bool,
 }
 
 impl Trouble {
-    /// Some of everything.
+    /// All kinds of faults.
     pub const ALL: Self = Self {
         refused: 10,
         lost: 30,
@@ -108,36 +109,36 @@ impl Trouble {
     }
 }
 
-/// The backend of a run, and the way to it.
+/// The backend of a run, and its clients' connections to it.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Opens a connection of a process.
+    /// Opens the connection of a process.
     pub connect: Connect,
-    /// The clock of the clients, if it isn't that of the run. A suspend doesn't move it.
+    /// The clock of the clients, if it isn't the clock of the run. A suspend doesn't advance this clock.
     pub clients_clock: Option<Clock>,
     /// Wraps the connection of a client, outside the faults of the network.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
 }
 
 impl Target {
-    /// The backend that `connect` reaches, with sound clients.
+    /// Returns a target with the backend of `connect` and with correct clients.
     pub fn new(connect: Connect) -> Self {
         Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
     }
 }
 
-/// A run that is over.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     /// The journal of all processes.
     pub entries: Vec<Entry>,
-    /// The names that are still held on the server three TTLs after the end.
+    /// The names that are still held on the server three TTLs after the end of the run.
     pub left: Vec<String>,
     /// Failures of the workload, such as a request that was granted after `close()`.
     pub failures: Vec<String>,
 }
 
-/// Simulates one run on the backend that `open` makes on the run's clock.
+/// Simulates one run on the backend that `open` creates with the run's clock.
 ///
 /// # Panics
 /// If the run doesn't end, or the backend can't be opened.
@@ -162,7 +163,7 @@ pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Targe
 /// One process of a run.
 struct Process {
     name: String,
-    /// While it is set, nothing that the process sends arrives, and nothing is answered.
+    /// While true, the process is cut off: its requests don't arrive and aren't answered.
     is_cut: Arc<AtomicBool>,
     faulty: Faulty,
     is_killed: bool,
@@ -210,7 +211,7 @@ impl World {
         self.finish().await
     }
 
-    /// Starts one more process.
+    /// Starts a process.
     async fn start(&self, duration: Duration) {
         let Simulation { seed, ttl, trouble, .. } = self.simulation;
         let number = self.lock(&self.processes).len() as u32;
@@ -291,7 +292,7 @@ impl World {
         set(false);
     }
 
-    /// Kills a process: nothing that it sends from now on arrives, and its tasks end.
+    /// Kills a process: its tasks end, and requests that it sends after this don't arrive.
     fn kill(&self, at: usize) {
         let mut processes = self.lock(&self.processes);
         let process = &mut processes[at];
@@ -302,7 +303,7 @@ impl World {
         process.task.abort();
     }
 
-    /// Suspends the machine: clocks go on, timers don't.
+    /// Suspends the machine: the clock advances, but no timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
             self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
@@ -316,7 +317,7 @@ impl World {
         signal(Signal::Continued);
     }
 
-    /// Waits for all processes, and until their holds have ended on the server.
+    /// Waits until all processes have ended, and until their holds have ended on the server.
     async fn finish(self) -> Simulated {
         let mut working = std::mem::take(&mut *self.lock(&self.working));
         let mut failures = Vec::new();
@@ -333,7 +334,7 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Leaves out what killed processes wrote after their end, when their tasks were dropped.
+    /// Removes the entries that killed processes wrote after their end, when their tasks were dropped.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {
@@ -344,7 +345,8 @@ impl World {
         });
     }
 
-    /// Waits until nothing is held on the server, for three TTLs after the last late request.
+    /// Waits until nothing is held on the server, at most three TTLs after the last late request. Returns the names
+    /// that are still held.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
@@ -371,7 +373,7 @@ fn until_end(left: Duration, passed: Duration) -> Duration {
     left.saturating_sub(passed)
 }
 
-/// Tokens from the seed. Each client of a process has its own.
+/// Returns the source of tokens of a client, derived from the seed.
 fn tokens(seed: u64, process: u32, client: u32) -> TokenSource {
     let part = u64::from(process) << 32 | u64::from(client);
     let random = Mutex::new(Random::of(seed ^ 0x746f_6b65_6e73, part));

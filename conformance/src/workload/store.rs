@@ -7,12 +7,12 @@ use lockwright_core::Fence;
 
 use crate::register::{Register, RemoteRegister};
 
-/// The registers that the locks of a run protect, and the tickets that wait for another process.
+/// The registers that the locks of a run protect, and the tickets that processes leave for each other.
 ///
-/// The calls block for one exchange with a server on the same machine.
+/// Calls may block until a server on the same machine has answered.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`, and returns whether it accepted this fence. It rejects a fence below the
-    /// highest that it has accepted.
+    /// Writes to the register of `name`, and returns whether the register accepted the fence. It rejects a
+    /// fence that is lower than the highest that it has accepted.
     ///
     /// # Errors
     /// If the store can't be reached.
@@ -24,14 +24,14 @@ pub trait Store: Send + Sync + 'static {
     /// If the store can't be reached.
     fn leave(&self, ticket: &str) -> io::Result<()>;
 
-    /// Picks up the oldest ticket.
+    /// Takes the oldest ticket, if there is one.
     ///
     /// # Errors
     /// If the store can't be reached.
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
-/// A store for clients of one process. Clones share it.
+/// A store in memory, for clients of one process. Clones share the same store.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Register);
 
@@ -50,7 +50,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// A store in another process: a [`Register`] that is [served](Register::serve) there.
+/// A client of a store in another process, which [serves](Register::serve) a [`Register`].
 #[derive(Debug)]
 pub struct RemoteStore(Mutex<RemoteRegister>);
 
@@ -58,7 +58,7 @@ impl RemoteStore {
     /// Connects to the store at `address`.
     ///
     /// # Errors
-    /// If it can't be reached.
+    /// If the store can't be reached.
     pub fn connect(address: &str) -> io::Result<Self> {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }

@@ -1,7 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Most of the input is nearly valid: a valid sample with some random edits. Each property is checked
-//! for [`BUDGET`], or for `LOCKWRIGHT_PROPERTY_SECONDS`. A failure prints the input.
+//! Most inputs are nearly valid: a valid sample with some random edits. Each property is checked for
+//! [`BUDGET`], or for the seconds in the environment variable `LOCKWRIGHT_PROPERTY_SECONDS`. A failure
+//! prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -10,11 +11,11 @@ use std::time::Duration;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-/// How long one property is checked in the test command.
+/// The time for which each property is checked by default.
 pub const BUDGET: Duration = Duration::from_millis(200);
 
-/// Characters with a meaning in URLs, JSON, keys, headers and configurations, and some that are
-/// seldom expected.
+/// Characters with a special meaning in URLs, JSON, keys, headers and configurations, and some unusual
+/// characters.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -27,7 +28,7 @@ fn budget() -> Duration {
     seconds.map_or(BUDGET, Duration::from_secs)
 }
 
-/// Checks a property of texts that are mostly mutations of `valid` ones.
+/// Checks a property of texts. Most of them are mutations of `valid` texts.
 ///
 /// # Panics
 /// If the property panics. The text is printed.
@@ -35,7 +36,7 @@ pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
 }
 
-/// Checks a property of bytes that are mostly mutations of `valid` ones.
+/// Checks a property of byte strings. Most of them are mutations of `valid` byte strings.
 ///
 /// # Panics
 /// If the property panics. The bytes are printed.
@@ -43,7 +44,7 @@ pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
     check(|input| some_bytes(input, valid), |bytes| property(bytes));
 }
 
-/// Checks a property of two texts, each of them as in [`texts`].
+/// Checks a property of pairs of texts. Each text is generated as in [`texts`].
 ///
 /// # Panics
 /// If the property panics. The texts are printed.
@@ -52,8 +53,9 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs with a password: `before`, the password, `@`, and mutations of `after`.
-/// The password may have any character, and contains [`SECRET`] at both of its ends.
+/// Checks a property of URLs with a password. Each URL consists of one of `before`, the password, `@`,
+/// and a mutation of one of `after`. The password begins and ends with [`SECRET`] and may contain any
+/// character.
 ///
 /// # Panics
 /// If the property panics. The URL is printed.
@@ -65,20 +67,20 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// What no message may contain.
+/// The marker of secrets. No message may contain it.
 pub const SECRET: &str = "hush";
 
-/// Asserts that a message says something, and no secret.
+/// Asserts that a message isn't empty and contains no secret.
 ///
 /// # Panics
-/// If it is empty or contains [`SECRET`].
+/// If the message is empty or contains [`SECRET`].
 pub fn assert_clear(message: impl ToString) {
     let message = message.to_string();
     assert!(!message.trim().is_empty(), "an empty message");
     assert!(!message.contains(SECRET), "a secret in a message: {message}");
 }
 
-/// Checks a property of whatever `make` makes of random input.
+/// Checks a property of the values that `make` creates from random input.
 ///
 /// # Panics
 /// If the property panics. The value is printed.
@@ -97,7 +99,7 @@ pub fn check<T: Debug>(
     println!("{cases} cases");
 }
 
-/// Prints its value if the thread panics.
+/// A value that is printed if the thread panics.
 struct Shown<T: Debug>(T);
 
 impl<T: Debug> Drop for Shown<T> {
@@ -108,7 +110,7 @@ impl<T: Debug> Drop for Shown<T> {
     }
 }
 
-/// Makes a text: random characters, or a valid sample with some edits.
+/// Returns a random text: usually a `valid` sample with some edits, sometimes only random characters.
 ///
 /// # Errors
 /// If the random input is used up.

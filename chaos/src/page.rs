@@ -317,10 +317,10 @@ mod tests {
 
     #[test]
     fn only_the_generated_part_changes() {
-        let page = format!("# A\n{BEGIN}old\n{END}# B\n");
+        let page = format!("# A\n{BEGIN}replaced\n{END}# B\n");
         let records = record(&[Claim::Partition], &[CUT]);
         let made = made(&page, &records).unwrap();
-        assert!(made.starts_with("# A\n") && made.ends_with("# B\n") && !made.contains("old"));
+        assert!(made.starts_with("# A\n") && made.ends_with("# B\n") && !made.contains("replaced"));
         assert!(made.contains("| redis | 1 | 0 | 90 | 80 | 30 | 5 ms | 6 ms | 7 | 8 |"), "{made}");
         assert!(made.contains("kept, 1"), "{made}");
     }

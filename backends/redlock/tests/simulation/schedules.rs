@@ -159,7 +159,7 @@ fn flawed(flaws: Flaws) -> World {
     World::Flawed(flaws)
 }
 
-const TWO: &str = "two believed at once";
+const TWO: &str = "two holds were valid at once";
 
 #[test]
 fn a_node_that_votes_at_once_after_it_lost_its_data_lets_two_in() {

@@ -37,10 +37,6 @@ fn wait_for(what: impl FnMut() -> Option<()>) {
     assert!(wait::until(wait::LIMIT, what).is_some());
 }
 
-fn follower(zookeeper: &ZooKeeper) -> usize {
-    (zookeeper.leader().unwrap() + 1) % 3
-}
-
 #[test]
 fn they_start_and_follow() {
     let start = Instant::now();
@@ -53,118 +49,6 @@ fn they_start_and_follow() {
         assert_eq!(zookeeper.four_letter(index, "ruok").unwrap(), "imok");
     }
     assert!(zookeeper.url().starts_with("zookeeper:127.0.0.1:"), "{}", zookeeper.url());
-}
-
-#[test]
-fn a_leader_that_is_cut_off_steps_down() {
-    let zookeeper = ZooKeeper::start().unwrap();
-    let old = zookeeper.leader().unwrap();
-    zookeeper.isolate(old);
-    let new = zookeeper.wait_for_another_leader(old).unwrap();
-    assert_ne!(old, new);
-    // It serves nobody.
-    wait_for(|| zookeeper.members[old].mode().is_none().then_some(()));
-    create(&zookeeper, new, "/k");
-    assert!(zookeeper.four_letter(old, "srvr").unwrap().contains("not currently serving"));
-    zookeeper.heal(old);
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k");
-}
-
-#[test]
-fn a_follower_that_is_cut_off_answers_without_knowing_anything() {
-    let zookeeper = ZooKeeper::options().sync_limit(50).start().unwrap();
-    let (leader, follower) = (zookeeper.leader().unwrap(), follower(&zookeeper));
-    let member = &zookeeper.members[follower];
-    // On a machine so busy that it finds out before all is looked at, once more.
-    let looked_at_in_time = (0..5).any(|attempt| {
-        zookeeper.isolate(follower);
-        let before = member.zxid().unwrap();
-        create(&zookeeper, leader, &format!("/k{attempt}"));
-        let (after, ruok) = (member.zxid(), member.four_letter("ruok"));
-        let others = zookeeper.members[leader].zxid();
-        let doesnt_know_yet = member.mode().as_deref() == Some("follower");
-        if doesnt_know_yet {
-            assert_eq!(ruok.unwrap(), "imok");
-            assert_eq!(after.unwrap(), before, "what the others decided didn't reach it");
-            assert!(others.unwrap() > before);
-        } else {
-            zookeeper.heal(follower);
-            zookeeper.wait_until_whole().unwrap();
-        }
-        doesnt_know_yet
-    });
-    assert!(looked_at_in_time);
-    // It finds out, after 50 ticks.
-    wait_for(|| member.mode().is_none().then_some(()));
-    assert_eq!(zookeeper.leader().unwrap(), leader, "the others go on");
-    zookeeper.heal(follower);
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k0");
-}
-
-#[test]
-fn a_short_cut_loses_nothing() {
-    let zookeeper = ZooKeeper::start().unwrap();
-    let (leader, follower) = (zookeeper.leader().unwrap(), follower(&zookeeper));
-    zookeeper.isolate(follower);
-    create(&zookeeper, leader, "/k");
-    zookeeper.heal(follower);
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k");
-}
-
-#[test]
-fn a_killed_leader_is_replaced_and_comes_back() {
-    let mut zookeeper = ZooKeeper::start().unwrap();
-    let old = zookeeper.leader().unwrap();
-    zookeeper.members[old].kill();
-    let new = zookeeper.wait_for_another_leader(old).unwrap();
-    create(&zookeeper, new, "/k");
-    zookeeper.members[old].restart(true).unwrap();
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k");
-}
-
-#[test]
-fn a_frozen_leader_is_replaced_and_follows() {
-    let zookeeper = ZooKeeper::start().unwrap();
-    let old = zookeeper.leader().unwrap();
-    zookeeper.members[old].freeze();
-    let new = zookeeper.wait_for_another_leader(old).unwrap();
-    create(&zookeeper, new, "/k");
-    zookeeper.members[old].thaw();
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k");
-}
-
-#[test]
-fn a_majority_is_restarted_and_data_are_kept_or_forgotten() {
-    let mut zookeeper = ZooKeeper::start().unwrap();
-    create(&zookeeper, 0, "/k");
-    zookeeper.members[0].kill();
-    zookeeper.members[1].kill();
-    // One of three is no majority.
-    wait_for(|| zookeeper.leader().is_err().then_some(()));
-    zookeeper.members[0].restart(true).unwrap();
-    zookeeper.members[1].restart(false).unwrap();
-    zookeeper.wait_until_whole().unwrap();
-    all_have(&zookeeper, "/k");
-    zookeeper.restart(true).unwrap();
-    all_have(&zookeeper, "/k");
-    zookeeper.restart(false).unwrap();
-    assert!(!has(&zookeeper, "/k"));
-}
-
-#[test]
-fn a_snapshot_is_restored() {
-    let mut zookeeper = ZooKeeper::start().unwrap();
-    create(&zookeeper, 0, "/before");
-    let snapshot = zookeeper.snapshot().unwrap();
-    create(&zookeeper, 0, "/after");
-    zookeeper.restore(&snapshot).unwrap();
-    all_have(&zookeeper, "/before");
-    assert!(!has(&zookeeper, "/after"));
 }
 
 #[test]

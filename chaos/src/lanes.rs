@@ -112,7 +112,8 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        let showed = matches!(columns.next()?, "kept" | "not-promised");
+        // A violation stays until its cause is known.
+        let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };
     text.lines().filter_map(seed).collect()

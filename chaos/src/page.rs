@@ -134,7 +134,16 @@ impl Record {
     /// fault affects no promise, a schedule counts only if its other faults affect none either.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        let shows = |one: &&Schedule| one.faults.contains(&fault) && one.outcome == outcome;
+        // Another fault may take the fences away.
+        let fences = |one: &Schedule| {
+            let of = |promised: &&Promised| one.faults.contains(&promised.fault);
+            self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)
+        };
+        let shows = |one: &&Schedule| {
+            one.faults.contains(&fault)
+                && one.outcome == outcome
+                && (!promise.fences || fences(one))
+        };
         self.schedules.iter().filter(shows).count()
     }
 

@@ -1,5 +1,7 @@
 //! Keeping secrets out of errors, logs and `Debug`.
 
+use std::borrow::Cow;
+
 /// The URL with the password between `:` and `@`, and the value of every query parameter whose
 /// name speaks of a secret, replaced by `***`. Works on text that isn't a valid URL too, because
 /// that is what error messages quote; several URLs in one text are all redacted.
@@ -20,6 +22,24 @@ pub fn url(text: &str) -> String {
     }
     out.push_str(&one_url(rest));
     out
+}
+
+/// Returns what to change in a URL with an `@` after a `?`. A password with a `?` that isn't percent-encoded looks
+/// like parameters, so an error must not quote a parameter of such a URL.
+pub fn hidden_password(url: &str) -> Option<&'static str> {
+    let (_, query) = url.split_once('?')?;
+    query.contains('@').then_some(
+        "there is an @ after a ?; write %3F for a ? in the password, and %40 for an @ in a parameter",
+    )
+}
+
+/// Replaces everything from the scheme up to the last `@` if the URL has a [hidden password](hidden_password).
+pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
+    let start = url.find("//").map_or(0, |at| at + 2);
+    match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
+        Some(at) => format!("{}***:***{}", &url[..start], &url[at..]).into(),
+        None => url.into(),
+    }
 }
 
 /// Where the comma stands that another URL follows: not any comma, as a password may hold one.

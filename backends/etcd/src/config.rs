@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result};
+use lockwright_core::{Error, Result, redact};
 
 use crate::keys::Keys;
 use crate::tls::Security;
@@ -50,7 +50,7 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem(what)| {
-            let what = url::hidden_password(url).unwrap_or(&what);
+            let what = redact::hidden_password(url).unwrap_or(&what);
             Error::invalid_url(&shown, what, url::FORM).with_backend("etcd")
         })?;
         Self {

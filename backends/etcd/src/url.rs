@@ -1,6 +1,5 @@
 //! Reading URLs.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lockwright_core::kit::percent;
@@ -73,28 +72,10 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// What to say of a URL with an `@` behind a `?`. A password with a `?` that is not percent-encoded looks like
-/// parameters, of which nothing may be named.
-pub(crate) fn hidden_password(url: &str) -> Option<&'static str> {
-    let (_, query) = url.split_once('?')?;
-    query.contains('@').then_some(
-        "there is an @ after a ?; write %3F for a ? in the password, and %40 for an @ in a parameter",
-    )
-}
-
-/// The URL without what stands before its last `@`, if there is a `?` in that.
-fn without_hidden_password(url: &str) -> Cow<'_, str> {
-    let start = url.find("//").map_or(0, |at| at + 2);
-    match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
-        Some(at) => format!("{}***:***{}", &url[..start], &url[at..]).into(),
-        None => url.into(),
-    }
-}
-
 /// The URL as it may be shown: no password, also where it stands without a user, and nothing that an
 /// unknown parameter has.
 pub(crate) fn shown(url: &str) -> String {
-    let shown = redact::url(&without_hidden_password(url));
+    let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
         Some((members, query)) => (members, Some(query)),
         None => (&*shown, None),

@@ -4,7 +4,6 @@
 //! than it was meant, and refuses what it can't read without a word about where. So a URL is taken
 //! apart here, and the library gets each host in a URL of its own.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
@@ -93,34 +92,16 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     };
     let kind = kind.unwrap_or(Kind::One);
     let problem = |what: String| {
-        let what = hidden_password(url).map_or(what, str::to_owned);
+        let what = redact::hidden_password(url).map_or(what, str::to_owned);
         Problem { what, form: kind.form(), backend: kind.backend() }
     };
     read.map_err(problem)
 }
 
-/// What to say of a URL with an `@` behind a `?`. A password with a `?` that is not percent-encoded looks like
-/// parameters, of which nothing may be named.
-fn hidden_password(url: &str) -> Option<&'static str> {
-    let (_, query) = url.split_once('?')?;
-    query.contains('@').then_some(
-        "there is an @ after a ?; write %3F for a ? in the password, and %40 for an @ in a parameter",
-    )
-}
-
-/// The URL without what stands before its last `@`, if there is a `?` in that.
-fn without_hidden_password(url: &str) -> Cow<'_, str> {
-    let start = url.find("//").map_or(0, |at| at + 2);
-    match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
-        Some(at) => format!("{}***:***{}", &url[..start], &url[at..]).into(),
-        None => url.into(),
-    }
-}
-
 /// The URL as it may be shown. A user name that stands alone may be a password, as Redis knows none
 /// without one, and so may be whatever an unknown parameter has.
 pub(crate) fn shown(url: &str) -> String {
-    let shown = redact::url(&without_hidden_password(url));
+    let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
         Some((place, query)) => (place, Some(query)),
         None => (&*shown, None),

@@ -47,7 +47,7 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
         let contents = url::read(url).map_err(|what| {
-            let what = url::hidden_password(url).unwrap_or(&what);
+            let what = redact::hidden_password(url).unwrap_or(&what);
             Error::invalid_url(&shown, what, url::FORM).with_backend(BACKEND)
         })?;
         Ok(Self {

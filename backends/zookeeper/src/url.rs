@@ -97,15 +97,6 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// What to say of a URL with an `@` behind a `?`. A password with a `?` that is not percent-encoded looks like
-/// parameters, of which nothing may be named.
-pub(crate) fn hidden_password(url: &str) -> Option<&'static str> {
-    let (_, query) = url.split_once('?')?;
-    query.contains('@').then_some(
-        "there is an @ after a ?; write %3F for a ? in the password, and %40 for an @ in a parameter",
-    )
-}
-
 /// Whether servers can have it: it is a number of milliseconds there, of 32 bits.
 pub(crate) fn is_tick(tick: Duration) -> bool {
     (Duration::from_millis(1)..=FOREVER).contains(&tick)

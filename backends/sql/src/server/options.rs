@@ -102,19 +102,10 @@ impl Common {
 /// # Errors
 /// For a parameter that neither knows, named without its value, which may be a secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
-    taken(url, drivers).map_err(|error| match hidden_password(url) {
+    taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
         None => error,
     })
-}
-
-/// What to say of a URL with an `@` behind a `?`. A password with a `?` that is not percent-encoded looks like
-/// parameters, of which nothing may be named.
-fn hidden_password(url: &str) -> Option<&'static str> {
-    let (_, query) = url.split_once('?')?;
-    query.contains('@').then_some(
-        "there is an @ after a ?; write %3F for a ? in the password, and %40 for an @ in a parameter",
-    )
 }
 
 fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
@@ -163,7 +154,7 @@ pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Displa
     // A parser may quote what it was given.
     let cause = cause.to_string();
     let shown = redact::url(url);
-    if url.contains(&cause) || cause.contains(url) || hidden_password(url).is_some() {
+    if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {
         return Error::invalid_config(format!("{problem} in {shown:?}"));
     }
     Error::invalid_config(format!("{problem} in {shown:?}: {cause}"))

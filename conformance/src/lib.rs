@@ -31,6 +31,7 @@
 //! | [`participants`] | holders and waiters, for tests whose servers fail |
 //! | [`protected`] | what refuses late writes by their fence, for the cases about that |
 //! | [`explorer`] | every state of a model |
+//! | [`silence`] | connections that go silent while new ones work |
 //! | [`register`] | the ground truth: what the locks protect |
 //! | [`workload`] | the work of one client process in a run with random faults |
 #![forbid(unsafe_code)]
@@ -53,6 +54,7 @@ pub mod participants;
 pub mod protected;
 pub mod register;
 pub mod report;
+pub mod silence;
 pub mod workload;
 
 pub use case::{Case, Failure, Group, Need, Outcome, Verdict};

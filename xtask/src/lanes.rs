@@ -1,7 +1,7 @@
 //! Doing a few things at a time, each as soon as one before it is done.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
 /// Does `job` for each of the items, for `lanes` of them at a time and in their order, and hands on
@@ -27,4 +27,23 @@ pub(crate) fn run<T: Send, R: Send>(
         drop(sender);
         receiver.into_iter().for_each(&mut done);
     });
+}
+
+/// Something to wait for until it is opened, once and for good.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+
+    pub(crate) fn wait(&self) {
+        let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open));
+    }
 }

@@ -1,5 +1,6 @@
 //! Runs a command, keeps its whole output, and shows it where it matters.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::OwnedFd;
@@ -20,7 +21,21 @@ pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 /// `cargo`, the same one that runs this, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo_by(Command::new(program()), args)
+}
+
+/// The same at the lowest priority: the tests that run beside it come first.
+pub(crate) fn cargo_beside(args: &[&str]) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program());
+    cargo_by(command, args)
+}
+
+fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command.args(args).current_dir(crate::root());
     without_our_own(&mut command);
     if colours() {

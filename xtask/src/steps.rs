@@ -5,8 +5,9 @@ use std::fs;
 
 use crate::binaries::Binary;
 use crate::examples::Example;
+use crate::lanes::Gate;
 use crate::libtest::Reader;
-use crate::process::{self, Finished, cargo, clear_progress, plain, quietly};
+use crate::process::{self, Finished, cargo, cargo_beside, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
 use crate::{
     binaries, chaos, cost, examples, interop, lanes, pages, servers, table, tested, versions,
@@ -19,12 +20,14 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     /// How many test binaries run beside each other.
     pub(crate) at_a_time: usize,
+    /// Opened when the tests are built: the steps that run beside them start then.
+    pub(crate) tests_are_built: Gate,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // Most of them wait most of the time, and more than two wouldn't be ended much sooner.
-        Self { quick: false, at_a_time: 2 }
+        Self { quick: false, at_a_time: 2, tests_are_built: Gate::default() }
     }
 }
 
@@ -35,57 +38,41 @@ pub(crate) struct Step {
     /// Whether nothing after it makes sense when it fails. The others go on, so that one run shows
     /// everything that is wrong.
     pub(crate) stops: bool,
+    /// Whether it only builds. It then runs at a low priority beside the tests, which mostly wait.
+    pub(crate) beside: bool,
     pub(crate) run: fn(&Options) -> Report,
+}
+
+impl Step {
+    const fn of(name: &'static str, what: &'static str, run: fn(&Options) -> Report) -> Self {
+        Self { name, what, stops: false, beside: false, run }
+    }
+
+    /// A step that only builds.
+    const fn beside(self) -> Self {
+        Self { beside: true, ..self }
+    }
 }
 
 /// All steps, in their order: what fails soonest comes first.
 pub(crate) const ALL: &[Step] = &[
-    Step { name: "servers", what: "what the tests need is installed", stops: true, run: needs },
-    Step { name: "fmt", what: "formatting", stops: false, run: fmt },
-    Step {
-        name: "pages",
-        what: "links, and whether the pages have all that they should",
-        stops: false,
-        run: links,
-    },
-    Step { name: "tree", what: "few dependencies where few are promised", stops: false, run: tree },
-    Step { name: "clippy", what: "lints, warnings as errors", stops: false, run: clippy },
-    Step {
-        name: "features",
-        what: "each feature of the facade alone, and what is said of one that is missing",
-        stops: false,
-        run: features,
-    },
-    Step { name: "test", what: "all tests", stops: false, run: test },
-    Step { name: "doctest", what: "the examples in doc comments", stops: false, run: doctest },
-    Step { name: "doc", what: "the API's pages, without warnings", stops: false, run: doc },
-    Step { name: "examples", what: "the examples do their job", stops: false, run: run_examples },
-    Step { name: "benches", what: "the benches run, once each", stops: false, run: benches },
-    Step {
-        name: "cost",
-        what: "the hot paths cost the instructions that are recorded",
-        stops: false,
-        run: cost::step,
-    },
-    Step {
-        name: "versions",
-        what: "the conformance suite on newer versions of the servers",
-        stops: false,
-        run: versions::step,
-    },
-    Step {
-        name: "chaos",
-        what: "a few schedules of random faults on each backend",
-        stops: false,
-        run: chaos::step,
-    },
-    Step { name: "table", what: "every case by every backend", stops: false, run: cases },
-    Step {
-        name: "interop",
-        what: "other programs and we keep each other out",
-        stops: false,
-        run: interop::step,
-    },
+    Step { stops: true, ..Step::of("servers", "what the tests need is installed", needs) },
+    Step::of("fmt", "formatting", fmt),
+    Step::of("pages", "links, and whether the pages have all that they should", links),
+    Step::of("tree", "few dependencies where few are promised", tree),
+    Step::of("clippy", "lints, warnings as errors", clippy).beside(),
+    Step::of("features", "each feature of the facade alone", features).beside(),
+    Step::of("doc", "the API's pages, without warnings", doc).beside(),
+    Step::of("test", "all tests", test),
+    Step::of("missing", "what is said of a feature that is missing", missing),
+    Step::of("doctest", "the examples in doc comments", doctest),
+    Step::of("examples", "the examples do their job", run_examples),
+    Step::of("benches", "the benches run, once each", benches),
+    Step::of("cost", "the hot paths cost the instructions that are recorded", cost::step),
+    Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
+    Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
+    Step::of("table", "every case by every backend", cases),
+    Step::of("interop", "other programs and we keep each other out", interop::step),
 ];
 
 /// How many crates the facade may consist of with memory alone, itself included.
@@ -128,11 +115,11 @@ fn links(_: &Options) -> Report {
 
 fn clippy(_: &Options) -> Report {
     let args = "clippy --workspace --all-targets --all-features -- -D warnings";
-    Report::of(quietly("clippy", cargo(&words(args))).ok())
+    Report::of(quietly("clippy", cargo_beside(&words(args))).ok())
 }
 
 fn doc(_: &Options) -> Report {
-    let mut command = cargo(&words("doc --no-deps --workspace --all-features"));
+    let mut command = cargo_beside(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
     // Cargo's own warnings, of two crates that write the same page, say, aren't rustdoc's.
@@ -152,7 +139,7 @@ fn features(options: &Options) -> Report {
     };
     for name in [String::new()].into_iter().chain(names) {
         let args = "clippy --package lockwright --no-default-features --features";
-        let mut command = cargo(&words(args));
+        let mut command = cargo_beside(&words(args));
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
         if !quietly(log, command).ok() {
@@ -160,7 +147,14 @@ fn features(options: &Options) -> Report {
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }
-    // What isn't compiled in must say so, which no test shows that has it all.
+    // The tests of the step `missing` are built here, beside the other tests.
+    let mut build = cargo_beside(&["test", "--no-run"]);
+    build.args(missing_args(options));
+    Report::of(quietly("features-test", build).ok())
+}
+
+/// The arguments of cargo for tests of builds without some features. The other tests have all features.
+fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
          lockwright/memory,lockwright/zookeeper --test facade",
@@ -172,9 +166,13 @@ fn features(options: &Options) -> Report {
              --test tls",
         ));
     }
-    let mut report = run_tests("features-test", &args, options);
+    args
+}
+
+fn missing(options: &Options) -> Report {
+    let mut report = run_tests("missing", &missing_args(options), options);
     if options.quick {
-        report.left_out.push("features: servers that want TLS, without it".to_owned());
+        report.left_out.push("missing: servers that want TLS, without it".to_owned());
     }
     report
 }
@@ -211,7 +209,9 @@ pub(crate) fn run_tests_of(
     options: &Options,
     wanted: impl Fn(&Binary) -> bool,
 ) -> Report {
-    let mut binaries = match binaries::build(step, args) {
+    let built = binaries::build(step, args);
+    options.tests_are_built.open();
+    let mut binaries = match built {
         Ok(binaries) => binaries,
         Err(report) => return report,
     };

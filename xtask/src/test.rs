@@ -1,6 +1,7 @@
 //! The one test command: its steps, their order, the summary.
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome, Report};
@@ -35,20 +36,48 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 
     let _scratch = Scratch::begin();
-    let mut done: Vec<Done> = Vec::new();
-    for step in chosen {
+    let begun = Instant::now();
+    let mut done = run(&chosen, &options);
+    done.sort_by_key(|done| chosen.iter().position(|step| step.name == done.step));
+    summary(&done, begun.elapsed(), &options)
+}
+
+/// Runs the steps in their order, except that those that only build run beside the tests.
+fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
+    let first = chosen.iter().position(|step| step.beside).unwrap_or(chosen.len());
+    let mut done = run_in_turn(&chosen[..first], options);
+    if done.iter().any(|done| done.stops) {
+        return done;
+    }
+    let (beside, in_turn): (Vec<_>, Vec<_>) = chosen[first..].iter().partition(|it| it.beside);
+    done.extend(thread::scope(|scope| {
+        let beside = scope.spawn(move || {
+            options.tests_are_built.wait();
+            run_in_turn(&beside, options)
+        });
+        let mut done = run_in_turn(&in_turn, options);
+        options.tests_are_built.open(); // if no step has built tests
+        done.extend(beside.join().expect("a step doesn't panic"));
+        done
+    }));
+    done
+}
+
+fn run_in_turn(steps: &[&'static Step], options: &Options) -> Vec<Done> {
+    let mut done = Vec::new();
+    for step in steps {
         println!("==== {}: {}", step.name, step.what);
         let began = Instant::now();
-        let report = (step.run)(&options);
-        let done_now = Done { step: step.name, took: began.elapsed(), report };
-        println!("     {} after {}", done_now.verdict(), seconds(done_now.took));
-        let stop = done_now.report.outcome == Outcome::Failed && step.stops;
-        done.push(done_now);
-        if stop {
+        let report = (step.run)(options);
+        let stops = report.outcome == Outcome::Failed && step.stops;
+        let now = Done { step: step.name, took: began.elapsed(), report, stops };
+        println!("     {} {} after {}", now.step, now.verdict(), seconds(now.took));
+        done.push(now);
+        if stops {
             break;
         }
     }
-    summary(&done, &options)
+    done
 }
 
 /// A step that is over.
@@ -56,6 +85,8 @@ struct Done {
     step: &'static str,
     took: Duration,
     report: Report,
+    /// Whether it failed and nothing after it makes sense.
+    stops: bool,
 }
 
 impl Done {
@@ -68,16 +99,17 @@ impl Done {
     }
 }
 
-fn summary(done: &[Done], options: &Options) -> ExitCode {
+fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
     let mut counts = Counts::default();
     println!("\n  step       outcome         time   tests");
-    for Done { step, took, report } in done {
+    for done in done {
+        let Done { step, took, report, .. } = done;
         let tests = match report.tests {
             Counts { passed: 0, failed: 0, .. } => String::new(),
             Counts { passed, failed: 0, .. } => passed.to_string(),
             Counts { passed, failed, .. } => format!("{passed}, and {failed} failed"),
         };
-        let verdict = Done::verdict(&Done { step, took: *took, report: report.clone() });
+        let verdict = done.verdict();
         println!("  {step:10} {verdict:10} {:>9}   {tests}", seconds(*took));
         counts.add(report.tests);
         // A step can fail without any of its tests failing. It counts as one, so that the last
@@ -86,7 +118,7 @@ fn summary(done: &[Done], options: &Options) -> ExitCode {
             counts.failed += 1;
         }
     }
-    println!("  total      {:>20}", seconds(done.iter().map(|done| done.took).sum()));
+    println!("  total      {:>20}", seconds(took));
 
     let left_out: Vec<String> = done.iter().flat_map(|done| done.left_out()).collect();
     if !left_out.is_empty() {
@@ -144,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_steps_where_there_are_no_tests() {
-        let done = |report| Done { step: "x", took: Duration::ZERO, report };
+        let done = |report| Done { step: "x", took: Duration::ZERO, report, stops: false };
         let mut all = vec![done(Report::of(true)), done(Report::of(true))];
         assert_eq!(
             last_line(&all, Counts::default()),

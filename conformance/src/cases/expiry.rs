@@ -7,7 +7,7 @@ use lockwright_core::{Claim, DistributedLock, HoldState, Reason, Upkeep};
 
 use crate::cancel::after_polls;
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
-use crate::context::{Context, refused, release, take};
+use crate::context::{Context, refused, release, soon, take};
 use crate::faults::{Fate, Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[
@@ -194,11 +194,19 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (mut claim, next) = (context.claim("x"), context.claim("x"));
+    // The limit of a request follows from the TTL. The first request on a connection takes longer.
+    let first = context.long_claim("first");
+    take(&context, &*backend, &first).await?;
+    release(&*backend, &first).await?;
+    soon(|name| shortest(&context, &*backend, name)).await
+}
+
+async fn shortest(context: &Context, backend: &dyn DistributedLock, name: String) -> Verdict {
+    let (mut claim, next) = (context.claim(&name), context.claim(&name));
     claim.ttl = *context.profile.ttl.start();
-    take(&context, &*backend, &claim).await?;
-    free_by(&context, &*backend, &next, claim.ttl + late(&context)).await?;
-    release(&*backend, &next).await
+    take(context, backend, &claim).await?;
+    free_by(context, backend, &next, claim.ttl + late(context)).await?;
+    release(backend, &next).await
 }
 
 async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {

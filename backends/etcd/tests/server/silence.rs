@@ -2,35 +2,23 @@
 
 use std::time::Duration;
 
+use lockwright_conformance::silence::{self, Client};
 use lockwright_core::Locks;
 use lockwright_etcd::Etcd;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// The TTLs to try, in seconds. The first is the shortest of the profile.
 const TTLS: [u64; 4] = [2, 3, 5, 30];
 
-/// The time within which a free lock is acquired.
-const BOUND: Duration = Duration::from_secs(2);
-
-/// A client, and the proxies that its connections to the members go through.
-struct Client {
-    locks: Locks,
-    proxies: Vec<Proxy>,
-}
-
-impl Client {
-    async fn of(cluster: &testbed::Etcd) -> Self {
-        let start = |member: &testbed::etcd::Member| Proxy::start(member.address()).unwrap();
-        let proxies: Vec<_> = cluster.members.iter().map(start).collect();
-        let url = cluster.url_through(proxies.iter().map(Proxy::port));
-        Self { locks: Locks::new(Etcd::connect(&url).await.unwrap()).unwrap(), proxies }
-    }
-
-    fn silence_present(&self) {
-        self.proxies.iter().for_each(Proxy::silence_present);
-    }
+/// A client behind proxies.
+async fn client(cluster: &testbed::Etcd) -> Client {
+    let start = |member: &testbed::etcd::Member| Proxy::start(member.address()).unwrap();
+    let proxies: Vec<_> = cluster.members.iter().map(start).collect();
+    let url = cluster.url_through(proxies.iter().map(Proxy::port));
+    let locks = Locks::new(Etcd::connect(&url).await.unwrap()).unwrap();
+    Client::new(locks, move || proxies.iter().for_each(Proxy::silence_present))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,20 +26,7 @@ async fn free_lock_is_acquired_on_a_new_connection() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     for ttl in TTLS.map(Duration::from_secs) {
         for waits in [false, true] {
-            let client = Client::of(&cluster).await;
-            let locks = &client.locks;
-            let ask = |name: &str| locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
-            // The client has a lease for this TTL, and its watch runs.
-            ask("warm").acquire().await.unwrap().release().await.unwrap();
-            client.silence_present();
-            let begun = Instant::now();
-            let guard = match waits {
-                true => ask("free").acquire().await.unwrap(),
-                false => ask("free").try_acquire().await.unwrap().expect("it is free"),
-            };
-            let took = begun.elapsed();
-            assert!(took < BOUND, "TTL {ttl:?}, waits: {waits}: {took:?}");
-            guard.release().await.unwrap();
+            silence::free_lock_is_acquired(&client(&cluster).await, ttl, waits).await;
         }
     }
 }
@@ -64,9 +39,11 @@ async fn hold_survives_a_silent_connection() {
     for (cluster, ttls) in [(&one, &TTLS[..]), (&three, &TTLS[..2])] {
         for ttl in ttls.iter().copied().map(Duration::from_secs) {
             for after in [Duration::ZERO, ttl / 4] {
-                let client = Client::of(cluster).await;
-                let members = cluster.members.len();
-                holds.spawn(async move { survives(&client, members, ttl, after).await });
+                let client = client(cluster).await;
+                let label = format!("{} members", cluster.members.len());
+                holds.spawn(async move {
+                    silence::hold_survives(&client, &label, ttl, after).await;
+                });
             }
         }
     }
@@ -75,40 +52,12 @@ async fn hold_survives_a_silent_connection() {
     }
 }
 
-/// Silences the connections `after` the grant, and expects that the hold survives.
-async fn survives(client: &Client, members: usize, ttl: Duration, after: Duration) {
-    let name = format!("held-{members}-{ttl:?}-{after:?}");
-    let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
-    sleep(after).await;
-    client.silence_present();
-    let silent = Instant::now();
-    while silent.elapsed() < ttl * 5 / 4 {
-        sleep(Duration::from_millis(50)).await;
-        let passed = silent.elapsed();
-        guard.check().unwrap_or_else(|lost| {
-            panic!(
-                "{members} members, TTL {ttl:?}, silent after {after:?}: {lost} after {passed:?}"
-            )
-        });
-    }
-    guard.release().await.unwrap();
-}
-
 /// The caller limits each request to less than the backend's own limits.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_requests_have_the_connection_replaced() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let client = Client::of(&cluster).await;
-    let locks = &client.locks;
-    let ask = |name: &str| locks.mutex(name).ttl(Duration::from_secs(30));
-    ask("warm").acquire().await.unwrap().release().await.unwrap();
-    client.silence_present();
-    let begun = Instant::now();
-    let mut names = (0..).map(|at| format!("free-{at}"));
-    while timeout(Duration::from_millis(100), ask(&names.next().unwrap()).acquire()).await.is_err()
-    {
-        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
-    }
+    let limit = Duration::from_millis(100);
+    silence::dropped_requests_have_the_connection_replaced(&client(&cluster).await, limit).await;
 }
 
 /// The member that the client is connected to is stopped, or is cut off from the others.

@@ -1,0 +1,93 @@
+//! Connections that go silent while new ones work, for the backends' own tests.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockwright_core::Locks;
+use tokio::time::{Instant, sleep, timeout};
+
+/// The time within which a free lock is acquired.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// A client whose present connections can be silenced.
+pub struct Client {
+    locks: Locks,
+    silence_present: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("locks", &self.locks).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client. `silence_present` makes its present connections lose all data. New connections must work.
+    pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { locks, silence_present: Box::new(silence_present) }
+    }
+
+    /// Acquires and releases a lock, so that the client is connected and has what it needs for this TTL.
+    async fn warm(&self, name: &str, ttl: Duration) {
+        let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
+        warm.release().await.unwrap();
+    }
+}
+
+/// Checks that a free lock is acquired within 2 s of the silence. `waits` is whether the request may wait.
+///
+/// # Panics
+/// If it takes longer, or if the request fails.
+pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
+    let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
+    client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
+    (client.silence_present)();
+    let begun = Instant::now();
+    let guard = match waits {
+        true => ask("free").acquire().await.unwrap(),
+        false => ask("free").try_acquire().await.unwrap().expect("it is free"),
+    };
+    let took = begun.elapsed();
+    assert!(took < BOUND, "TTL {ttl:?}, waits: {waits}: {took:?}");
+    guard.release().await.unwrap();
+}
+
+/// Silences the connections `after` the grant, and checks that the hold survives. `label` is part of the lock's
+/// name, and of the panic.
+///
+/// # Panics
+/// If the hold is lost.
+pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
+    let name = format!("held-{label}-{ttl:?}-{after:?}");
+    let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
+    sleep(after).await;
+    (client.silence_present)();
+    let silent = Instant::now();
+    while silent.elapsed() < ttl * 5 / 4 {
+        sleep(Duration::from_millis(50)).await;
+        let passed = silent.elapsed();
+        guard.check().unwrap_or_else(|lost| {
+            panic!("{label}, TTL {ttl:?}, silent after {after:?}: {lost} after {passed:?}")
+        });
+    }
+    guard.release().await.unwrap();
+}
+
+/// Checks that the connection is replaced although the caller limits each request to less than the backend's own
+/// limits.
+///
+/// # Panics
+/// If no request is granted within 2 s.
+pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
+    const TTL: Duration = Duration::from_secs(30);
+    client.warm("warm", TTL).await;
+    (client.silence_present)();
+    let begun = Instant::now();
+    for at in 0.. {
+        let free = client.locks.mutex(format!("free-{at}")).ttl(TTL);
+        if timeout(limit, free.acquire()).await.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    }
+}

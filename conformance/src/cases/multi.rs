@@ -115,6 +115,9 @@ async fn limited_together(context: Arc<Context>, name: String) -> Verdict {
             let name = error.name().map(|name| name.as_str());
             ensure!(name == Some(&*b), "it timed out for {name:?}, and {b:?} was held");
         }
+        Err(error) if error.kind() == ErrorKind::TimedOut(Step::Answer) => {
+            return Err(Failure::late(format!("no answer of the server within {limit:?}")));
+        }
         other => return Err(Failure::new(format!("it answered {other:?}"))),
     }
     let took = context.clock.now().saturating_since(begun);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwright_core::{Claim, Renew, RenewalOutcome};
 
-use crate::case::{Case, Verdict, case, ensure};
+use crate::case::{Case, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release, renew, take};
 use crate::faults::{Fate, Op};
 
@@ -190,11 +190,14 @@ async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     let size = context.profile.renew_batch.clamp(1, 250);
     let claims: Vec<_> =
         (0..size).map(|number| context.long_claim(&format!("x{number}"))).collect();
+    let begun = context.clock.now();
     for claim in &claims {
         take(&context, &*backend, claim).await?;
     }
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
+    let took = context.clock.now().saturating_since(begun);
+    in_time!(took < claims[0].ttl, "it took {took:?} of a TTL of {:?}", claims[0].ttl);
     let renewed = answers.iter().filter(|answer| is_renewed(&answer.outcome)).count();
     ensure!(renewed == size, "{renewed} of {size} were renewed");
     for claim in &claims {

@@ -337,7 +337,7 @@ async fn last_reader_wakes(context: Arc<Context>, name: String) -> Verdict {
     }
     let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
         let poll = context.profile.slow_poll;
-        return Err(Failure::new(format!("nobody told the writer: it polls each {poll:?}")));
+        return Err(Failure::late(format!("the writer was not woken: it polls each {poll:?}")));
     };
     Ok(guard??.release().await?)
 }
@@ -364,7 +364,7 @@ async fn writers_release_wakes(context: Arc<Context>, name: String) -> Verdict {
     for waiting in waiting {
         let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
             let poll = context.profile.slow_poll;
-            return Err(Failure::new(format!("nobody told a reader: it polls each {poll:?}")));
+            return Err(Failure::late(format!("a reader was not woken: it polls each {poll:?}")));
         };
         guards.push(guard??);
     }

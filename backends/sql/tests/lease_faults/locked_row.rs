@@ -102,7 +102,9 @@ pub(crate) async fn is_renewed_amid_requests<S: Server>() {
     }
     let begun = Instant::now();
     while begun.elapsed() < ttl * 2 {
-        guard.check().unwrap_or_else(|error| panic!("after {:?}: {error}", begun.elapsed()));
+        guard.check().unwrap_or_else(|error| {
+            panic!("after {:?}: {error} ({:?})", begun.elapsed(), error.kind())
+        });
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     readers.shutdown().await;

@@ -47,7 +47,10 @@ impl Asking {
         let before = self.answers.load(Ordering::Relaxed);
         let begun = Instant::now();
         while self.answers.load(Ordering::Relaxed) < before + 30 {
-            assert!(begun.elapsed() < Duration::from_secs(30), "the locks don't work again");
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "30 grants did not happen within 30 s"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.over.store(true, Ordering::Relaxed);

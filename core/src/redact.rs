@@ -35,21 +35,40 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
 
 /// Replaces everything from the scheme up to the last `@` if the URL has a [hidden password](hidden_password).
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
-    let start = url.find("//").map_or(0, |at| at + 2);
+    let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
         Some(at) => format!("{}***:***{}", &url[..start], &url[at..]).into(),
         None => url.into(),
     }
 }
 
-/// Where the comma stands that another URL follows: not any comma, as a password may hold one.
+/// Returns the position of the first comma that another URL follows. A password may contain a comma and `://`, so
+/// the text before the comma must be a whole URL: one with an `@`, or without a password in the place of a port.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
-        let after = &text[at + 1..];
-        after.find("://").is_some_and(|end| {
-            after[..end].chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-        })
+        let (before, after) = (&text[..*at], &text[at + 1..]);
+        let is_scheme = |end| !after[..end].is_empty() && after[..end].chars().all(of_scheme);
+        after.find("://").is_some_and(is_scheme)
+            && (before.contains('@') || one_url(before) == before)
     })
+}
+
+fn of_scheme(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+-.".contains(c)
+}
+
+/// Returns where the text after `scheme://` begins, or after `redlock:scheme://`. Any other `//` may be a part of
+/// a password.
+fn after_scheme(url: &str) -> usize {
+    let inner = url.strip_prefix("redlock:").unwrap_or(url);
+    match inner.split_once("//") {
+        Some(("", rest)) => url.len() - rest.len(),
+        Some((scheme, rest)) => match scheme.strip_suffix(':') {
+            Some(scheme) if scheme.chars().all(of_scheme) => url.len() - rest.len(),
+            _ => 0,
+        },
+        None => 0,
+    }
 }
 
 fn one_url(text: &str) -> String {
@@ -57,10 +76,7 @@ fn one_url(text: &str) -> String {
     let text = &parameters_redacted(text);
     // The authority next, and up to the last '@': a password may hold '@', '/' or '?' that
     // somebody forgot to escape, so nothing before that can be trusted to be its end.
-    // Not any "//", as a password or a parameter may have one.
-    let is_scheme =
-        |at: &usize| text[..*at].chars().all(|c| c.is_ascii_alphanumeric() || "+-.:".contains(c));
-    let start = text.find("//").filter(is_scheme).map_or(0, |i| i + 2);
+    let start = after_scheme(text);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
@@ -142,6 +158,11 @@ mod tests {
             "rediss://db/?ca=/x&cert=/y&key=/hush",
             "rediss://me:hu?key=sh@db",
             "zookeeper:me:hush!hush@db:2b:2/chroot?fix=//x1",
+            "zookeeper:me:hush//hush@db",
+            "zookeeper:me:hush://hush@db",
+            "redlock:redis://me:hush//hush@a:1",
+            "redis://me:hush,x://hush@db",
+            "redis://me:hush,://hush@db",
         ] {
             let shown = url(text);
             assert!(!shown.contains("hu"), "{shown}");

@@ -148,6 +148,10 @@ impl Ballot {
                 Ok(certificate) => certificate,
                 Err(error) => return Asked::Nothing(error),
             };
+            if Instant::now() >= self.until {
+                let late = "the time for this round ended before the request was sent";
+                return Asked::Nothing(Error::unavailable(late));
+            }
             let Some(before) = self.begin() else { return Asked::Unasked };
             match self.send(&certificate).await {
                 Asked::Answered(sent, Vote::Stranger) => {
@@ -169,7 +173,7 @@ impl Ballot {
         // The round decides what is left behind by what was sent before its verdict, so none may
         // come in between.
         let verdict = self.verdict.borrow();
-        if *verdict != Verdict::Open || Instant::now() >= self.until {
+        if *verdict != Verdict::Open {
             return None;
         }
         match self.track.send(self.at) {

@@ -37,7 +37,10 @@ impl Round<'_> {
                      ask with a new token",
                 ));
             }
-            return Ok(Attempt::Busy(self.busy(yes)));
+            // If no node names a holder, the votes came too late: the name may be free.
+            if no > 0 {
+                return Ok(Attempt::Busy(self.busy(yes)));
+            }
         }
         let what = format!(
             "{yes} of {} nodes said yes, and {quorum} have to{}",

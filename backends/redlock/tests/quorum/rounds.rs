@@ -93,6 +93,22 @@ async fn a_node_that_hangs_is_waited_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_free_lock_is_not_busy_when_the_requests_are_late() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let late = claim("x");
+    let mut acquiring = five.redlock.acquire(&late, Wait::No);
+    assert!(!poll_once(&mut acquiring).await);
+    // The machine stalls before any request is sent.
+    tokio::time::advance(NODE_TIMEOUT * 2).await;
+    let error = acquiring.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = "node:4: the time for this round ended before the request was sent";
+    assert!(error.to_string().contains(text), "{error}");
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_speaks_again_is_waited_for_again() {
     let five = five();
     take(&five.redlock, &claim("seen before")).await;

@@ -374,7 +374,7 @@ async fn freed_permit_wakes(context: Arc<Context>, name: String) -> Verdict {
     last.release().await?;
     let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
         let poll = context.profile.slow_poll;
-        return Err(Failure::new(format!("nobody told the waiter: it polls each {poll:?}")));
+        return Err(Failure::late(format!("the waiter was not woken: it polls each {poll:?}")));
     };
     permit??.release().await?;
     Ok(all.release().await?)

@@ -29,7 +29,8 @@ pub struct Rules {
     /// The time before a deadline at which the hold is reported as lost. Only
     /// [`Figures::largest_lag_of_a_loss`] uses it.
     pub loss_margin: Duration,
-    /// If true, a run fails unless it shows contention, a hand-over, and an effect of each fault.
+    /// If true, a run fails unless it shows contention, a hand-over, and an effect of each fault. With
+    /// `strict_order_of_fences`, it must also show a refused late write if a process was paused beyond its TTL.
     pub must_show: bool,
 }
 
@@ -67,7 +68,7 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     waiting::check_stuck(&run, &mut violations);
     violations.extend(run.problems.iter().cloned());
     if rules.must_show {
-        violations.extend(missing(&run, &figures).map(Violation::ShowedNothing));
+        violations.extend(missing(&run, &figures, rules).map(Violation::ShowedNothing));
     }
     Checked { violations, figures }
 }
@@ -145,11 +146,13 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     })
 }
 
-fn missing(run: &Run, figures: &Figures) -> impl Iterator<Item = Missing> {
+fn missing(run: &Run, figures: &Figures, rules: &Rules) -> impl Iterator<Item = Missing> {
     let contention = (figures.contended == 0).then_some(Missing::Contention);
     let hand_overs = (figures.hand_overs == 0).then_some(Missing::HandOvers);
     let effects = run.faults.iter().filter(|fault| fault.effect.is_none());
     let effects = effects
         .map(|fault| Missing::Effect { fault: fault.fault.clone(), target: fault.target.clone() });
-    contention.into_iter().chain(hand_overs).chain(effects)
+    let is_unrefused = figures.paused_past_the_deadline > 0 && figures.paused_and_refused == 0;
+    let late_write = (rules.strict_order_of_fences && is_unrefused).then_some(Missing::LateWrite);
+    contention.into_iter().chain(hand_overs).chain(effects).chain(late_write)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::BootInstant;
+use lockwright_core::{BootInstant, Mode};
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
@@ -36,7 +36,7 @@ pub struct Figures {
     pub losses: u64,
     /// Holds that passed their deadline without a report of the loss, although their process was running.
     pub unreported_losses: u64,
-    /// Holds whose process was stopped when the deadline passed.
+    /// Exclusive holds whose process was stopped when the deadline passed, and then continued.
     pub paused_past_the_deadline: u64,
     /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a later write that the register
     /// refused.
@@ -147,9 +147,11 @@ fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
 
 fn is_paused(run: &Run, tracked: &Tracked) -> bool {
     let process = run.process(&tracked.hold.who);
-    let is_alive = process.killed.is_none_or(|killed| tracked.deadline < killed);
-    let is_stopped = process.runs_from(tracked.deadline) > tracked.deadline;
-    is_alive && is_stopped && tracked.hold.until == tracked.deadline && tracked.deadline < run.end
+    let continued = process.runs_from(tracked.deadline);
+    let is_paused = tracked.deadline < continued && continued < run.end;
+    let is_alive = process.killed.is_none_or(|killed| continued < killed);
+    let is_open = tracked.hold.until == tracked.deadline;
+    tracked.hold.mode == Mode::Exclusive && is_open && is_paused && is_alive
 }
 
 /// Returns the time that the process ran from the deadline minus `margin` until the report of the loss.

@@ -115,6 +115,8 @@ pub enum Missing {
         /// The affected server, process or request.
         target: String,
     },
+    /// A process was paused beyond the deadline of its hold, and the register refused none of its late writes.
+    LateWrite,
 }
 
 /// The kind of a violation.
@@ -255,6 +257,9 @@ impl fmt::Display for Missing {
             }
             Self::Effect { fault, target } => {
                 write!(f, "the fault {fault} on {target} began, and no effect was recorded")
+            }
+            Self::LateWrite => {
+                f.write_str("no late write of a process that was paused beyond its TTL was refused")
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::case::Failure;
 use crate::history::journal::Event;
 
 use super::held::{Held, Holding};
-use super::process::Process;
+use super::process::{Asked, Process};
 use super::random::Random;
 
 /// The way in which a hold ends.
@@ -86,33 +86,66 @@ impl Process {
         }
     }
 
-    /// Makes late writes after a loss: one at once, and one after the next holder may have written.
+    /// Makes late writes after a loss: one at once, and more until the register has refused one. The register refuses
+    /// them after the next holder has written. If no other process acquires the lock, this process does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
+        let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
-        let later = random.time(Duration::from_millis(5), self.plan.ttl);
-        self.sleep(later).await;
-        self.write_lost(holdings)
+        self.sleep(random.time(Duration::from_millis(5), ttl)).await;
+        let give_up = self.clock.now() + ttl;
+        let mut accepted = self.write_lost(holdings)?;
+        while !accepted.is_empty() && self.clock.now() < give_up {
+            self.sleep(ttl / 8).await;
+            accepted = self.write_lost(accepted)?;
+        }
+        for holding in &accepted {
+            self.succeed(holding.held()).await?;
+        }
+        self.write_lost(accepted)?;
+        Ok(())
     }
 
-    fn write_lost(&self, holdings: &[Holding]) -> Result<(), Failure> {
+    /// Makes a late write for each lost hold. Returns the holds whose writes the register accepted.
+    fn write_lost<'a>(
+        &self,
+        holdings: impl IntoIterator<Item = &'a Holding>,
+    ) -> Result<Vec<&'a Holding>, Failure> {
+        let mut accepted = Vec::new();
         for holding in holdings {
             let looked = self.clock.now();
-            if !holding.is_valid() {
-                self.write(holding.held(), looked, true)?;
+            if !holding.is_valid() && self.write(holding.held(), looked, true)? {
+                accepted.push(holding);
             }
+        }
+        Ok(accepted)
+    }
+
+    /// Acquires the lock of a lost hold, writes with the new fence, and releases the lock.
+    async fn succeed(&self, lost: &Held) -> Result<(), Failure> {
+        let (client, name) = (self.client(), lost.name());
+        let request = client.locks.mutex(name).wait_for(self.plan.ttl * 3);
+        let request = async { request.acquire().await.map(|guard| Some(Held::Guard(guard))) };
+        let asked = Asked { name, mode: Mode::Exclusive, waits: true };
+        if let Some(next) = self.request(&client, asked, request).await? {
+            let looked = self.clock.now();
+            if next.is_valid() {
+                self.write(next.held(), looked, false)?;
+            }
+            self.end(vec![next], End::Release).await;
         }
         Ok(())
     }
 
-    /// Writes to the register after a check of the hold. Only exclusive holders write, because readers share fences
-    /// and permits have none.
-    fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<(), Failure> {
-        if held.mode() == Mode::Exclusive {
-            let (token, fence) = (held.token(), held.fence());
-            self.journal.write(Event::Writing { token, looked, late });
-            let accepted = self.store.write(held.name(), fence)?;
-            self.journal.write(Event::Wrote { token, fence, accepted, late });
+    /// Writes to the register after a check of the hold. Returns whether the register accepted it. Only exclusive
+    /// holders write, because readers share fences and permits have none.
+    fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
+        if held.mode() != Mode::Exclusive {
+            return Ok(false);
         }
-        Ok(())
+        let (token, fence) = (held.token(), held.fence());
+        self.journal.write(Event::Writing { token, looked, late });
+        let accepted = self.store.write(held.name(), fence)?;
+        self.journal.write(Event::Wrote { token, fence, accepted, late });
+        Ok(accepted)
     }
 }

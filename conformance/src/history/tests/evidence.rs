@@ -1,5 +1,7 @@
 //! Runs that show nothing, and journals that contradict themselves.
 
+use lockwright_core::Mode;
+
 use super::{EXCLUSIVE, Script, Signal, Violation};
 use crate::history::{Kind, Missing, Rules};
 
@@ -49,6 +51,26 @@ fn fault_without_an_effect_shows_nothing() {
     assert_eq!(missing(&cut(Some("3 connections"))), []);
     assert_eq!(missing(&cut(None)), [Missing::Effect { fault, target }]);
     assert_eq!(missing(&hand_over().fault(12, "cut", true, Some("1"))), []);
+}
+
+#[test]
+fn pause_without_a_refused_late_write_shows_nothing() {
+    let paused = |mode, go| {
+        let script = Script::new().holds("a", 1, 1, mode, (10, 40)).asks(15, "b", 2);
+        let script = script.signal(30, "a", Signal::Stopped).granted(45, "b", 2, 2, 90);
+        script.signal(go, "a", Signal::Continued).ends(80, "b")
+    };
+    let script = paused(EXCLUSIVE, 50).loses(51, "a", 1);
+    assert_eq!(missing(&script), [Missing::LateWrite]);
+    let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
+    assert_eq!(missing(&wrote(true)), [Missing::LateWrite]);
+    assert_eq!(missing(&wrote(false)), []);
+    assert_eq!(missing(&paused(Mode::Shared, 50)), []);
+    // It continued before its deadline, and it was killed before it continued.
+    assert_eq!(missing(&paused(EXCLUSIVE, 39).loses(41, "a", 1)), []);
+    assert_eq!(missing(&paused(EXCLUSIVE, 50).signal(48, "a", Signal::Killed)), []);
+    let rules = Rules { strict_order_of_fences: false, ..Rules::default() };
+    assert_eq!(script.found_by(&rules), []);
 }
 
 #[test]

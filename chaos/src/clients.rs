@@ -1,17 +1,18 @@
 //! The client processes of a schedule. Faults kill or stop them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lockwright::BootInstant;
+use lockwright::{BootInstant, Mode};
 use lockwright_conformance::history::journal::{self, Entry, Event, Journal, Signal};
 use lockwright_conformance::workload;
 use lockwright_testbed::{Process, Program, wait};
 
 use crate::client::{JOB, Job};
+use crate::plan::Schedule;
 use crate::servers::{Result, state_of};
 
 /// The longest time for which a fault waits for a client that holds a lock.
@@ -125,7 +126,7 @@ impl<'a> Clients<'a> {
         self.all()[index].job.name.clone()
     }
 
-    /// Chooses a client that holds a lock now, or any client if none does.
+    /// Chooses a client that holds a lock exclusively now, or any client if none does.
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
             let all = self.all();
@@ -185,6 +186,21 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
+    /// Starts one more client, and returns its name. Its grants show that the servers serve new clients after the
+    /// faults.
+    ///
+    /// # Errors
+    /// If the process can't be started.
+    pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
+        let mut plan = schedule.clients[0].clone();
+        plan.process += 20;
+        plan.duration = plan.ttl * 2;
+        let client = self.spawn(plan)?;
+        let name = client.job.name.clone();
+        self.all().push(client);
+        Ok(name)
+    }
+
     /// Waits until all clients have ended. Returns the failures.
     pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
@@ -216,12 +232,18 @@ fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the holds that haven't ended in a journal.
+/// Counts the exclusive holds that haven't ended in a journal. Only their holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
+    let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();
     for entry in entries {
         match &entry.event {
-            Event::Granted { token, .. } => held.push(*token),
+            Event::Asked { request, mode: Mode::Exclusive, .. } => {
+                exclusive.insert(*request);
+            }
+            Event::Granted { request, token, .. } if exclusive.contains(request) => {
+                held.push(*token);
+            }
             Event::Releasing { token } | Event::Lost { token, .. } => {
                 held.retain(|other| other != token);
             }

@@ -7,12 +7,14 @@ use crate::configuration::Configuration;
 use crate::plan::version;
 use crate::schedule::{Ran, effects};
 use crate::servers::Result;
+use crate::verdict::Outcome;
 
 /// The names of the columns.
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a schedule. Replaces an earlier line of the same seed.
+/// Records a schedule. Replaces an earlier line of the same seed, unless that line has a violation: someone who has
+/// found the cause deletes it.
 ///
 /// # Errors
 /// If the file can't be read or written.
@@ -28,11 +30,15 @@ pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> 
     Ok(fs::rename(new, path)?)
 }
 
-/// Returns the record with `line`, which replaces an earlier line of the same seed.
+/// Returns the record with `line`, which replaces an earlier line of the same seed without a violation.
 fn with(text: &str, seed: u64, line: &str) -> String {
     let mut lines: Vec<(u64, &str)> = text.lines().skip(1).filter_map(numbered).collect();
-    lines.retain(|(other, _)| *other != seed);
-    lines.push((seed, line));
+    let violation = Outcome::Violation.to_string();
+    let is_violation = |line: &str| line.split('\t').nth(2) == Some(&*violation);
+    lines.retain(|(other, line)| *other != seed || is_violation(line));
+    if lines.iter().all(|(other, _)| *other != seed) {
+        lines.push((seed, line));
+    }
     lines.sort_unstable_by_key(|(seed, _)| *seed);
     let all = [HEADER].into_iter().chain(lines.into_iter().map(|(_, line)| line));
     all.map(|line| format!("{line}\n")).collect()
@@ -83,5 +89,11 @@ mod tests {
             text = with(&text, seed, line);
         }
         assert_eq!(text, format!("{HEADER}\n9\tx\n10\tnew\n"));
+    }
+
+    #[test]
+    fn recorded_violation_is_not_replaced() {
+        let text = with("", 9, "9\t1\tVIOLATION\told");
+        assert_eq!(with(&text, 9, "9\t1\tkept\tnew"), text);
     }
 }

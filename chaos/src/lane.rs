@@ -114,7 +114,12 @@ impl Job {
             }
             Ok(ran) => tell(&ran, &self.options)?,
             Err(problem) => {
-                eprintln!("{schedule}\n  the servers failed: {problem}");
+                let (configuration, seed) = (schedule.configuration, schedule.seed);
+                println!(
+                    "ran {} {configuration} {seed}: the servers failed: {problem}",
+                    Outcome::Violation
+                );
+                println!("  replay: {}", replay(&schedule, &self.options));
                 self.lane = None;
             }
         }

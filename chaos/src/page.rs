@@ -121,7 +121,8 @@ fn schedule(line: &str) -> Option<Schedule> {
     let [_seed, _plan, outcome, figures @ .., faults] = &columns[..] else { return None };
     let figures = figures.iter().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()?;
     let observed = faults.split("; ").filter_map(|one| one.split_once(": "));
-    let observed = observed.filter(|(_, effect)| *effect != "no effect");
+    let observed =
+        observed.filter(|(_, effect)| *effect != "no effect" && !effect.ends_with(" with 0 holds"));
     Some(Schedule {
         outcome: (*outcome).to_owned(),
         figures: figures.try_into().ok()?,
@@ -317,6 +318,8 @@ mod tests {
         assert!(unshown(&record(&claims, &[CUT; FEWEST])).is_empty());
         assert_eq!(unshown(&record(&claims, &[CUT; FEWEST - 1])).len(), 2);
         let without = CUT.replace("4 connections dropped", "no effect");
+        assert_eq!(unshown(&record(&claims, &[&*without; FEWEST])).len(), 2);
+        let without = CUT.replace("4 connections dropped", "stopped with 0 holds");
         assert_eq!(unshown(&record(&claims, &[&*without; FEWEST])).len(), 2);
         let violation = CUT.replace("kept", "VIOLATION");
         assert_eq!(unshown(&record(&claims, &[CUT, CUT, CUT, &violation])).len(), 1);

@@ -79,12 +79,14 @@ impl Schedule {
         self.clients[0].ttl
     }
 
+    /// Returns the promises that hold under one of its faults.
+    pub(crate) fn promise_under(&self, one: &Planned, profile: &Profile) -> Promise {
+        one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
+    }
+
     /// Returns the promises that hold under the combination of its faults.
     pub(crate) fn promise(&self, profile: &Profile) -> Promise {
-        let promise = |one: &Planned| {
-            one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
-        };
-        let each = self.faults.iter().map(promise);
+        let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
         // Fences come from the clock where data are lost.

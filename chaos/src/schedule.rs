@@ -5,7 +5,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use lockwright::Profile;
-use lockwright_conformance::history::journal::{self, Entry, Journal};
+use lockwright_conformance::history::journal::{self, Entry, Event, Journal};
 use lockwright_conformance::register::Register;
 use lockwright_testbed::Proxy;
 
@@ -132,10 +132,15 @@ impl Lane {
         let clients = Clients::start(&schedule.clients, url, register, folder, journal)?;
         clients.wait_for_a_grant()?;
         let injected = self.make_faults(schedule, &clients, journal)?;
-        let problems = clients.join(schedule.duration + CLIENTS_END);
+        let last = clients.start_after_faults(schedule)?;
+        let mut problems = clients.join(schedule.duration + CLIENTS_END);
         let mut entries = clients.entries();
         entries.extend(journal::read(&folder.join("runner.jsonl"))?);
         entries.sort_by_key(|entry| entry.at);
+        let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
+        if !entries.iter().any(|entry| entry.process == last && is_grant(entry)) {
+            problems.push(format!("{last} started after the last fault and was granted no lock"));
+        }
         Ok((entries, injected, problems))
     }
 

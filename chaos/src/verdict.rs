@@ -12,6 +12,10 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
 
+/// The longest poll that a waiter may need to notice a free lock. Redis polls less often, because the server wakes the
+/// waiters, and a client that has connected again asks at once.
+const LONGEST_POLL: Duration = Duration::from_secs(2);
+
 /// The time that a free lock may stay without a holder beyond the TTL and the poll. Many processes share two cores.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -22,7 +26,8 @@ pub(crate) enum Outcome {
     Kept,
     /// Exclusion or fences aren't promised under these faults. The other promises were kept.
     NotPromised,
-    /// There was no contention or no hand-over, or a fault had no observed effect.
+    /// There was no contention or no hand-over, a fault had no observed effect, or no late
+    /// write of a paused process was refused.
     ShowedNothing,
     /// A promise was broken, a client failed, or data was left on a server.
     Violation,
@@ -65,7 +70,10 @@ impl Verdict {
         } else {
             entries
         };
-        let checked = check(entries, &rules(schedule, profile, promise));
+        let mut checked = check(entries, &rules(schedule, profile, promise));
+        if !promise.exclusion {
+            checked.violations.extend(overlaps(before_unsafe_faults(schedule, profile, entries)));
+        }
         let shows_nothing = |one: &Violation| matches!(one, Violation::ShowedNothing(_));
         let outcome = if !problems.is_empty() || !checked.violations.iter().all(shows_nothing) {
             Outcome::Violation
@@ -78,6 +86,32 @@ impl Verdict {
         };
         Self { outcome, checked, injected, problems }
     }
+}
+
+/// Returns the entries before the first fault that exclusion need not survive.
+fn before_unsafe_faults<'a>(
+    schedule: &Schedule,
+    profile: &Profile,
+    entries: &'a [Entry],
+) -> &'a [Entry] {
+    let is_unsafe = |fault: &str| {
+        let mut named = schedule.faults.iter().filter(|one| one.fault.name() == fault);
+        named.any(|one| !schedule.promise_under(one, profile).exclusion)
+    };
+    let begins = |entry: &Entry| match &entry.event {
+        Event::Fault { fault, begins: true, .. } => is_unsafe(fault),
+        _ => false,
+    };
+    let end = entries.iter().position(begins).unwrap_or(entries.len());
+    &entries[..end]
+}
+
+/// Returns the violations of exclusion.
+fn overlaps(entries: &[Entry]) -> Vec<Violation> {
+    let rules = Rules { must_show: false, ..Rules::default() };
+    let mut violations = check(entries, &rules).violations;
+    violations.retain(|one| matches!(one, Violation::Overlap(..) | Violation::TooManyPermits(..)));
+    violations
 }
 
 /// Ends the holds of each killed process at the beginning of its fault. Needed for holds that belong to a
@@ -133,7 +167,7 @@ fn longest_wait(schedule: &Schedule, profile: &Profile) -> Duration {
         _ => schedule.ttl(),
     };
     let faults: Duration = schedule.faults.iter().map(|one| after(one.fault)).sum();
-    schedule.ttl() + profile.slow_poll + faults + PATIENCE
+    schedule.ttl() + profile.slow_poll.min(LONGEST_POLL) + faults + PATIENCE
 }
 
 #[cfg(test)]
@@ -141,6 +175,7 @@ mod tests {
     use lockwright::{BootInstant, Fence, Mode};
 
     use super::*;
+    use crate::configuration::Configuration;
 
     fn entry(at: u64, process: &str, event: Event) -> Entry {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
@@ -162,15 +197,29 @@ mod tests {
         a.into_iter().chain([entry(30, "runner", begins)]).chain(b).collect()
     }
 
-    fn overlaps(entries: &[Entry]) -> bool {
-        let rules = Rules { must_show: false, ..Rules::default() };
-        check(entries, &rules).violations.iter().any(|one| matches!(one, Violation::Overlap(..)))
-    }
-
     #[test]
     fn hold_of_a_connection_ends_when_its_process_is_killed_and_others_last_until_their_deadline() {
         let history = history();
-        assert!(overlaps(&history));
-        assert!(!overlaps(&end_with_their_process(&history)));
+        assert_eq!(overlaps(&history).len(), 1);
+        assert_eq!(overlaps(&end_with_their_process(&history)), []);
+    }
+
+    #[test]
+    fn exclusion_is_checked_until_the_first_fault_that_it_need_not_survive() {
+        let fault = Fault::ServerDataLost;
+        let profile = Profile::new("redis");
+        let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
+        assert!(!schedule.promise(&profile).exclusion);
+        let lost_at = |at: u64| {
+            let (fault, target) = (fault.name().to_owned(), "redis".to_owned());
+            let mut entries = history();
+            let begins = Event::Fault { fault, target, begins: true, effect: None };
+            entries.push(entry(at, "runner", begins));
+            entries.sort_by_key(|entry| entry.at);
+            let verdict = Verdict::of(&schedule, &profile, &entries, Vec::new(), Vec::new());
+            verdict.outcome
+        };
+        assert_eq!(lost_at(35), Outcome::ShowedNothing);
+        assert_eq!(lost_at(45), Outcome::Violation);
     }
 }

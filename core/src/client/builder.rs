@@ -16,10 +16,8 @@ use crate::token::TokenSource;
 use crate::validity::Rules;
 
 use super::jitter::Jitter;
-use super::keeper::keeper;
 use super::locks::Locks;
 use super::shared::{InRuntime, Settings, Shared};
-use super::sweeper::sweeper;
 
 /// The settings of a client. Made by [`Locks::builder`].
 #[must_use = "a builder does nothing until it is built"]
@@ -30,7 +28,6 @@ pub struct Builder {
     label: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
-    sweep: Option<Duration>,
 }
 
 impl Builder {
@@ -45,12 +42,12 @@ impl Builder {
                 rules: Rules::default(),
                 tokens: TokenSource::default(),
                 jitter: Jitter::default(),
+                sweep: None,
             },
             backend,
             label: None,
             clock: Clock::boot(),
             runtime: None,
-            sweep: None,
         }
     }
 
@@ -83,7 +80,7 @@ impl Builder {
     /// that have been over for `idle`: see [`Locks::sweep`]. One client in a fleet is enough. Where
     /// nothing is left behind it does nothing.
     pub fn sweep(mut self, idle: Duration) -> Self {
-        self.sweep = Some(idle);
+        self.settings.sweep = Some(idle);
         self
     }
 
@@ -128,7 +125,7 @@ impl Builder {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when a setting is out of its range, or
     /// when there is no tokio runtime here and none was given.
     pub fn build(self) -> Result<Locks> {
-        let Self { backend, settings, label, clock, runtime, sweep } = self;
+        let Self { backend, settings, label, clock, runtime } = self;
         check(&settings, &*backend)?;
         if let Some(label) = &label {
             check_text("label", label, Identity::LONGEST_LABEL)
@@ -155,10 +152,7 @@ impl Builder {
             }
             None => false,
         }));
-        runtime.spawn(keeper(&shared));
-        if let Some(idle) = sweep {
-            runtime.spawn(sweeper(&shared, idle));
-        }
+        shared.start_tasks(&runtime);
         Ok(Locks::from_shared(shared))
     }
 }

@@ -10,8 +10,9 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 
-use super::keeper::keeper;
+use super::keeper::{keeper, reschedule_all};
 use super::shared::Shared;
+use super::sweeper::sweeper;
 
 /// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away
 /// later, when it runs.
@@ -123,14 +124,24 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves renewals to the caller's runtime, because the client's runtime has ended.
+    /// Starts the tasks of the client.
+    pub(super) fn start_tasks(self: &Arc<Self>, runtime: &Handle) {
+        runtime.spawn(keeper(self));
+        if let Some(idle) = self.settings.sweep {
+            runtime.spawn(sweeper(self, idle));
+        }
+    }
+
+    /// Moves the client's tasks to the caller's runtime, because the client's runtime has ended.
     #[cold]
     fn restart_keeper(self: &Arc<Self>) -> Result<()> {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         // Only one of several callers starts it.
         if self.keeper_gone.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
-            here.spawn(keeper(self));
+            // The answers to renewals that the old runtime had sent are lost.
+            reschedule_all(self, self.clock.now());
+            self.start_tasks(&here);
         }
         // A runtime that is shutting down drops the task at once.
         match self.keeper_gone.load(Ordering::Acquire) {

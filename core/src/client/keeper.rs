@@ -51,7 +51,12 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
                 let Some(shared) = going.0.upgrade() else { return };
                 // A waker of the application may panic. That must not end the renewals.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
-                round.unwrap_or_else(|_| Some(after_panic(&shared)))
+                // The holds of a round that panicked may be scheduled no more.
+                round.unwrap_or_else(|_| {
+                    let next = shared.clock.now() + AFTER_PANIC;
+                    reschedule_all(&shared, next);
+                    Some(next)
+                })
             };
             match next {
                 None => roused.notified().await,
@@ -76,17 +81,14 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Schedules all holds again, because the holds of that round may be missing. Returns when.
-#[cold]
-fn after_panic(shared: &Shared) -> BootInstant {
-    let next = shared.clock.now() + AFTER_PANIC;
+/// Schedules all holds for `next`, also those whose renewal was sent.
+pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
     let mut table = shared.table();
     let all = table.holds.find(|_| true);
     for hold in &all {
         hold.renewing.store(false, Ordering::Release);
     }
     table.holds.reschedule(all.iter().map(|hold| (hold, next)));
-    next
 }
 
 fn start_jobs(shared: &Arc<Shared>) {

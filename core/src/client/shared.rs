@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) tokens: TokenSource,
     pub(crate) jitter: Jitter,
+    /// The age from which the client sweeps remains, if it sweeps by itself.
+    pub(crate) sweep: Option<Duration>,
 }
 
 /// A backend that is let go of inside its client's runtime, wherever the last handle is dropped:

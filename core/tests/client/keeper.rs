@@ -353,6 +353,35 @@ fn renewals_move_to_the_runtime_of_the_next_request() {
 }
 
 #[test]
+fn renewal_that_ended_with_its_runtime_is_sent_again() {
+    let build = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (gone, here) = (build(), build());
+    let stage = Stage::new(&Memory::new(), &Clock::boot());
+    let builder = Locks::builder(stage.clone()).ttl(secs(3)).runtime(gone.handle().clone());
+    let locks = builder.build().unwrap();
+    stage.on_every_renew(Some(Act::Vanish));
+    let guard = gone.block_on(async {
+        let guard = locks.mutex("before").acquire().await.unwrap();
+        while stage.calls("renew").is_empty() {
+            tokio::time::sleep(millis(5)).await;
+        }
+        guard
+    });
+    drop(gone);
+    stage.on_every_renew(None);
+    here.block_on(async {
+        let other = locks.mutex("x").acquire().await.unwrap();
+        let first = guard.deadline();
+        while guard.check().is_ok() && guard.deadline() == first {
+            tokio::time::sleep(millis(5)).await;
+        }
+        guard.check().expect("it is renewed on the new runtime");
+        other.release().await.unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
 fn nothing_is_granted_without_a_runtime_for_renewals() {
     let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let memory = Memory::new();

@@ -57,10 +57,10 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns where the text after `scheme://` begins, or after `redlock:scheme://`. Any other `//` may be a part of
-/// a password.
+/// Returns where the text after `scheme://` begins, or after `redlock:scheme://` or `etcd:scheme://`. Any other `//`
+/// may be a part of a password.
 fn after_scheme(url: &str) -> usize {
-    let inner = url.strip_prefix("redlock:").unwrap_or(url);
+    let inner = url.strip_prefix("redlock:").or_else(|| url.strip_prefix("etcd:")).unwrap_or(url);
     match inner.split_once("//") {
         Some(("", rest)) => url.len() - rest.len(),
         Some((scheme, rest)) => match scheme.strip_suffix(':') {
@@ -145,6 +145,8 @@ mod tests {
             "redis://me:hu?sh@db",
             "postgres://db/x?sslpassword=hush",
             "redlock:redis://a:hush@a:1,redis://b:hush@b:1",
+            "etcd:http://me:hush",
+            "etcd:http://me:hush@a,http://b:hush@b",
             "me:hush@db",
             "redis://:hush/x",
             "redis://me:hush",

@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Most inputs are nearly valid: a valid sample with some random edits. Each property is checked for
-//! [`BUDGET`], or for the seconds in the environment variable `LOCKWRIGHT_PROPERTY_SECONDS`. A failure
-//! prints the input.
+//! Most inputs are nearly valid: a valid sample with some random edits. Each property is checked with [`CASES`] inputs,
+//! the same in each run. With the environment variable `LOCKWRIGHT_PROPERTY_SECONDS`, it is checked with new inputs for
+//! that many seconds. A failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-/// The time for which each property is checked by default.
-pub const BUDGET: Duration = Duration::from_millis(200);
+/// The number of inputs with which each property is checked by default.
+pub const CASES: u32 = 3_000;
 
 /// Characters with a special meaning in URLs, JSON, keys, headers and configurations, and some unusual
 /// characters.
@@ -22,10 +22,9 @@ const SPECIAL: [char; 40] = [
     'f', 'é', '\u{e000}', '\u{feff}', '🔒',
 ];
 
-fn budget() -> Duration {
-    let seconds = std::env::var("LOCKWRIGHT_PROPERTY_SECONDS").ok();
-    let seconds = seconds.and_then(|text| text.parse().ok());
-    seconds.map_or(BUDGET, Duration::from_secs)
+fn seconds() -> Option<Duration> {
+    let seconds = std::env::var("LOCKWRIGHT_PROPERTY_SECONDS").ok()?;
+    seconds.parse().ok().map(Duration::from_secs)
 }
 
 /// Checks a property of texts. Most of them are mutations of `valid` texts.
@@ -88,15 +87,23 @@ pub fn check<T: Debug>(
     make: impl Fn(&mut Unstructured<'_>) -> Result<T>,
     mut property: impl FnMut(&T),
 ) {
-    let mut cases = 0_u64;
-    let run = |input: &mut Unstructured<'_>| {
-        let shown = Shown(make(input)?);
-        cases += 1;
-        property(&shown.0);
+    let mut run = |input: &mut Unstructured<'_>| {
+        if let Ok(value) = make(input) {
+            let shown = Shown(value);
+            property(&shown.0);
+        }
         Ok(())
     };
-    arbtest(run).size_max(2_048).budget(budget()).run();
-    println!("{cases} cases");
+    match seconds() {
+        Some(seconds) => arbtest(run).size_max(2_048).budget(seconds).run(),
+        None => (1..=CASES).for_each(|case| arbtest(&mut run).seed(seed(case)).run()),
+    }
+}
+
+/// Returns the seed of a case: its random part, and the number of random bytes, from 32 to 2,048.
+fn seed(case: u32) -> u64 {
+    let random = case.wrapping_mul(0x9e37_79b9);
+    u64::from(random) << 32 | 32 << (case % 7)
 }
 
 /// A value that is printed if the thread panics.

@@ -39,6 +39,10 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// The time limit of one request of the task.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// The longest time that the task waits for one connection. The limit doubles with each connection that isn't ready in
+/// time, because a frozen server may still open a session for each of them when it continues.
+const LONGEST_CONNECT: Duration = Duration::from_secs(60);
+
 /// How long the server may take to end a session whose connection is closed.
 const CLOSING: Duration = Duration::from_millis(200);
 
@@ -150,14 +154,13 @@ impl<D: Dialect> Abandoned<D> {
 
     /// Ends sessions until none is left (true), or until the backend is dropped (false).
     async fn attend(&self) -> bool {
-        let mut pause = TRIES.0;
+        let shortest = LIMIT.max(self.limits.connect);
+        let (mut pause, mut limit) = (TRIES.0, shortest);
         loop {
             let begun = Instant::now();
-            let opening = self.dialect.open(self.limits);
-            let refusal = match tokio::time::timeout(LIMIT.max(self.limits.connect), opening).await
-            {
+            let refusal = match tokio::time::timeout(limit, self.dialect.open(self.limits)).await {
                 Ok(Ok((connection, own))) => {
-                    pause = TRIES.0;
+                    (pause, limit) = (TRIES.0, shortest);
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
                     // The server may need a moment to notice that the connection is closed.
@@ -173,7 +176,10 @@ impl<D: Dialect> Abandoned<D> {
                     continue;
                 }
                 Ok(Err(cause)) => errors::plain(&cause),
-                Err(_) => "the server doesn't answer".to_owned(),
+                Err(_) => {
+                    limit = (limit * 2).min(LONGEST_CONNECT.max(shortest));
+                    "the server doesn't answer".to_owned()
+                }
             };
             tracing::debug!(refusal, "abandoned sessions can't be ended");
             self.set_refusal(Some(refusal));

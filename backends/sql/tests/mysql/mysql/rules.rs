@@ -54,9 +54,9 @@ async fn renew(mysql: &Mysql, claim: &Claim) -> RenewalOutcome {
 #[tokio::test]
 async fn what_ran_out_is_not_revived() {
     let (_server, mysql) = server_and_client().await;
-    let short = claim_for("x", Duration::from_millis(100));
+    let short = claim_for("x", Duration::from_secs(1));
     let first = grant(&mysql, &short).await;
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
     assert_eq!(renew(&mysql, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     assert_eq!(

@@ -54,9 +54,9 @@ async fn renew(postgres: &Postgres, claim: &Claim) -> RenewalOutcome {
 #[tokio::test]
 async fn what_ran_out_is_not_revived() {
     let (_server, postgres) = server_and_client().await;
-    let short = claim_for("x", Duration::from_millis(100));
+    let short = claim_for("x", Duration::from_secs(1));
     let first = grant(&postgres, &short).await;
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
     assert_eq!(renew(&postgres, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
     assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
     assert_eq!(

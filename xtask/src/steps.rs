@@ -157,7 +157,7 @@ fn features(options: &Options) -> Report {
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
-         lockwright/memory,lockwright/zookeeper --test facade",
+         lockwright/memory,lockwright/sqlite,lockwright/zookeeper --test facade",
     );
     if !options.quick {
         // In the same build: a server's TLS isn't compiled in either.

@@ -49,8 +49,7 @@ const PATIENT: &[(&str, &str, &str)] = &[
     ("lockwright-redis", "server", "6"),
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),
-    ("lockwright-testbed", "etcd", "6"),
-    ("lockwright-testbed", "zookeeper", "4"),
+    ("lockwright-testbed", "smoke", "4"),
     (interop::CRATE, "queues", "4"),
 ];
 

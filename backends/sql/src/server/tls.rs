@@ -20,9 +20,10 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password`, the default of its users: the first login after a server start.
+        // MySQL's `caching_sha2_password`, the default of its users: the first login after a server start. Not a wrong
+        // setting for a waiting request, because another login over TLS ends the refusals.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
-            Some(Error::invalid_config(
+            Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
                  with the feature `tls` of the crate `lockwright` (of the command: `lockwright/tls`)",
             ))

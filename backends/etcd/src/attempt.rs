@@ -1,7 +1,7 @@
 //! Acquiring a lock.
 //!
-//! Each client that requests a name has a key in the name's queue, and the oldest key holds the lock. A claim that
-//! doesn't wait puts its key only if the queue is empty, in one transaction.
+//! Each client that requests a name has a key in the name's queue, and the oldest key holds. A claim that doesn't wait
+//! puts its key only if the queue is empty, in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,31 +21,26 @@ use crate::value::{Entry, Epitaph, Value};
 use crate::watching::{self, Asking};
 use crate::{releasing, value};
 
-/// How often an acquire restarts because leases ended or queues changed.
+/// How often an acquire restarts after leases ended or queues changed.
 const TRIES: usize = 5;
 
-/// The result of a step.
 pub(crate) enum Step {
     Done(Attempt),
     /// The state has changed: run the next step.
     Again,
 }
 
-/// An acquire in progress.
 pub(crate) struct Asked<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
-    /// Whether the claim may wait in the queue.
+    /// It may wait in the queue.
     pub(crate) waits: bool,
-    /// Whether a claim that doesn't wait must queue nevertheless, because keys of nested names hide whether its own
-    /// queue is empty.
+    /// It must queue even without waiting: keys of nested names hide whether its queue is empty.
     pub(crate) must_look: bool,
     asking: Option<Asking<'a>>,
     begun: BootInstant,
 }
 
-/// Acquires a lock.
-///
 /// # Cancel safety
 /// A dropped future may leave a key. It goes with a release, or when it is overdue.
 pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
@@ -56,7 +51,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
         if says_so || stood || !shared.roster.place(claim).is_some_and(may_stand) {
             return failure;
         }
-        // The key was put before the last request failed.
+        // The key was already put.
         Effect::Changes
             .unanswered("its key was put, and then it could not be seen where it stands")
             .with_source(failure)
@@ -81,7 +76,7 @@ async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt>
                 Step::Again
             }
             Some(place) if place.is_over => return Err(expired(shared, claim)),
-            // A repeated request extends the claim's time, so that it isn't removed during this request.
+            // Keeps the place during this request.
             Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
                 return Err(expired(shared, claim));
             }
@@ -111,8 +106,8 @@ async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt>
 }
 
 impl Asked<'_> {
-    /// Returns busy. The claim leaves nothing behind, unless a first request may still arrive when the queue is empty.
-    /// Then it counts as queued, so that its client releases it.
+    /// The claim leaves nothing behind, unless a first request may still arrive when the queue is empty. Then it counts
+    /// as queued, so that its client releases it.
     pub(crate) fn turned_away(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -130,7 +125,6 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Checks the queue position of the key with this creation revision.
     async fn look(
         &mut self,
         lease: &Arc<Lease>,
@@ -177,7 +171,6 @@ impl Asked<'_> {
         }
     }
 
-    /// Handles a missing key of this claim.
     pub(crate) async fn own_is_gone(
         &self,
         lease: &Arc<Lease>,
@@ -190,8 +183,7 @@ impl Asked<'_> {
             self.give_up(self.is_unsure() && epitaph.is_none()).await?;
             return Err(ended(epitaph.and_then(|epitaph| epitaph.broken).as_deref()));
         }
-        // Another client deleted the waiting key: queue again at the end. The place is kept if a request may be in
-        // flight.
+        // Another client deleted the waiting key: queue again. The place stays if a request may be in flight.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -200,7 +192,7 @@ impl Asked<'_> {
         Ok(Step::Again)
     }
 
-    /// Handles a change of this token's key. Returns `None` if there was none.
+    /// Returns `None` if the token's key is unchanged.
     pub(crate) async fn own_has_changed(
         &self,
         lease: &Arc<Lease>,
@@ -220,7 +212,7 @@ impl Asked<'_> {
         Ok(None)
     }
 
-    /// Grants the lock if the queued key is the first. Otherwise the claim waits or gives up.
+    /// Grants the lock if the queued key is the first.
     pub(crate) async fn place(
         &mut self,
         lease: &Arc<Lease>,
@@ -248,7 +240,7 @@ impl Asked<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // The token already holds through another connection, and would wait for itself.
+            // The token holds through another connection, and would wait for itself.
             releasing::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -265,7 +257,7 @@ impl Asked<'_> {
         self.goes_on_waiting(&owner, [way.as_slice()].into_iter())
     }
 
-    /// Keeps the queue position, and waits for the keys in `way` to be deleted.
+    /// Waits for the keys in `way` to be deleted.
     pub(crate) fn goes_on_waiting<'k>(
         &self,
         owner: &Entry,
@@ -278,14 +270,13 @@ impl Asked<'_> {
         shared.watching.audience.waits(&claim.name);
         let mut busy = busy(owner, true);
         if self.asking.as_ref().is_some_and(|asking| !asking.waits_for(way)) {
-            // One of them was deleted during this request.
+            // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(Attempt::Busy(busy)))
     }
 
-    /// Grants the lock to a key that its predecessors admit. Its lease may have expired: etcd deletes the keys slightly
-    /// later.
+    /// The predecessors admit the key. Its lease may have expired: etcd deletes the keys slightly later.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,
@@ -325,13 +316,13 @@ impl Asked<'_> {
         Ok(Step::Done(Attempt::Granted(granted)))
     }
 
-    /// Moves the token's key from another backend's lease to a lease of this backend, which renews it from then on.
+    /// Moves the token's key to a lease of this backend, which renews it from then on.
     pub(crate) async fn take_over(&self, entry: &Entry) -> Result<Step> {
         take_over(self.shared, self.claim, entry).await?;
         Ok(Step::Again)
     }
 
-    /// Returns whether a request for the claim's key may arrive late.
+    /// Returns whether a request for the key may arrive late.
     pub(crate) fn is_unsure(&self) -> bool {
         self.shared.roster.place(self.claim).is_some_and(|place| place.is_unsure)
     }
@@ -355,7 +346,7 @@ impl Asked<'_> {
     }
 }
 
-/// Moves a key of this token to a lease of this backend. Does nothing if the key changes during the request.
+/// Moves a key of this token to a lease of this backend, unless it changes during the request.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));
@@ -370,7 +361,7 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         is_held: false,
         is_over: false,
     };
-    // Registered before the request, so that its key is accounted for whatever happens.
+    // Registered before the request, so that the key is accounted for.
     shared.roster.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
@@ -396,7 +387,6 @@ fn busy(owner: &Entry, queued: bool) -> Busy {
     Busy { retry_after: None, holder: Some(Box::new(owner.holder())), queued }
 }
 
-/// Returns the error for a claim that was neither repeated nor renewed in time. It is being removed for good.
 fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.over.set(claim, Reason::Expired);
     error(
@@ -405,7 +395,6 @@ fn expired(shared: &Shared, claim: &Claim) -> Error {
     )
 }
 
-/// Returns the error for an ended token, which is never granted again.
 pub(crate) fn ended(broken: Option<&str>) -> Error {
     match broken {
         None => error(
@@ -420,7 +409,6 @@ pub(crate) fn ended(broken: Option<&str>) -> Error {
     }
 }
 
-/// Returns one result for each get of a transaction.
 pub(crate) fn several<const N: usize>(found: Vec<Found>) -> [Found; N] {
     let mut found = found.into_iter();
     std::array::from_fn(|_| found.next().unwrap_or_default())

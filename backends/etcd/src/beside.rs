@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! These claims use the same queue as all others, and its keys alone determine the holders ([`line`]). A claim that is
-//! admitted by the queue it read puts its key only if no other claim has come since. So a claim that doesn't wait never
-//! blocks others. Only after repeated interference does it queue to find out.
+//! The keys in the common queue alone determine the holders ([`line`]). A claim that the queue admits puts its key only
+//! if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated interference
+//! does it queue to find out.
 
 use std::sync::Arc;
 
@@ -21,16 +21,14 @@ use crate::releasing;
 use crate::shared::Found;
 use crate::value::{Entry, Value, fence};
 
-/// How often a claim tries to join the holders while other claims interfere.
+/// How often a claim tries to join the holders.
 const JOINS: usize = 3;
 
-/// The result of putting a key.
 enum Put {
-    /// The key was created in this revision.
+    /// With the creation revision.
     There(i64),
-    /// Another claim came first, or the reader whose fence was to be shared has gone.
+    /// Another claim came first, or the reader with the fence has gone.
     Missed,
-    /// Another step follows, or the acquire is done.
     Not(Step),
 }
 
@@ -67,7 +65,7 @@ impl Asked<'_> {
                 }
                 break;
             }
-            // The reader with the lowest fence, which the new reader shares.
+            // The reader with the lowest fence, which all share.
             let readers = line.readers();
             let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
             let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &line.entries[at]);
@@ -87,8 +85,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Puts a key. With `beside`, only if no key has been created since that read. With the entry of a reader, only if
-    /// that entry is unchanged.
+    /// Puts a key. With `beside`, only if no key was created since that read, and the given reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -126,7 +123,6 @@ impl Asked<'_> {
         Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
     }
 
-    /// Checks the queue position of the key with this creation revision.
     pub(crate) async fn look_beside(
         &mut self,
         lease: &Arc<Lease>,
@@ -172,7 +168,7 @@ impl Asked<'_> {
             return self.refuse_another_kind(first).await.map(|()| Step::Again);
         }
         if let Some(own) = line.entries[..at].iter().find(|one| one.token() == Some(claim.token)) {
-            // The token is already in the queue through another connection, and earlier.
+            // The token is in the queue through another connection, and earlier.
             releasing::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
@@ -185,8 +181,7 @@ impl Asked<'_> {
         self.goes_on_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
-    /// Stores the fence that the claim shares with an earlier reader under its key. Returns false if either key has
-    /// changed.
+    /// Stores the fence of an earlier reader. Returns false if either key has changed.
     async fn take_fence(
         &self,
         lease: &Lease,
@@ -200,11 +195,11 @@ impl Asked<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier copy of the request stored it, the next look shows that.
+        // If an earlier copy of the request stored it, the next read shows that.
         Ok(noting.map_err(Trouble::error)?.succeeded)
     }
 
-    /// Returns an error if the first claim in the queue uses the name as another kind of lock.
+    /// Returns an error if the first claim uses the name as another kind of lock.
     pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
         let (present, wanted) = (first.mode(), self.claim.mode);
         if present.is_of_the_kind_of(wanted) {
@@ -216,7 +211,6 @@ impl Asked<'_> {
 }
 
 impl Line {
-    /// Returns the modes of the first `count` entries.
     fn modes(&self, count: usize) -> Vec<Mode> {
         self.entries[..count].iter().map(Entry::mode).collect()
     }
@@ -225,7 +219,7 @@ impl Line {
         line::holders(&self.modes(self.entries.len()))
     }
 
-    /// Returns the readers that share the lock, or will once they look.
+    /// The readers that share the lock, or will at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

@@ -62,21 +62,20 @@ async fn break_one(
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
 }
 
-/// Returns how long the holder may still consider the hold valid. An auto-renewed lease may be renewed up to the last
-/// moment.
+/// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
 fn believed(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
 }
 
-/// Deletes its key. Returns `None` if the key has changed.
+/// Deletes the key. Returns `None` if it has changed.
 async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
     let request = Token::random();
     let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
     let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
     if let Some(token) = entry.token() {
-        // For as long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
+        // As long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
         let epitaph = Epitaph { broken: Some(note.to_owned()), request: Some(request) }.bytes();
         let on_lease = PutOptions::new().with_lease(entry.lease);
         ending.push(TxnOp::put(shared.keys().tombstone(token), epitaph, Some(on_lease)));
@@ -98,7 +97,7 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     Ok(Some(Broken::Freed(believed(entry, left, granted))))
 }
 
-/// Returns whether an unanswered first copy of the request freed the hold, so that its repeat found the key changed.
+/// Returns whether an unanswered first copy of the request freed the hold.
 fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Result<bool> {
     let found = answered.found.first().and_then(Found::first);
     if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
@@ -114,11 +113,11 @@ fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks its key, so that no client renews it, and moves the key to a lease without renewals. Returns `None` if the key
-/// has changed.
+/// Marks the key, so that no client renews it, and moves it to a lease without renewals. Returns `None` if it has
+/// changed.
 ///
 /// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
-/// succeeds, the operator has to break the hold again.
+/// succeeds, the hold must be broken again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(
@@ -176,7 +175,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
                 let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
                 (txn.or_else([looking()]), Some(lease))
             }
-            // It ended with its lease, unless it was moved just before.
+            // It ended with its lease, or was moved just before.
             None => (Txn::new().and_then([looking()]), None),
         };
         let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
@@ -185,7 +184,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
-            // Unless an unanswered request moved it to this lease.
+            // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 keeping::revoke_soon(shared, &lease);
             }

@@ -11,7 +11,7 @@ use crate::url::{self, Problem};
 
 /// Settings of a connection to etcd.
 ///
-/// [The crate's first page](crate#connecting) documents the URL and its parameters. Many of them can also be set here.
+/// [The crate's first page](crate#connecting) documents the URL. Many of its parameters can also be set here.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -67,25 +67,25 @@ impl Config {
     }
 
     /// Sets the prefix of all keys; `lockwright/` by default. A Go program that locks this prefix and the lock's name
-    /// excludes Lockwright's clients, and is excluded by them.
+    /// is excluded, and excludes others.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Uses names in keys unchanged. By default their slashes are percent-encoded, so that `a` and `a/b` are
-    /// independent for other programs too. Otherwise Go's lock of `a` waits for Lockwright's lock of `a/b`.
+    /// Uses names in keys unchanged. By default their slashes are percent-encoded. Otherwise other programs mix up `a`
+    /// and `a/b`: Go's lock of `a` waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
         self
     }
 
-    /// Sets the timeout of a request; 3 s by default, long enough for the election of a new leader.
+    /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
-    /// If the first member is silent for a third of it, the client asks the next one. While all members are down, the
-    /// client retries until the timeout. Then a request that was never sent has failed, and any other is indeterminate.
+    /// If the first member is silent for a third of it, the client asks the next one. While all are down, it retries.
+    /// At the timeout a request that was never sent has failed, and any other is indeterminate.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -100,8 +100,7 @@ impl Config {
     }
 
     /// Sets after how much silence the client pings a member, and how long the response may take: 5.5 s and 1 s by
-    /// default. Pings detect a frozen member. etcd closes a connection that pings more often than its
-    /// `--grpc-keepalive-min-time`, which is 5 s by default.
+    /// default. etcd closes a connection with pings more frequent than its `--grpc-keepalive-min-time`, by default 5 s.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
@@ -116,14 +115,13 @@ impl Config {
         self
     }
 
-    /// Validates the settings made after the URL was parsed.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let prefix = &self.keys.prefix;
         if prefix.chars().any(char::is_control) || prefix.len() > 512 {
             return Err(invalid("the key prefix has control characters or more than 512 bytes"));
         }
         let (interval, limit) = self.keep_alive;
-        // Long enough for any use, and short enough to be added to an instant.
+        // Short enough to be added to an instant.
         for time in [&mut self.response_timeout, &mut self.connect_timeout] {
             *time = (*time).min(LONGEST);
         }

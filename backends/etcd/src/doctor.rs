@@ -16,7 +16,6 @@ use crate::revisions::Fall;
 use crate::shared::Shared;
 use crate::version::Version;
 
-/// A member and its status.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) endpoint: String,
@@ -29,11 +28,11 @@ impl Member {
     }
 }
 
-/// Requests the status of all members of the URL in parallel.
+/// Asks all members of the URL in parallel.
 pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
     let mut asking = JoinSet::new();
     for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
-        // Also from a member without a leader.
+        // Also a member without a leader.
         let config = config.clone().for_diagnosis();
         asking.spawn(async move {
             let limit = config.connect_timeout;
@@ -60,17 +59,14 @@ fn unreachable(endpoint: &str, why: &str) -> Error {
     error(ErrorKind::Unavailable, format!("{endpoint} can't be asked: {why}"))
 }
 
-/// The percentage of its quota from which a database counts as nearly full.
 const NEARLY_FULL_PERCENT: i64 = 90;
 
-/// The number of timed writes.
 const WRITES: usize = 5;
 
 /// A write slower than this part of the shortest lease is slow. That lease is 1.5 election timeouts, rounded up to
-/// seconds, and the only hint of the election timeout. With the default of 1 s, a slow write takes a third of a second.
+/// seconds, and the only hint of that timeout. By default a slow write takes a third of a second.
 const SLOW_PART: u32 = 6;
 
-/// Examines the cluster.
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
     let config = shared.members.config();
     let members = ask_all(config).await;
@@ -220,7 +216,7 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
     })
 }
 
-/// Warns about connections to other machines without TLS or a login.
+/// Findings about connections to other machines.
 fn in_the_open(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();
@@ -277,7 +273,7 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
     })
 }
 
-/// Times writes that change nothing, to see whether locking is permitted and quick enough.
+/// Times writes that change nothing, and finds out whether locking is permitted.
 async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);

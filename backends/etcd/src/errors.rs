@@ -2,7 +2,7 @@
 
 use lockwright_core::{Error, ErrorKind};
 
-/// Whether a request changes the server's state. A request that doesn't had no effect, whatever its response.
+/// Whether a request changes anything on the server. A request that doesn't had no effect, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -10,7 +10,6 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the error for a request without a usable response.
     pub(crate) fn unanswered(self, what: &str) -> Error {
         let (kind, outcome) = match self {
             Self::Changes => (ErrorKind::Indeterminate, "; the request may have been carried out"),
@@ -24,7 +23,6 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("etcd")
 }
 
-/// Returns the error for a response that violates the protocol.
 pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what}"))
 }
@@ -32,9 +30,9 @@ pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
 /// The consequence of a failed request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// The lease no longer exists, and nothing was done.
+    /// The lease has ended, and nothing was done.
     NoLease,
-    /// The request was refused, and would be again. The error's kind shows whether nothing was done.
+    /// Refused, and would be again. The error's kind shows whether nothing was done.
     Refused(Error),
     /// Nothing was done. Another member may do it, or this one later.
     Elsewhere(Error),
@@ -44,8 +42,8 @@ pub(crate) enum Verdict {
     Unsure(Error),
 }
 
-/// The server's error messages and their meanings. The server sends most of them before it proposes a request, or after
-/// all members agreed that the request is not allowed. So such a request certainly did nothing.
+/// The server's messages and their meanings. The server sends most of them before it proposes a request, or after all
+/// members agreed to reject it: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -134,8 +132,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// The server sends it before it proposes a request, but also after it carried a request out, if the space ended in
-/// between.
+/// Sent before a request is proposed, but also after a request was carried out, if the space ended in between.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -152,12 +149,11 @@ enum Meaning {
     Refused(ErrorKind),
     Elsewhere(ErrorKind),
     Later(ErrorKind),
-    /// The request was refused, or done despite the error. Other members would answer the same.
+    /// Refused, or done despite the error. Other members answer the same.
     MaybeDone,
     Unsure,
 }
 
-/// Classifies the error of a request.
 pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
     let words = words(cause);
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
@@ -190,32 +186,28 @@ pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
     }
 }
 
-/// Returns whether the lease exists already, because an earlier request for it was carried out.
+/// Returns whether an earlier request for the lease was carried out.
 pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// Returns whether the server's database is full. It still carries out requests that only delete.
+/// Returns whether the server's database is full. The server still carries out requests that only delete.
 pub(crate) fn is_for_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
 
-/// Returns whether the response was too large.
 pub(crate) fn is_too_large(failure: &Error) -> bool {
     says(failure, TOO_LARGE)
 }
 
-/// Returns whether the requested revision has been compacted.
 pub(crate) fn is_compacted(failure: &Error) -> bool {
     says(failure, COMPACTED)
 }
 
-/// Returns whether the source of the error contains this message of the server or the library.
 fn says(failure: &Error, words: &str) -> bool {
     std::error::Error::source(failure).is_some_and(|said| said.to_string().contains(words))
 }
 
-/// Returns whether this server message is a permanent refusal.
 pub(crate) fn is_refusal(words: &str) -> bool {
     let mut known = REFUSALS.iter().filter(|(says, ..)| words.contains(says));
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))

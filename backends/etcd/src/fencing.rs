@@ -1,8 +1,7 @@
 //! Fencing for data in etcd: late writes are rejected.
 //!
 //! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`transact`] prevents this
-//! for data in an etcd, the locks' own or any other. It carries out the caller's transaction only if no later holder
-//! has written before.
+//! for data in any etcd: it carries out the caller's transaction only if no later holder has written before.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -19,8 +18,7 @@
 //! ```
 //!
 //! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
-//! data must use the same key, and none may write without it. Each call is one transaction in one round trip. Fences of
-//! every backend work.
+//! data must use that key. Each call is one transaction in one round trip. Fences of every backend work.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -30,7 +28,7 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, Verdict, error, judge, odd_answer, words};
 
-/// The number of digits of a stored fence. It is fixed, so that fences sort as text.
+/// The length of a stored fence. It is fixed, so that fences sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.
@@ -43,12 +41,12 @@ const DIGITS: usize = 20;
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
 ///   Nothing was done.
 /// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence. Nothing was done.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`]; the transaction names a missing
-///   lease; or the server rejects it, for example because two operations change one key.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server rejects the transaction
+///   (two operations on one key, for example), or its lease doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't serve now.
 ///   Nothing was done.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. The caller may retry with the same fence, if
-///   the transaction may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
+///   may happen twice.
 ///
 /// # Cancel safety
 /// The transaction of a dropped future may have been carried out, or may be later.
@@ -72,8 +70,7 @@ pub async fn transact(
     }
 }
 
-/// Builds the transaction. etcd has no "at most", and no comparison matches a missing value, so the first fence needs a
-/// branch of its own.
+/// etcd has no "at most", and no comparison matches a missing value: the first fence needs a branch of its own.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");
@@ -114,7 +111,6 @@ fn told(answered: &TxnResponse) -> Told {
     }
 }
 
-/// Converts an error of the caller's client.
 fn failed(cause: &ClientError) -> Error {
     if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
         && !matches!(judge(cause, Effect::Changes), Verdict::Refused(_))
@@ -140,5 +136,4 @@ fn failed(cause: &ClientError) -> Error {
     }
 }
 
-/// gRPC's status code.
 const INVALID_ARGUMENT: i32 = 3;

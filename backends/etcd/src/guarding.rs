@@ -1,11 +1,10 @@
 //! Removal of unregistered keys from a lease of this backend.
 //!
-//! The backend registers each key before it sends the request, and removes it from the registry once it is off the
-//! server. So unregistered keys come only from a restored snapshot, which brings released claims back. As the lease
-//! lives on for other claims, they would stay as long.
+//! Each key is registered before it is put, until it is off the server. So unregistered keys come only from a restored
+//! snapshot, which brings released claims back. They would stay as long as the lease lives for others.
 //!
 //! A key is removed if two looks in a row find it unregistered. During its removal it is registered, so that an acquire
-//! of the same claim is rejected instead of granted.
+//! of its claim is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,13 +20,12 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{keeping, keys};
 
-/// The largest number of unregistered keys per look.
+/// The largest number of keys per look.
 const AT_ONCE: usize = 100;
 
-/// The minimum pause between two looks, in response timeouts.
+/// The shortest pause between two looks, in response timeouts.
 const REQUESTS: u32 = 3;
 
-/// Repeatedly looks for unregistered keys, and removes them.
 pub(crate) async fn guard(shared: Arc<Shared>, lease: Arc<Lease>) {
     let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
     let mut before: HashSet<(Vec<u8>, i64)> = HashSet::new();
@@ -55,7 +53,7 @@ fn same(entry: &Entry) -> (Vec<u8>, i64) {
     (entry.key.clone(), entry.created)
 }
 
-/// Returns the keys of claims on the lease that are not registered.
+/// Returns the unregistered keys of claims on the lease.
 async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
     let asking = |link: Arc<Link>| async move {
         let options = LeaseTimeToLiveOptions::new().with_keys();
@@ -107,6 +105,6 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a claim that was ended stands again, as when a snapshot is restored; removing it"
     );
     keeping::end(shared, name.clone(), token, place).await;
-    // An acquire with this token has a place of its own.
+    // A new acquire with this token has its own place.
     lease.drop_claim(&name, token, shared.clock.now());
 }

@@ -11,10 +11,9 @@ use crate::members::{Link, Trouble};
 use crate::shared::{Place, Shared};
 use crate::{guarding, releasing};
 
-/// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// The timeout of a lease's revocation.
+/// The timeout of a revocation.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Renews a shared lease as long as it is worth keeping.
@@ -23,7 +22,7 @@ pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
     let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // It ends with this task.
+        // Ends with this task.
         let mut guarding = JoinSet::new();
         guarding.spawn(guarding::guard(Arc::clone(&shared), Arc::clone(&lease)));
         loop {
@@ -62,13 +61,12 @@ pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
     });
 }
 
-/// Revokes an empty lease in the background.
 pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
     lease.set_gone();
     shared.members.runtime().spawn(revoke(shared.members.in_use(), lease.id));
 }
 
-/// Revokes a lease. If that fails, the lease expires.
+/// If this fails, the lease expires.
 async fn revoke(link: Option<Arc<Link>>, id: i64) {
     if let Some(link) = link {
         let _ = timeout(LAST_WORD, link.client.lease_client().revoke(id)).await;
@@ -81,7 +79,7 @@ pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // A claim that can't be removed now blocks no other. The removals end with this task.
+        // A stuck removal blocks no other. All end with this task.
         let mut ending = JoinSet::new();
         loop {
             tokio::select! {

@@ -1,35 +1,33 @@
 //! The keys of a lock, and the lock of a key.
 //!
-//! A key is `PREFIX NAME / LEASE`, as Go's `concurrency.NewMutex(session, PREFIX + NAME)` has it, with the lease in
-//! hex. Each client that requests the lock has such a key, and the oldest key holds. The slashes of a name are
-//! percent-encoded, so that the keys of `a/b` are not among those of `a`, unless names are raw.
+//! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
+//! The slashes of a name are percent-encoded, so that the keys of `a/b` are not among those of `a`, unless names are
+//! raw.
 //!
 //! Keys of readers and permit holders end in ` . MARK . TOKEN`, as a lease may carry several of a name. The mark is `r`
-//! for a reader, `p2of3` for two of three permits. So the keys alone show the mode of each claim in a queue. A key
-//! without a mark is exclusive, even if another program put it.
+//! for a reader, `p2of3` for two of three permits. So keys alone show the modes in a queue. Keys without a mark are
+//! exclusive, even foreign ones.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
-//! Lockwright, whatever the prefix. Its only other slashes are those of the prefix. So a queue of Go's that contains it
-//! also contains keys of locks, unless a client locks a name made of this very token.
+//! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
+//! contains keys of locks, unless a client locks a name made of this very token.
 
 use lockwright_core::kit::{line, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
-/// The mapping from names to keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) prefix: String,
-    /// Whether names are used unchanged.
+    /// Names are used unchanged.
     pub(crate) raw: bool,
 }
 
 impl Keys {
-    /// Returns the prefix of all keys in the queue of `name`.
+    /// Returns the prefix of all keys in the queue.
     pub(crate) fn queue(&self, name: &LockName) -> Vec<u8> {
         format!("{}{}/", self.prefix, self.encoded(name.as_str())).into_bytes()
     }
 
-    /// Returns the key of a claim on `lease`.
     pub(crate) fn own(&self, claim: &Claim, lease: i64) -> Vec<u8> {
         let mut key = self.exclusive(&claim.name, lease);
         if let Some(mark) = line::mark(claim.mode) {
@@ -38,14 +36,13 @@ impl Keys {
         key
     }
 
-    /// Returns the key of the exclusive claim of `name` on `lease`.
     fn exclusive(&self, name: &LockName, lease: i64) -> Vec<u8> {
         let mut key = self.queue(name);
         key.extend(format!("{lease:x}").into_bytes());
         key
     }
 
-    /// Returns whether the key belongs to a claim of `name` on `lease`.
+    /// Returns whether a claim of `name` on `lease` has the key.
     pub(crate) fn is_own(&self, name: &LockName, lease: i64, key: &[u8]) -> bool {
         let rest = key.strip_prefix(self.exclusive(name, lease).as_slice());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
@@ -55,7 +52,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists, and that every client which may lock may read: names aren't empty.
+    /// Returns a key that never exists, as names aren't empty, and that every client which may lock may read.
     pub(crate) fn nobody(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
@@ -69,7 +66,7 @@ impl Keys {
         if self.raw { name.to_owned() } else { percent::encode(name, |c| c == '/') }
     }
 
-    /// Returns the name whose queue contains the key. `None` for tombstones and for keys of another layout.
+    /// Returns the name whose queue contains the key. `None` for tombstones and foreign keys.
     pub(crate) fn name(&self, key: &[u8]) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.as_str())?;
         let (encoded, last) = key.rsplit_once('/')?;
@@ -83,7 +80,6 @@ impl Keys {
     }
 }
 
-/// Returns the mode of the claim with this key.
 pub(crate) fn mode(key: &[u8]) -> Mode {
     let signed = || {
         let (_, last) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
@@ -94,17 +90,16 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }
 
-/// Returns whether the key is in this queue, and not in that of a nested name.
+/// Returns whether the key is in this queue, and not in a nested name's.
 pub(crate) fn stands_in(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
 
-/// Returns the key right after this one.
 pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Returns the end of the range of all keys that begin with `prefix`.
+/// Returns the end of the range of all keys with this prefix.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -113,7 +108,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // The range has no upper end.
+    // No upper end.
     vec![0]
 }
 
@@ -172,7 +167,7 @@ mod tests {
         assert!(nested.starts_with(&raw.queue(&name("a"))));
         assert!(!stands_in(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
-        // A foreign nested key, as its slash isn't encoded.
+        // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
     }
 
@@ -182,7 +177,7 @@ mod tests {
             let tombstone =
                 Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
             let text = String::from_utf8(tombstone.clone()).unwrap();
-            // All possible beginnings of a queue with another prefix.
+            // All possible beginnings of queues with another prefix.
             for (end, _) in text.match_indices('/') {
                 assert!(!stands_in(&tombstone[..=end], &tombstone), "{text}");
             }

@@ -1,8 +1,8 @@
 //! Leases: their claims, and how long they are certainly valid.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has a lease of its own. A lease carries at
-//! most one exclusive claim of a name, as both make up the key: a second claim would take the first one's key for its
-//! own. Keys of readers and permit holders also contain the token.
+//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries at most one
+//! exclusive claim of a name, as both make up the key: a second claim would take the first one's key for its own. Keys
+//! of readers and permit holders also contain the token.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,18 @@ use lockwright_core::{BootInstant, Claim, Clock, LockName, Mode, Token};
 
 use crate::members::Link;
 
-/// How long an empty lease is kept. The next claim then saves a round trip.
+/// How long an empty lease is kept, to save the next claim a round trip.
 const WORTH_KEEPING: Duration = Duration::from_secs(60);
 
-/// The number of tombstones after which a lease accepts no new claims.
+/// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
 
-/// A lease of this backend.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) id: i64,
-    /// The TTL that the server granted, which may be longer than requested.
+    /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// Whether it belongs to one fixed claim, so that no task renews it.
+    /// It belongs to one fixed claim, and no task renews it.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -35,24 +34,23 @@ pub(crate) struct Lease {
 struct State {
     /// The server certainly keeps the lease for one TTL from here.
     proven: BootInstant,
-    /// The last answered keep-alive, as long as it isn't proven.
+    /// The last answered keep-alive, unless it is proven.
     answered: Option<KeptAlive>,
-    /// The exclusive claims on the lease, one per name, including those whose request may arrive late. Their keys
-    /// contain only name and lease.
+    /// The exclusive claims on the lease, including those whose request may arrive late. Their keys consist of name and
+    /// lease.
     claims: HashMap<LockName, Token>,
-    /// The readers and permit holders on the lease, whose keys contain their tokens too.
+    /// The readers and permit holders, whose keys contain their tokens too.
     beside: HashSet<(LockName, Token)>,
-    /// Whether it accepts no new claims.
+    /// It accepts no new claims.
     is_retired: bool,
     /// When it stops accepting claims because of its tombstones.
     closes: BootInstant,
     tombstones: usize,
-    /// Whether the server no longer has it.
+    /// The server no longer has it.
     is_gone: bool,
     used: BootInstant,
 }
 
-/// The keep-alive stream of a lease.
 struct Stream {
     link: u64,
     keeper: LeaseKeeper,
@@ -91,7 +89,7 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive to one member. [`Lease::prove`] decides what that proves.
+    /// Sends a keep-alive to one member, for [`Lease::prove`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the stream too, so that a later request never gets this response.
@@ -100,7 +98,7 @@ impl Lease {
         let mut slot = self.stream.lock().await;
         let is_done = |kept: KeptAlive| kept.link == link.number && kept.sent >= begun;
         if self.kept_alive().is_some_and(is_done) {
-            // The previous user of the stream has renewed the lease.
+            // The stream's previous user renewed the lease.
             return Ok(());
         }
         let mut stream = match slot.take().filter(|stream| stream.link == link.number) {
@@ -124,13 +122,13 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns the last answered keep-alive. A request that is to prove it must be sent after this call.
+    /// Returns the last answered keep-alive. Only a later request can prove it.
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
         self.state().answered
     }
 
-    /// Records a response that took a majority. It proves a keep-alive that the same member answered before this
-    /// request was sent, in the same term: the leader that took the keep-alive was still the leader.
+    /// Records a majority's response. It proves an earlier answered keep-alive of the same member and term: the leader
+    /// that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -138,22 +136,22 @@ impl Lease {
         }
     }
 
-    /// Returns until when the server certainly has the lease.
+    /// Until when the server certainly has the lease.
     pub(crate) fn good_until(&self) -> BootInstant {
         self.state().proven + self.ttl
     }
 
-    /// Returns when the next keep-alive is due.
+    /// When the next keep-alive is due.
     pub(crate) fn due(&self) -> BootInstant {
         self.state().proven + self.ttl / 4
     }
 
-    /// Returns when an unused lease is no longer worth keeping.
+    /// When an unused lease is no longer worth keeping.
     pub(crate) fn worthless(&self) -> BootInstant {
         self.state().used + WORTH_KEEPING
     }
 
-    /// Adds a claim. Returns false if the lease accepts none, or carries another claim with this key.
+    /// Adds a claim. Returns false if the lease accepts none, or another claim has this key.
     pub(crate) fn carry(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -171,12 +169,11 @@ impl Lease {
         self.state().carry(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds an unregistered claim, even if the lease is closed. Returns false if it carries a claim with this key.
+    /// Adds an unregistered claim, even to a closed lease. Returns false if another claim has this key.
     pub(crate) fn carry_unknown(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().carry(name, token, mode)
     }
 
-    /// Removes a claim.
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
         let mut state = self.state();
         if state.claims.get(name) == Some(&token) {
@@ -186,13 +183,12 @@ impl Lease {
         state.used = state.used.max(now);
     }
 
-    /// Stops accepting claims.
     pub(crate) fn retire(&self) {
         self.state().is_retired = true;
     }
 
-    /// Counts a possible tombstone. The lease accepts claims only a while longer, so that it becomes empty and its
-    /// tombstones end with it. The while keeps many canceled requests from leaving as many leases to renew.
+    /// Counts a possible tombstone. The lease closes after a while, so that it becomes empty and its tombstones end
+    /// with it. Closing at once would leave a lease behind for each canceled request.
     pub(crate) fn bears_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + WORTH_KEEPING);
@@ -200,7 +196,7 @@ impl Lease {
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
-    /// Returns whether the lease is empty and not worth keeping. If so, it accepts no more claims.
+    /// Closes the lease if it is empty and not worth keeping. Returns whether it did.
     pub(crate) fn is_over(&self, now: BootInstant) -> bool {
         let mut state = self.state();
         let is_over =
@@ -247,13 +243,13 @@ impl State {
     }
 }
 
-/// The leases that claims share, by the requested seconds.
+/// The shared leases, by the requested seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
-    /// Leases whose request is unanswered.
+    /// Leases with unanswered requests.
     wanted: Mutex<HashMap<u64, Wanted>>,
-    /// Held while a lease is requested, so that concurrent callers share it.
+    /// Held during a request, so that concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
@@ -262,7 +258,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) id: i64,
-    /// The time of the first request. The lease can't have been granted earlier.
+    /// The time of the first request, the earliest for the grant.
     pub(crate) since: BootInstant,
 }
 
@@ -277,7 +273,7 @@ impl Wanted {
 }
 
 impl Pool {
-    /// Returns the lease to request, which an earlier request may have named.
+    /// Returns the lease to request, possibly again.
     pub(crate) fn wanted(&self, seconds: u64, now: BootInstant) -> Wanted {
         *self.all_wanted().entry(seconds).or_insert_with(|| Wanted::new(now))
     }
@@ -321,7 +317,7 @@ impl Pool {
     }
 }
 
-/// Rounds up to the server's unit.
+/// The server's unit, rounded up.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }

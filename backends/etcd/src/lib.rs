@@ -1,4 +1,4 @@
-//! The etcd backend of Lockwright.
+//! The etcd backend of Lockwright. It needs etcd 3.4 or newer.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -11,19 +11,17 @@
 //! ```
 //!
 //! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. This is the layout of Go's
-//! `clientv3/concurrency` and of `etcdctl lock`, so that all of them exclude each other. The key's creation revision is
-//! the fence.
+//! `clientv3/concurrency` and of `etcdctl lock`: all of them exclude each other. The key's creation revision is the
+//! fence.
 //!
 //! Readers and permit holders use the same queue, and their keys contain their mode. Other programs take them for
 //! exclusive holders.
 //!
-//! The backend needs etcd 3.4 or newer.
-//!
 //! # Connecting
 //!
 //! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port 2379 by default:
-//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters of a user, a password or a
-//! parameter are percent-encoded. One member suffices. With more, the client asks the next one when one fails.
+//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded. If a member
+//! fails, the client asks the next one.
 //!
 //! | parameter | meaning |
 //! |---|---|
@@ -38,8 +36,8 @@
 //!   and the loss of a minority of the members.
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a TTL. A resumed leader
 //!   may revoke live leases ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can
-//!   prevent that. If only its disk stalled, 3.4.31, 3.5.13 and newer don't. If the whole leader was paused, like a
-//!   virtual machine during a migration, 3.6.16 does too. So the profile doesn't include failover.
+//!   prevent that. If only its disk stalled, 3.4.31, 3.5.13 and newer don't. If the whole leader was paused, as by a
+//!   virtual machine's migration, 3.6.16 does too. So the profile doesn't include failover.
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. The next waiter is woken.
 //!
@@ -49,27 +47,27 @@
 //! |---|---|
 //! | `config.rs` | settings |
 //! | `url.rs` | parsing URLs |
-//! | `tls.rs` | trusted CAs, and the client's certificate |
-//! | `runtime.rs` | the tokio runtime of background tasks |
-//! | `members.rs` | connections to members, and retries |
+//! | `tls.rs` | certificates |
+//! | `runtime.rs` | the runtime of background tasks |
+//! | `members.rs` | connections and retries |
 //! | `keys.rs` | the keys of a lock |
 //! | `value.rs` | their values |
 //! | `backend.rs` | the trait implementation |
-//! | `shared.rs` | state shared by methods and tasks |
+//! | `shared.rs` | shared state |
 //! | `queue.rs` | reading queues |
-//! | `leases.rs` | leases, and how long they are valid |
+//! | `leases.rs` | leases and their validity |
 //! | `attempt.rs` | acquiring a lock |
 //! | `putting.rs` | … putting its key |
 //! | `beside.rs` | … as a reader, or for permits |
 //! | `renewing.rs` | renewing holds |
-//! | `releasing.rs` | releasing them |
+//! | `releasing.rs` | releasing claims |
 //! | `keeping.rs` | renewing leases, and removing overdue claims |
-//! | `guarding.rs` | removing unregistered keys from a lease |
+//! | `guarding.rs` | removing unregistered keys |
 //! | `watching.rs` | the watch that wakes waiters |
 //! | `breaking.rs` | an operator's forced release |
 //! | `listing.rs` | listing held names |
 //! | `doctor.rs` | diagnosing a cluster |
-//! | `revisions.rs` | the highest revision, and its falls |
+//! | `revisions.rs` | falls of the revision |
 //! | `version.rs` | versions with a bug |
 //! | `fencing.rs` | rejecting late writes to an etcd |
 //! | `errors.rs` | the client library's errors |
@@ -128,8 +126,8 @@ const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Locks on an etcd cluster.
 ///
-/// All clients that share this value share its connection, leases and watch. They recover by themselves, and end when
-/// the value is dropped. They run on the tokio runtime of the connect call. After that runtime ends, all requests fail.
+/// All clients that share this value share its connection, leases and watch, which recover by themselves, and end when
+/// it is dropped. They run on the tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
@@ -144,8 +142,8 @@ impl Etcd {
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, a certificate isn't
     ///   trusted, or there is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the cluster requires a user, rejects this one, or the user
-    ///   lacks a permission.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the cluster requires a user, rejects this one, or denies it a
+    ///   permission.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no member that reaches a majority answers.
     ///
     /// # Cancel safety
@@ -190,8 +188,8 @@ impl Config {
 /// [`Fault::Failover`] is missing, though the death of a leader is survived. A leader that was frozen for longer than
 /// the TTL revoked live leases after the thaw: 3.6.16 in 2 of 5 tries with this backend, and in 2 of 8 where only
 /// `etcdctl` renewed the lease. A leader checks with a majority only after it missed three heartbeats, and after a thaw
-/// it ticks at once. Debian's 3.4.23 doesn't check at all: with the leader's `fdatasync` held up for 10 s, and nothing
-/// else, 4 of 4 holds were lost.
+/// it ticks at once. Debian's 3.4.23 doesn't check at all: with only the leader's `fdatasync` held up for 10 s, 4 of 4
+/// holds were lost.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -17,8 +17,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The start of a page, and the listed names that may have more keys from there on: those whose queues the start lies
-/// in. Each is stored as the length of its queue's prefix of `start`, so there are at most as many as slashes.
+/// The start of a page, and the listed names in whose queues it lies, as they may have more keys. Each is stored as the
+/// length of its queue's prefix of `start`, so there are at most as many as slashes.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -115,7 +115,7 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // No other name has keys among those of this one.
+            // No other name's keys are among this one's.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());
@@ -123,7 +123,7 @@ fn next<'n>(
     Position { start, listed: ends }
 }
 
-/// Describes a lock. `leases` caches the remaining times of leases.
+/// `leases` caches remaining times.
 async fn inspection(
     shared: &Shared,
     name: LockName,
@@ -133,7 +133,7 @@ async fn inspection(
 ) -> Result<Inspection> {
     let mut inspection = Inspection::free(name);
     let waiters = standing.saturating_sub(holders.len());
-    // Readers share the lowest fence that any of them has.
+    // Readers share the lowest fence of any of them.
     let shared_fence = holders.iter().map(Entry::fence).min();
     for entry in holders {
         let mut holder = entry.holder();

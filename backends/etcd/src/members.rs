@@ -1,7 +1,7 @@
 //! The cluster's members: one is asked at a time, and the next one if it fails.
 //!
-//! The client doesn't rotate among all members, as the client library would. A frozen member would get its share of the
-//! requests, and a renewal is proved by two responses of one member.
+//! The client library would rotate among all members. But a frozen member would get its share of the requests, and a
+//! renewal is proved by two responses of one member.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const LAST: Duration = Duration::from_millis(300);
 /// The pause before the next try after a refusal. An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause before the next try, if no member accepts a connection.
+/// The longest pause between tries, if no member accepts a connection.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a request waits for its response before its connection is checked, and the shortest wait of that check.
@@ -34,12 +34,11 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// The longest pause between two checks without a response.
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
 
-/// A connection to one member.
 pub(crate) struct Link {
     pub(crate) client: Client,
-    /// The member's position in the URL.
+    /// The index in the URL.
     pub(crate) member: usize,
-    /// The unique number of this connection.
+    /// Unique among connections.
     pub(crate) number: u64,
     /// How long a check waits for a response before it tries a new connection.
     patience: Duration,
@@ -57,7 +56,6 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Waits until it is no longer used.
     pub(crate) async fn until_suspect(&self) {
         self.until(&self.is_suspect).await;
     }
@@ -87,8 +85,8 @@ impl Link {
     }
 }
 
-/// A failed round of connecting. Until its pause is over, its error is the answer to all requests, so that they don't
-/// flood a starting cluster.
+/// A failed round of connecting. Until its pause ends, it answers all requests, so that they don't flood a starting
+/// cluster.
 #[derive(Debug)]
 struct Round {
     kind: ErrorKind,
@@ -121,25 +119,22 @@ impl Round {
     }
 }
 
-/// All members.
 #[derive(Debug)]
 pub(crate) struct Members {
     config: Config,
     runtime: Runtime,
     current: Mutex<Option<Arc<Link>>>,
-    /// Held while connecting, so that only one task connects.
+    /// Held while connecting, so that only one task does.
     connecting: tokio::sync::Mutex<()>,
     /// The last failed round, unless a later one succeeded.
     round: Mutex<Option<Round>>,
     numbers: AtomicU64,
 }
 
-/// The response to a request.
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
-    /// The connection it came from.
     pub(crate) link: Arc<Link>,
-    /// Whether an earlier copy of the request may still be carried out.
+    /// An earlier copy of the request may still be carried out.
     pub(crate) was_unsure: bool,
 }
 
@@ -159,12 +154,11 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// The reason for a missing response.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The lease has ended, with everything on it. Nothing was done, and nothing will be.
+    /// The lease has ended with everything on it. Nothing was done, and nothing will be.
     NoLease,
-    /// Any other failure. An error that isn't indeterminate means that nothing was done.
+    /// An error that isn't indeterminate means that nothing was done.
     Failed(Error),
 }
 
@@ -172,13 +166,12 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct NoLink {
     pub(crate) error: Error,
-    /// Whether it may pass by itself, like an election or a restart.
+    /// It may pass by itself, like an election or a restart.
     may_pass: bool,
 }
 
 impl Trouble {
-    /// Converts it to an error. A `From` impl would add one more way to make an `Error`, and break type inference in
-    /// crates that use this one.
+    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -215,14 +208,14 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long a member may be silent before the next one is asked. The second member gets the rest of the
-    /// time: if all are slow, more changes don't help.
+    /// Returns how long a member may be silent before the next one is asked. The second gets the rest of the time: if
+    /// all are slow, more changes don't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request to the current member, and to the next ones if it fails, until the limit. While no member
-    /// accepts a connection, it keeps trying: the limit is longer than an election.
+    /// Sends a request to the current member, and to the next ones if it fails, until the limit. It keeps trying to
+    /// connect, as the limit is longer than an election.
     ///
     /// # Cancel safety
     /// The request of a dropped future may have been sent.
@@ -236,7 +229,7 @@ impl Members {
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
         let end = Instant::now() + limit;
-        // The error to return if the limit ends the loop.
+        // The error to return at the limit.
         let mut last: Option<Error> = None;
         let mut was_unsure = false;
         let mut pause = PAUSE;
@@ -362,7 +355,6 @@ impl Members {
         }
     }
 
-    /// Makes this the current connection.
     fn take(&self, link: Link) -> Arc<Link> {
         let link = Arc::new(link);
         *self.round() = None;
@@ -371,7 +363,6 @@ impl Members {
         link
     }
 
-    /// Takes a connection out of use.
     pub(crate) fn suspect(&self, link: &Arc<Link>) {
         link.is_suspect.store(true, Ordering::SeqCst);
         link.changed.notify_waiters();
@@ -405,7 +396,7 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that shows a majority behind it. The member that has just failed is tried last.
+    /// Connects to the first member that reaches a majority. The member that has just failed is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, NoLink> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
@@ -458,7 +449,6 @@ impl Members {
         Err(summed_up(failures))
     }
 
-    /// Returns the current connection, if there is one.
     pub(crate) fn in_use(&self) -> Option<Arc<Link>> {
         self.current().clone().filter(|link| !link.is_suspect())
     }
@@ -472,7 +462,7 @@ impl Members {
     }
 }
 
-/// Combines the errors of all members: those that need a change first, passing ones last.
+/// Combines the members' errors, those that need a change first.
 fn summed_up(failures: Vec<NoLink>) -> NoLink {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> = failures.into_iter().map(|no_link| no_link.error).collect();
@@ -502,7 +492,6 @@ fn summed_up(failures: Vec<NoLink>) -> NoLink {
     NoLink { error: error(first.kind(), all.join("; ")), may_pass }
 }
 
-/// Returns the connection options for a member.
 pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
     let (interval, limit) = config.keep_alive;
     let mut options = ConnectOptions::new()
@@ -517,7 +506,6 @@ pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
 }
 
-/// Creates a client of one member.
 pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
     let options = options(config).map_err(|error| NoLink { error, may_pass: false })?;
     let connected = Client::connect([endpoint], Some(options)).await;
@@ -538,7 +526,7 @@ async fn probed(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
     Ok(client)
 }
 
-/// Explains why a member can't be connected to, for the person who configured it.
+/// Explains a failed connection to the person who configured it.
 fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> NoLink {
     let said = words(cause);
     let sure = |kind, what: String| NoLink { error: error(kind, what), may_pass: false };

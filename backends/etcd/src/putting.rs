@@ -15,7 +15,6 @@ use crate::shared::{Answered, first, last};
 use crate::value::{self, Epitaph, Value};
 
 impl Asked<'_> {
-    /// Puts a key into the queue, or reads the keys that prevent that.
     pub(crate) async fn stand(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
@@ -58,7 +57,7 @@ impl Asked<'_> {
         self.refused(&lease, &key, &queue, is_unsure, answered).await
     }
 
-    /// Handles a refused put: the token has a key already, or was ended, or the queue isn't empty.
+    /// The token has a key already, or was ended, or the queue isn't empty.
     async fn refused(
         &mut self,
         lease: &Arc<Lease>,
@@ -94,8 +93,8 @@ impl Asked<'_> {
         Ok(self.turned_away(is_unsure, &owner))
     }
 
-    /// Sends the transaction that puts the key. Returns its response, and whether a request for the key may still
-    /// arrive late. `None` if the lease has ended, and nothing was put.
+    /// Sends the put. Returns its response, and whether a request for the key may still arrive late. `None` if the
+    /// lease has ended, and nothing was put.
     pub(crate) async fn send(
         &self,
         txn: Txn,
@@ -104,7 +103,7 @@ impl Asked<'_> {
     ) -> Result<Option<(Answered, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Registered before the request, so that its key is accounted for whatever happens.
+        // Registered before the request, so that the key is accounted for.
         self.enter(lease, key, None, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
@@ -134,7 +133,7 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the condition that the key doesn't exist.
+/// The condition that the key doesn't exist.
 pub(crate) fn is_new(key: &[u8]) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, 0)
 }

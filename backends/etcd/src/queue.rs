@@ -1,6 +1,6 @@
 //! Reading queues of any length, with any foreign values in them.
 //!
-//! A response holds 4 MiB, and a single foreign value can fill most of it. So keys are read without values where
+//! A response holds 4 MiB, most of which a single foreign value can fill. So keys are read without values where
 //! possible, and in pages.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
@@ -16,7 +16,7 @@ use crate::value::Entry;
 /// Keys per page. The longest keys of this backend take 2 MiB together.
 const KEYS: i64 = 1_000;
 
-/// Keys per page if they are read with their values.
+/// Keys per page, if read with their values.
 const VALUES: i64 = 400;
 
 /// How often a read restarts after its revision was compacted.
@@ -25,20 +25,19 @@ const TRIES: usize = 5;
 /// The queue of a name at one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// The holders, in order of creation: a single one, or readers, or permit holders.
+    /// In order of creation: a single holder, or readers, or permit holders.
     pub(crate) holders: Vec<Entry>,
-    /// All keys in the queue, in order of creation, including those of the holders.
+    /// All keys in order of creation, including the holders'.
     pub(crate) places: Vec<Standing>,
 }
 
-/// The queue of a name with its values, and its revision.
+/// The queue of a name with its values.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) entries: Vec<Entry>,
     pub(crate) revision: i64,
 }
 
-/// A key in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub(crate) key: Vec<u8>,
@@ -52,7 +51,6 @@ impl Standing {
 }
 
 impl Shared {
-    /// Reads the queue of a name.
     pub(crate) async fn queue(&self, name: &LockName) -> Result<Queue> {
         let queue = self.keys().queue(name);
         let mut tries = 1;
@@ -64,7 +62,6 @@ impl Shared {
         }
     }
 
-    /// Reads the queue of a name with the values.
     pub(crate) async fn line(&self, name: &LockName) -> Result<Line> {
         let queue = self.keys().queue(name);
         let mut tries = 1;
@@ -126,7 +123,7 @@ impl Shared {
         Ok((all, revision))
     }
 
-    /// Finds the key of a token in the queue of a name, from any connection or backend.
+    /// Finds the key of a token in a queue, from any connection or backend.
     pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
         let queue = self.keys().queue(name);
         let mut start = Some(queue.clone());
@@ -151,7 +148,7 @@ impl Shared {
     }
 
     /// Reads up to `limit` keys of a range, or as many as fit into a response, and the store's revision. A key too
-    /// large even for a response of its own is foreign, and is read without its value.
+    /// large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

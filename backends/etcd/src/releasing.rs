@@ -1,4 +1,4 @@
-//! Releasing holds and claims, including unanswered and overdue ones.
+//! Releasing claims, including unanswered and overdue ones.
 //!
 //! A tombstone keeps out a request that may arrive late. It is a key of the token on the request's lease: a late
 //! request finds either the tombstone or no lease.
@@ -13,7 +13,7 @@ use crate::members::Trouble;
 use crate::shared::{Found, Place, Shared};
 use crate::value::{Entry, Epitaph};
 
-/// How often a changing key is looked up before giving up.
+/// How often a changing key is read again.
 const TRIES: usize = 5;
 
 /// Releases a claim, wherever it is.
@@ -22,7 +22,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     let is_unsure =
         settle == Settle::Unanswered || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
-        // A request that arrives from now on is late.
+        // Later arrivals are late.
         shared.over.set(claim, Reason::Gone);
     }
     let Some(place) = place else {
@@ -85,7 +85,6 @@ pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<
     Ok(if is_done { Ended::Released } else { Ended::NotHeld })
 }
 
-/// Deletes the key of a token.
 async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ended> {
     match shared.locate(name, token).await? {
         Some(entry) => delete(shared, &entry.key, entry.created).await,
@@ -96,14 +95,13 @@ async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ende
 /// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
 pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<Ended> {
     match bury_on_its_lease(shared, claim.token, place).await {
-        // Everything on the lease has gone, and no request for it can succeed. But the key of a broken hold may have
-        // been moved to another lease.
+        // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
         Err(Trouble::NoLease) => by_token(shared, &claim.name, claim.token).await,
         buried => buried.map_err(Trouble::error),
     }
 }
 
-/// Does the same if the lease still exists.
+/// The same if the lease still exists.
 async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Result<Ended, Trouble> {
     // The lease soon accepts no new claims, so that it ends together with its tombstones.
     place.lease.bears_tombstone(shared.clock.now());
@@ -128,7 +126,7 @@ async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Resu
             Ok(answered) => answered,
             Err(trouble) => {
                 if matches!(&trouble, Trouble::Failed(failure) if is_for_space(failure)) {
-                    // There is no space for a tombstone, which is put later.
+                    // There is no space for the tombstone, which is put later.
                     by_key(shared, token, key).await.map_err(Trouble::Failed)?;
                 }
                 return Err(trouble);
@@ -150,7 +148,6 @@ async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Resu
     )))
 }
 
-/// Deletes a key if it belongs to the token.
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
     let txn = Txn::new().and_then([TxnOp::get(key, None)]);
     let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;

@@ -1,7 +1,7 @@
 //! Renewing holds.
 //!
-//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member and in the same term. The read
-//! takes a majority, which proves that the leader that took the keep-alive had not been replaced.
+//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member in the same term. The read takes a
+//! majority, which proves that the leader that took the keep-alive had not been replaced.
 //!
 //! Leases are renewed in parallel: after an outage all of them are due.
 
@@ -26,7 +26,6 @@ const AT_ONCE: usize = 100;
 /// How often a renewal is retried after an election.
 const PROOFS: usize = 2;
 
-/// The number of leases that are renewed in parallel.
 const LEASES_AT_ONCE: usize = 32;
 
 /// A hold of the batch, with its index.
@@ -36,13 +35,13 @@ struct Numbered {
     place: Place,
 }
 
-/// The results of one lease's holds, and the error if some are missing.
+/// The results of a lease's holds, and the error if some are missing.
 struct Known {
     renewals: Vec<(usize, Renewal)>,
     failure: Option<Error>,
 }
 
-/// Renews holds, and returns the results in the same order.
+/// Renews holds, in their order.
 ///
 /// # Cancel safety
 /// If the future is dropped, some holds may have been renewed.
@@ -102,7 +101,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the place of a hold, or why it isn't held. Takes over a hold that another backend was granted.
+/// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.roster.place(claim) {
         Some(place) if place.is_over => return Ok(Err(Reason::Expired)),
@@ -177,7 +176,7 @@ async fn prove(
                     let is_on_roster = if place.is_held {
                         shared.keep(claim, ends)
                     } else {
-                        // The hold was taken over.
+                        // It was taken over.
                         shared.hold(claim, place.clone(), ends)
                     };
                     renewed(is_on_roster, left, claim)
@@ -192,7 +191,7 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// Returns the result of a proven renewal. The claim may have become overdue in this very moment.
+/// The claim may have become overdue in this very moment.
 fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_on_roster {
         return Renewal::not_held(Reason::Expired);
@@ -204,7 +203,6 @@ fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Rene
     renewal
 }
 
-/// Checks whether a hold's key is unchanged.
 async fn judged(
     shared: &Arc<Shared>,
     claim: &Claim,

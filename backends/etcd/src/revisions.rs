@@ -1,7 +1,7 @@
 //! The highest revision of the store that this backend has seen, and its falls.
 //!
 //! The revision falls when a snapshot is restored without `--bump-revision`, and then fences repeat. The cluster can't
-//! detect that. All its data are restored too, and its id, made of the members' addresses and its token, may be
+//! detect that: all its data are restored too, and its id, made of the members' addresses and its token, may be
 //! unchanged. Only a client that saw the later revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,6 @@ struct State {
     fell: Option<Fall>,
 }
 
-/// A fall of the revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fall {
     pub(crate) from: i64,
@@ -23,7 +22,7 @@ pub(crate) struct Fall {
 }
 
 impl Revisions {
-    /// Returns the highest revision so far. A request sent after this call can't return an earlier one.
+    /// Later requests can't return an earlier revision.
     pub(crate) fn highest(&self) -> i64 {
         self.state().highest
     }
@@ -42,7 +41,6 @@ impl Revisions {
         }
     }
 
-    /// Returns the fall, if there was one.
     pub(crate) fn fell(&self) -> Option<Fall> {
         self.state().fell
     }

@@ -1,5 +1,5 @@
-//! The runtime of the connect call. All background tasks run on it, also those started by a call from another runtime,
-//! which may end long before the client.
+//! The runtime of the connect call. All background tasks run on it, also those started from another runtime, which may
+//! end long before the client.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
@@ -16,7 +16,6 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Returns the current runtime, if there is one.
     pub(crate) fn present() -> Option<Self> {
         let handle = Handle::try_current().ok()?;
         let (sender, lives) = watch::channel(());
@@ -28,7 +27,6 @@ impl Runtime {
         &self.handle
     }
 
-    /// Spawns a background task.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -42,7 +40,6 @@ impl Runtime {
     }
 }
 
-/// Returns the error for requests after the end of the runtime.
 pub(crate) fn gone() -> Error {
     error(
         ErrorKind::Unavailable,

@@ -46,10 +46,10 @@ pub(crate) struct Place {
     pub(crate) key: Vec<u8>,
     /// The creation revision of the key, once known.
     pub(crate) created: Option<i64>,
-    /// Whether a request for it may arrive late.
+    /// A request for it may arrive late.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
-    /// Whether it was not renewed in time, and is being removed.
+    /// It was not renewed in time, and is being removed.
     pub(crate) is_over: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// Returns the lease. The caller registers the claim immediately.
+    /// Returns the lease. The caller registers the claim at once.
     pub(crate) fn taken(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
@@ -87,13 +87,12 @@ pub(crate) struct Answered {
     pub(crate) was_unsure: bool,
 }
 
-/// The result of a get.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
     /// The number of keys in the range, regardless of the limit.
     pub(crate) count: i64,
-    /// Whether there are more keys than the limit.
+    /// There are more keys than the limit.
     more: bool,
 }
 
@@ -102,7 +101,6 @@ impl Found {
         self.keys.first().map(Entry::of)
     }
 
-    /// Returns the value of a tombstone.
     pub(crate) fn epitaph(&self) -> Option<Epitaph> {
         self.keys.first().map(|found| Epitaph::read(found.value()))
     }
@@ -118,7 +116,7 @@ impl Shared {
         &self.members.config().keys
     }
 
-    /// Runs a transaction. If it names a lease, the response may prove the lease.
+    /// Runs a transaction, whose response may prove `lease`.
     ///
     /// # Cancel safety
     /// The transaction of a dropped future may be carried out.
@@ -148,7 +146,7 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Reserves a lease for the claim that is valid for most of its TTL.
+    /// Reserves a lease that is valid for most of its TTL.
     pub(crate) async fn seat<'a>(self: &Arc<Self>, claim: &'a Claim) -> Result<Seat<'a>> {
         let seat = |lease| Seat { lease, claim, clock: self.clock.clone(), is_taken: false };
         let (seconds, is_fixed) = (seconds(claim.ttl), claim.upkeep == Upkeep::Fixed);
@@ -199,14 +197,14 @@ impl Shared {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // A lease whose grant gets no response carries nothing, and expires.
+        // A lease whose grant is lost carries nothing, and expires.
         let (sent, granted) =
             self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
 
-    /// Requests a lease for sharing. It retries with the same id until a response arrives.
+    /// Requests a lease for sharing, with the same id until a response arrives.
     async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let Wanted { id, since } = self.leases.wanted(seconds, self.clock.now());
@@ -290,7 +288,6 @@ impl Shared {
         }
     }
 
-    /// Removes a claim from the registry.
     pub(crate) fn forget(&self, claim: &Claim) {
         if let Some(place) = self.roster.leave(claim) {
             self.vacate(&claim.name, claim.token, &place);
@@ -306,8 +303,7 @@ impl Shared {
         }
     }
 
-    /// Returns how long the server keeps a lease without renewals, and its granted TTL. `None` if there is no such
-    /// lease. The first is in whole seconds, rounded up.
+    /// Returns a lease's remaining time, rounded up to seconds, and its granted TTL. `None` if there is no such lease.
     pub(crate) async fn time_to_live(&self, lease: i64) -> Result<Option<(Duration, Duration)>> {
         if lease == 0 {
             return Ok(Some((Duration::MAX, Duration::MAX)));
@@ -332,7 +328,7 @@ impl Shared {
         self.roster.extend_if(claim, ends, |place| !place.is_over)
     }
 
-    /// Marks a claim as held at least until `ends`. Returns false if it has no place, or is being removed.
+    /// The same, and marks the claim as held.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -350,12 +346,12 @@ impl Shared {
     }
 }
 
-/// Selects the first key of those created up to `revision`.
+/// The first key of those created up to `revision`.
 pub(crate) fn first(revision: i64) -> GetOptions {
     sorted(SortOrder::Ascend, revision)
 }
 
-/// Selects the last key of those created up to `revision`, without its value.
+/// The last key of those created up to `revision`, without its value.
 pub(crate) fn last(revision: i64) -> GetOptions {
     sorted(SortOrder::Descend, revision).with_keys_only()
 }

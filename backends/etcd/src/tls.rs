@@ -8,7 +8,6 @@ use lockwright_core::kit::tls::not_in_this_build;
 use lockwright_core::kit::tls::pem;
 use lockwright_core::kit::tls::{self, Files, Refusal};
 
-/// The TLS settings of a URL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Security {
     secured: bool,
@@ -24,17 +23,14 @@ impl Security {
         Ok(Self { secured, files })
     }
 
-    /// Returns whether the members use TLS.
     pub(crate) fn is_secured(&self) -> bool {
         self.secured
     }
 
-    /// Returns whether the client has a certificate.
     pub(crate) fn shows_certificate(&self) -> bool {
         self.files.client.is_some()
     }
 
-    /// Adds TLS to the options.
     #[cfg(feature = "tls")]
     pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
         use etcd_client::{Certificate, Identity, TlsOptions};
@@ -56,7 +52,6 @@ impl Security {
         Ok(options.with_tls(tls))
     }
 
-    /// Adds TLS to the options.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
         if !self.secured {
@@ -66,7 +61,7 @@ impl Security {
     }
 }
 
-/// Returns the question about TLS to ask when a connection ended without a reason.
+/// The question about TLS to ask when a connection ended without a reason.
 pub(crate) fn doubt(endpoint: &str) -> &'static str {
     if endpoint.starts_with("https") {
         "does it speak TLS (if not, write http for https), or want a client's certificate (named in \
@@ -76,7 +71,7 @@ pub(crate) fn doubt(endpoint: &str) -> &'static str {
     }
 }
 
-/// Returns why the TLS handshake failed, if that is the reason for a missing connection.
+/// Returns why the TLS handshake failed, if it did.
 pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 4] = [
         (

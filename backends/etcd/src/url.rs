@@ -8,14 +8,11 @@ use lockwright_core::redact;
 use crate::keys::Keys;
 use crate::tls::Security;
 
-/// The form of a URL.
 pub(crate) const FORM: &str = "etcd:http://[user:password@]host[:port],http://host[:port],…[?prefix=…&names=raw], or with TLS \
      etcd:https://host[:port],…[?ca=FILE&cert=FILE&key=FILE]";
 
-/// The default prefix of all keys.
 const PREFIX: &str = "lockwright/";
 
-/// The contents of a URL.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) endpoints: Vec<String>,
@@ -34,7 +31,6 @@ impl From<&str> for Problem {
     }
 }
 
-/// Parses a URL.
 pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let rest = url.trim().strip_prefix("etcd:").ok_or("there is no etcd URL")?;
     let (members, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -15,13 +15,13 @@ pub(crate) struct Value {
     pub(crate) token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Arc<Identity>>,
-    /// Whether it has its own lease, which no task renews.
+    /// It has its own lease, which no task renews.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
     /// The operator who broke it, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// Whether it was broken, and moved to a lease without renewals.
+    /// It was broken, and moved to a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
     /// The fence that a reader shares with others, if that isn't its own.
@@ -45,7 +45,7 @@ impl Value {
         serde_json::to_vec(self).expect("texts and numbers can be written as JSON")
     }
 
-    /// Returns `None` for a foreign value.
+    /// `None` for a foreign value.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -101,12 +101,11 @@ impl Entry {
         self.value.as_ref().and_then(|value| value.broken.as_deref())
     }
 
-    /// Returns the mode of the claim.
     pub(crate) fn mode(&self) -> Mode {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence if the claim holds, or the number of its permits.
+    /// The fence if the claim holds, or the number of its permits.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),
@@ -119,7 +118,7 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// Returns the holder for operators, without the remaining time, which depends on the lease.
+    /// The holder for operators, without the remaining time, which depends on the lease.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();
@@ -133,7 +132,7 @@ impl Entry {
     }
 }
 
-/// Converts a revision to a fence. Revisions start at 1 and are never negative.
+/// Revisions start at 1 and are never negative.
 pub(crate) fn fence(revision: i64) -> Fence {
     Fence::new(revision.unsigned_abs())
 }

@@ -1,6 +1,3 @@
-//! The version of a member.
-
-/// A version of etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     major: u32,

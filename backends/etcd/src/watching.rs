@@ -19,13 +19,13 @@ use crate::{SLOW_POLL, renewing};
 /// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
 const STANDS_WITHIN: Duration = Duration::from_millis(500);
 
-/// The pause before a watch is retried.
+/// The pause before a failed watch is retried.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The same for a watch that was refused.
+/// The same for a refused watch.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// How long the notification of a loss is delayed to look up the reason.
+/// How long a loss's notification is delayed to find the reason.
 const REASON_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -40,10 +40,10 @@ pub(crate) struct Watching {
 struct State {
     /// The keys that waiters wait for, with their names.
     before: HashMap<Vec<u8>, LockName>,
-    /// Names with an acquire in progress: how many, and which of their keys were deleted.
+    /// Names with acquires in progress: how many, and which of their keys were deleted.
     asked: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// The keys that this backend holds, with their tokens and creation revisions. A later hold of the name may have
-    /// the same key.
+    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
+    /// same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
@@ -139,7 +139,6 @@ impl Watching {
     }
 }
 
-/// Starts the watch, unless it runs.
 pub(crate) fn start(shared: &Arc<Shared>) {
     if shared.watching.is_started.swap(true, Ordering::SeqCst) {
         return;
@@ -163,7 +162,7 @@ pub(crate) async fn stands(shared: &Arc<Shared>) {
     let _ = timeout(STANDS_WITHIN, standing).await;
 }
 
-/// Notifies a holder of its loss, with the reason if there is one. Breaking a hold leaves a tombstone in the
+/// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
 /// transaction that deletes its key.
 async fn tell_why(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_WITHIN, renewing::epitaph(&shared, token)).await;
@@ -180,7 +179,7 @@ async fn tell_why(shared: Arc<Shared>, token: Token) {
 }
 
 async fn watch_for_ever(shared: &Arc<Shared>) {
-    // The revision to resume from, once there is one.
+    // The revision to resume from.
     let mut next = None;
     loop {
         match shared.members.link().await {
@@ -193,7 +192,7 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, and is begun anew");
                     if is_refusal(&why) {
-                        // Any other member would refuse too, and requests may be allowed.
+                        // Other members would refuse too, and requests may be allowed.
                         sleep(REFUSED).await;
                     } else {
                         shared.members.suspect(&link);
@@ -208,7 +207,7 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
     }
 }
 
-/// Watches at one member for as long as that member is in use. Returns the reason if it fails.
+/// Watches at one member as long as that is in use. Returns the reason for a failure.
 async fn watch(
     shared: &Arc<Shared>,
     link: &Arc<Link>,
@@ -266,8 +265,8 @@ async fn watch(
     }
 }
 
-/// Returns the revision to resume from after this response. A resumed watch gets missed events after its creation
-/// response. And a response with events may be followed by more events of a revision below the store's.
+/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. And a response
+/// with events may be followed by more events of a revision below the store's.
 fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match heard.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -277,7 +276,7 @@ fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the start of the watch. Returns false if the watch waits for a revision that won't come.
+/// Handles the watch's start. Returns false if it waits for a revision that won't come.
 fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = heard.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

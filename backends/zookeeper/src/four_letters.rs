@@ -17,11 +17,13 @@ pub(crate) struct Server {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
+    /// It serves clients.
     Serves { version: String, mode: String },
     /// It runs without a quorum.
     Alone,
     /// It rejects the command.
     Refuses(String),
+    /// It doesn't answer.
     Silent(String),
 }
 

@@ -26,7 +26,7 @@ const TRIES: usize = 5;
 
 pub(crate) enum Step {
     Done(Attempt),
-    /// The state has changed: run the next step.
+    /// Run the next step.
     Again,
 }
 

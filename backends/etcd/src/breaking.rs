@@ -16,7 +16,6 @@ use crate::value::{Entry, Epitaph, Value};
 /// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
-/// Breaks the hold that the operator saw.
 pub(crate) async fn break_lock(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -68,7 +67,7 @@ fn believed(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     if is_fixed { left } else { granted }
 }
 
-/// Deletes the key. Returns `None` if it has changed.
+/// Returns `None` if the key has changed.
 async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
     let request = Token::random();

@@ -67,7 +67,7 @@ impl Config {
     }
 
     /// Sets the prefix of all keys; `lockwright/` by default. A Go program that locks this prefix and the lock's name
-    /// is excluded, and excludes others.
+    /// excludes Lockwright's holders, and they exclude it.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();

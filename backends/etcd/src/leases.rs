@@ -73,7 +73,6 @@ pub(crate) struct KeptAlive {
 }
 
 impl Lease {
-    /// Creates a lease that was requested at `sent`.
     pub(crate) fn new(id: i64, ttl: Duration, is_fixed: bool, sent: BootInstant) -> Self {
         let state = State {
             proven: sent,
@@ -136,17 +135,14 @@ impl Lease {
         }
     }
 
-    /// Until when the server certainly has the lease.
     pub(crate) fn good_until(&self) -> BootInstant {
         self.state().proven + self.ttl
     }
 
-    /// When the next keep-alive is due.
     pub(crate) fn due(&self) -> BootInstant {
         self.state().proven + self.ttl / 4
     }
 
-    /// When an unused lease is no longer worth keeping.
     pub(crate) fn worthless(&self) -> BootInstant {
         self.state().used + WORTH_KEEPING
     }
@@ -164,7 +160,6 @@ impl Lease {
         carries
     }
 
-    /// Adds the only claim of a fixed lease.
     pub(crate) fn carry_alone(&self, claim: &Claim) {
         self.state().carry(&claim.name, claim.token, claim.mode);
     }
@@ -243,7 +238,6 @@ impl State {
     }
 }
 
-/// The shared leases, by the requested seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
@@ -273,7 +267,6 @@ impl Wanted {
 }
 
 impl Pool {
-    /// Returns the lease to request, possibly again.
     pub(crate) fn wanted(&self, seconds: u64, now: BootInstant) -> Wanted {
         *self.all_wanted().entry(seconds).or_insert_with(|| Wanted::new(now))
     }
@@ -282,7 +275,6 @@ impl Pool {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the claim to a lease that accepts it, and returns that lease.
     pub(crate) fn carry(
         &self,
         seconds: u64,
@@ -305,7 +297,6 @@ impl Pool {
         });
     }
 
-    /// Calls [`Lease::bears_tombstone`] if the lease is in the pool.
     pub(crate) fn bears_tombstone(&self, id: i64, now: BootInstant) {
         if let Some(lease) = self.leases().values().flatten().find(|lease| lease.id == id) {
             lease.bears_tombstone(now);

@@ -22,16 +22,16 @@ use crate::tls;
 /// The delay before the client tries the member that has just failed.
 const LAST: Duration = Duration::from_millis(300);
 
-/// The pause before the next try after a refusal. An election may be in progress.
+/// The pause after a refusal. An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause between tries, if no member accepts a connection.
+/// The longest pause while no member accepts a connection.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a request waits for its response before its connection is checked, and the shortest wait of that check.
+/// How long a request waits before its connection is checked, and the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The longest pause between two checks without a response.
+/// The longest pause between two checks.
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Link {
@@ -162,7 +162,6 @@ pub(crate) enum Trouble {
     Failed(Error),
 }
 
-/// The error if no member can be asked.
 #[derive(Debug)]
 pub(crate) struct NoLink {
     pub(crate) error: Error,
@@ -203,7 +202,7 @@ impl Members {
         &self.runtime
     }
 
-    /// Returns the limit of one request for a claim of this TTL. It leaves time for a second request.
+    /// Leaves time for a second request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
@@ -229,7 +228,6 @@ impl Members {
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
         let end = Instant::now() + limit;
-        // The error to return at the limit.
         let mut last: Option<Error> = None;
         let mut was_unsure = false;
         let mut pause = PAUSE;
@@ -337,7 +335,6 @@ impl Members {
         });
     }
 
-    /// Replaces a silent connection by a new one, if the client can connect.
     async fn replace(&self, link: &Arc<Link>) {
         let _only_one = self.connecting.lock().await;
         if link.is_suspect() {
@@ -512,21 +509,19 @@ pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, No
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
-/// Creates a client of one member, and checks that the member reaches the leader and a majority.
+/// Creates a client, and checks that its member reaches the leader and a majority.
 async fn probed(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {
         client.maintenance_client().status().await.map(drop)
     } else {
         let nothing = GetOptions::new().with_count_only();
-        // The key never exists, and every client that may lock may read it.
         client.kv_client().get(config.keys.nobody(), Some(nothing)).await.map(drop)
     };
     looked.map_err(|cause| no_connection(endpoint, &cause))?;
     Ok(client)
 }
 
-/// Explains a failed connection to the person who configured it.
 fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> NoLink {
     let said = words(cause);
     let sure = |kind, what: String| NoLink { error: error(kind, what), may_pass: false };

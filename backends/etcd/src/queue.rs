@@ -141,7 +141,6 @@ impl Shared {
         Ok(None)
     }
 
-    /// Reads the first page of a range, with values.
     pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
         let page = self.some(start, end, GetOptions::new(), VALUES).await;
         page.map(|(found, _)| found).map_err(Trouble::error)

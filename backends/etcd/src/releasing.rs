@@ -16,7 +16,6 @@ use crate::value::{Entry, Epitaph};
 /// How often a changing key is read again.
 const TRIES: usize = 5;
 
-/// Releases a claim, wherever it is.
 pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> Result<Ended> {
     let place = shared.roster.place(claim);
     let is_unsure =

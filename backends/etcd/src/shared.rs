@@ -39,7 +39,6 @@ pub(crate) struct Shared {
     pub(crate) alive: watch::Receiver<()>,
 }
 
-/// The state of a claim on the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) lease: Arc<Lease>,
@@ -77,12 +76,10 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// The response to a transaction.
 pub(crate) struct Answered {
     pub(crate) succeeded: bool,
-    /// The store's revision then, which is also that of a put in the transaction.
+    /// Also the revision of a put in the transaction.
     pub(crate) revision: i64,
-    /// The results of its gets.
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
 }
@@ -90,9 +87,8 @@ pub(crate) struct Answered {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// The number of keys in the range, regardless of the limit.
+    /// Regardless of the limit.
     pub(crate) count: i64,
-    /// There are more keys than the limit.
     more: bool,
 }
 
@@ -105,7 +101,7 @@ impl Found {
         self.keys.first().map(|found| Epitaph::read(found.value()))
     }
 
-    /// Returns the start of the next page of a range, if there is one.
+    /// Returns the start of the next page of a range.
     pub(crate) fn goes_on(&self) -> Option<Vec<u8>> {
         self.keys.last().filter(|_| self.more).map(|last| behind(last.key()))
     }
@@ -190,7 +186,6 @@ impl Shared {
         }
     }
 
-    /// Requests a new lease for one fixed claim, until the limit.
     pub(crate) async fn ask_for_lease(&self, seconds: u64, limit: Duration) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let granting = |link: Arc<Link>| async move {
@@ -273,7 +268,6 @@ impl Shared {
         Ok(found.is_some_and(|entry| entry.lease == lease.id))
     }
 
-    /// Handles the end of a lease and of all its claims.
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
@@ -294,7 +288,6 @@ impl Shared {
         }
     }
 
-    /// Frees the lease and the watch of a claim that has left the server.
     pub(crate) fn vacate(&self, name: &LockName, token: Token, place: &Place) {
         self.watching.forget(&place.key);
         place.lease.drop_claim(name, token, self.clock.now());

@@ -51,7 +51,6 @@ impl Value {
     }
 }
 
-/// The value of a tombstone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Epitaph {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +70,6 @@ impl Epitaph {
     }
 }
 
-/// A key of a lock's queue, as the server has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,

@@ -92,23 +92,20 @@ impl Default for Watching {
 }
 
 impl Watching {
-    /// Starts recording which keys of the name are deleted.
     pub(crate) fn ask(&self, name: &LockName) -> Asking<'_> {
         self.state().asked.entry(name.clone()).or_default().0 += 1;
         Asking { watching: self, name: name.clone() }
     }
 
-    /// Notifies the holder if another client deletes the key.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
         self.state().held.insert(key.to_vec(), (token, created));
     }
 
-    /// Stops watching a key that this backend deletes or no longer holds. Returns its holder.
+    /// Stops watching a key. Returns its holder.
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// Handles the deletion of a key in the revision `at`.
     fn went(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
         let Some(name) = shared.keys().name(key) else { return };
         let (waits, lost) = {
@@ -168,7 +165,6 @@ async fn tell_why(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_WITHIN, renewing::epitaph(&shared, token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
     if reason == Reason::Broken {
-        // The lease carries its tombstone.
         for (_, lost, place) in shared.roster.all(|_, place| place.is_held) {
             if lost == token {
                 place.lease.bears_tombstone(shared.clock.now());
@@ -179,7 +175,6 @@ async fn tell_why(shared: Arc<Shared>, token: Token) {
 }
 
 async fn watch_for_ever(shared: &Arc<Shared>) {
-    // The revision to resume from.
     let mut next = None;
     loop {
         match shared.members.link().await {
@@ -276,7 +271,7 @@ fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's start. Returns false if it waits for a revision that won't come.
+/// Returns false if the watch waits for a revision that won't come.
 fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = heard.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

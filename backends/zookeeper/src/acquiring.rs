@@ -81,7 +81,6 @@ enum Taken {
     Unknown,
 }
 
-/// An acquire in progress.
 pub(crate) struct Ask<'a> {
     shared: &'a Arc<Shared>,
     claim: &'a Claim,
@@ -156,7 +155,7 @@ impl Ask<'_> {
         Ok(Taken::So(Attempt::Busy(Busy::default())))
     }
 
-    /// Returns an error if the first claim in the queue uses the name as another kind of lock.
+    /// Returns an error if the first claim uses the name as another kind of lock.
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
         match queue.first().map(|first| first.mode) {
             Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
@@ -259,7 +258,6 @@ impl Ask<'_> {
         }
     }
 
-    /// Repeats an acquire whose node is known.
     async fn again(&self, own: Node, held: bool) -> Result<Attempt> {
         let client = self.session.client();
         let looking = client.list_children(&self.queue_path);
@@ -326,7 +324,6 @@ impl Ask<'_> {
         Ok(Attempt::Granted(granted))
     }
 
-    /// Grants the lock if the predecessors admit the node, or queues.
     async fn place(&self, mut queue: Vec<Contender>, mut at: usize, own: Node) -> Result<Attempt> {
         for _ in 0..FENCE_TRIES {
             if !has_a_turn(&queue, at) && !self.is_held() {
@@ -360,7 +357,6 @@ impl Ask<'_> {
         ))
     }
 
-    /// Waits in the queue, or gives up.
     async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<Attempt> {
         let is_of_another_kind = self.refuse_another_kind(queue);
         if self.wait == Wait::No || is_of_another_kind.is_err() {
@@ -421,7 +417,6 @@ impl Ask<'_> {
         self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
     }
 
-    /// Returns the result of a queue read that was already sent.
     async fn looked(
         &self,
         looking: impl Future<Output = Result<Vec<String>, zk::Error>>,

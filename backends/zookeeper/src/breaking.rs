@@ -18,7 +18,6 @@ use crate::value::Value;
 /// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
-/// Breaks the hold that the operator saw.
 pub(crate) async fn break_it(
     shared: &Arc<Shared>,
     name: &LockName,

@@ -1,11 +1,11 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! Each server to which a session moves sets the timeout anew, to what it grants of the requested one. The client
-//! library requests the last granted timeout, and doesn't report it. So one server that grants less shortens the
-//! session on all servers.
+//! A server to which a session moves resets the timeout to its own grant for the requested one. The client library
+//! requests the last granted timeout, and doesn't report it. So one server that grants less shortens the session on all
+//! servers.
 //!
-//! After each reconnect the client opens other sessions to see what the servers grant. If the connection ended before
-//! that check, any server may have shortened the timeout. Then all servers must be checked.
+//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before that
+//! check, any server may have shortened the timeout. Then all servers must be checked.
 
 use std::time::Duration;
 
@@ -26,16 +26,14 @@ enum Known {
 #[derive(Debug, Clone, Copy)]
 struct State {
     known: Known,
-    /// Whether the session was on an unchecked server since it was last certain.
+    /// The session was on an unchecked server since it was last certain.
     moved_on: bool,
 }
 
-/// The state of one session's timeout.
 #[derive(Debug)]
 pub(crate) struct Certainty(watch::Sender<State>);
 
 impl Certainty {
-    /// Creates the state of a new session, whose timeout was just granted.
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(State { known: Known::Kept, moved_on: false }))
     }
@@ -59,7 +57,6 @@ impl Certainty {
         is_doubted
     }
 
-    /// Returns whether all servers must be checked.
     pub(crate) fn has_moved_on(&self) -> bool {
         self.0.borrow().moved_on
     }
@@ -72,12 +69,12 @@ impl Certainty {
         self.0.borrow().known == Known::Unfit
     }
 
-    /// Records that the servers grant the timeout. Returns whether it was in doubt.
+    /// Returns whether it was in doubt.
     pub(crate) fn trust(&self) -> bool {
         self.decide(Known::Kept)
     }
 
-    /// Records that they don't, or can't be asked. Returns whether it was in doubt.
+    /// Returns whether it was in doubt.
     pub(crate) fn distrust(&self) -> bool {
         self.decide(Known::Unfit)
     }

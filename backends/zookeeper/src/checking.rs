@@ -36,7 +36,6 @@ struct State {
 }
 
 impl Doubts {
-    /// Starts with the timeouts granted while connecting.
     pub(crate) fn knowing(granted: &[Granted]) -> Self {
         let this = Self::default();
         this.learn(granted);
@@ -52,13 +51,12 @@ impl Doubts {
         }
     }
 
-    /// Returns whether all these servers are known to grant the timeout.
     fn all_grant(&self, hosts: &[String], timeout: Duration) -> bool {
         let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
     }
 
-    /// Adds a session. Returns whether to start the task.
+    /// Returns whether to start the task.
     fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
         let mut state = self.state();
         // It may be in the list already.
@@ -71,7 +69,7 @@ impl Doubts {
         is_first
     }
 
-    /// Returns the sessions still in doubt. If there are none, the task ends.
+    /// Returns the sessions still in doubt. Without any, the task ends.
     fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
         let mut state = self.state();
         state
@@ -93,7 +91,6 @@ fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
 }
 
 impl Shared {
-    /// Handles a change of the session's connection.
     pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
         if session.certainty().moved(is_connected) {
             let patience = patience(session.timeout(), self.config.response_timeout);
@@ -103,7 +100,6 @@ impl Shared {
         }
     }
 
-    /// Checks the servers until no session is in doubt.
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.doubts.left() {

@@ -33,7 +33,7 @@ pub(crate) struct Granted {
     pub(crate) timeout: Duration,
 }
 
-/// Finds the limits, with a short session and one that is returned for further use. Also returns each server's longest
+/// Finds the limits, with a short session and a long one. Returns the latter for further use, and each server's longest
 /// grant.
 pub(crate) async fn try_out(
     config: &Config,
@@ -43,7 +43,7 @@ pub(crate) async fn try_out(
     // Its proofs matter only once the tick is set.
     let long = Session::open(config, clock, nobody, FOREVER, FOREVER).await?;
     let (asked, shortest) = shortest(config).await?;
-    // A session moves among the servers, and each sets its timeout anew.
+    // A session moves among the servers, and each resets its timeout.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, FOREVER));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);

@@ -158,7 +158,7 @@ pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
 }
 
 impl Queue {
-    /// Returns `None` if a holder has gone.
+    /// `None` if a holder has gone.
     async fn of<A>(
         session: &Session,
         path: &str,
@@ -184,7 +184,7 @@ impl Held {
     }
 }
 
-/// Returns `None` if the node doesn't exist.
+/// `None` if the node doesn't exist.
 async fn read<T>(
     session: &Session,
     asked: impl Future<Output = Result<T, zk::Error>>,

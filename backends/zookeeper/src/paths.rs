@@ -24,7 +24,6 @@ impl Paths {
         Self { prefix: prefix.trim_end_matches('/').to_owned() }
     }
 
-    /// Returns the parent of the queues.
     pub(crate) fn root(&self) -> &str {
         if self.prefix.is_empty() { "/" } else { &self.prefix }
     }
@@ -94,7 +93,6 @@ fn named(token: Token) -> String {
     node
 }
 
-/// Returns the mode in a node's name without its sequence.
 fn mode(node: &str) -> Mode {
     let marked = || {
         let rest = node.strip_prefix("_c_")?.strip_suffix(LOCK)?;
@@ -105,7 +103,6 @@ fn mode(node: &str) -> Mode {
     marked().unwrap_or(Mode::Exclusive)
 }
 
-/// A node in the queue of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) node: String,

@@ -1,10 +1,12 @@
 //! How long a session certainly lives on the servers, given their responses.
 //!
 //! A follower answers pings and reads alone, so they prove nothing: it may be cut off from the leader, which expires
-//! the session. On each ping from the leader, every half tick, the follower reports its active sessions. So a request
-//! extends the session from the time it was sent only after a later request, sent at least a tick after the *response*
-//! to the first, was committed by the leader. A tick after the *sending* is not enough: a paused follower receives both
-//! at once when it resumes, and forwards them before its report.
+//! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
+//!
+//! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
+//! tick after the *response* to the first, and be committed through the leader: by then the leader had a report of the
+//! first. A tick after the first's *sending* is not enough. A paused follower receives both at once when it resumes,
+//! and forwards them before its report.
 //!
 //! The commit must involve the quorum. A replaced leader continues for some ticks, and answers `sync` alone. But it
 //! can't commit. So the proof is a request that the quorum commits and that leaves nothing behind: deleting a missing

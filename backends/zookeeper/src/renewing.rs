@@ -84,7 +84,6 @@ async fn renew_in(
     known
 }
 
-/// Returns the place of a hold, or why there is none.
 fn standing(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
     match shared.roster.place(claim) {
         None => Err(Reason::Gone),

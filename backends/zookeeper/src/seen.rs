@@ -7,8 +7,8 @@ use lockwright_core::Fence;
 /// The highest transaction that this client saw, which is its highest fence. An ensemble with an earlier one has
 /// restored older data.
 ///
-/// The ensemble can't detect that, as its own records go back too. A client that started later can't either. Nor can an
-/// earlier client if the servers' epoch was no lower in the older data: then transactions continue above all earlier
+/// The ensemble can't detect that, as its own records go back too. A client that started later can't either. An earlier
+/// client can't if the servers' epoch was no lower in the older data: then transactions continue above all earlier
 /// ones.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(AtomicI64);

@@ -57,7 +57,7 @@ impl Session {
         })
     }
 
-    /// Returns the client. Its requests are executed in the order in which they are made.
+    /// Executes requests in the order in which they are made.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -75,7 +75,6 @@ impl Session {
         &self.certainty
     }
 
-    /// Waits until its timeout is certain.
     pub(crate) async fn trusted(&self) -> Result<()> {
         if self.certainty.wait(self.response_timeout).await {
             return Ok(());
@@ -112,7 +111,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Waits for the response to a read, and repeats it if the connection breaks: the library soon has another one.
+    /// Waits for the response to a read, and repeats it if the connection breaks: the library soon reconnects.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,
@@ -224,7 +223,6 @@ fn committed(answer: Result<(), Failure>) -> Result<()> {
     }
 }
 
-/// Opens a new session on any of the servers.
 pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Client> {
     let connected = tokio::select! {
         connected = connect_to(config, &config.contents.hosts, timeout, false) => connected,

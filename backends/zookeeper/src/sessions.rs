@@ -22,7 +22,7 @@ pub(crate) struct Kind {
     timeout: Duration,
     /// The interval of proofs.
     pause: Duration,
-    /// Whether it is for reads only.
+    /// It is for reads only.
     looks: bool,
 }
 
@@ -62,7 +62,6 @@ type Slot = Arc<tokio::sync::Mutex<Current>>;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slots: Mutex<HashMap<Kind, Slot>>,
-    /// The runtime of background tasks.
     pub(crate) runtime: Handle,
 }
 
@@ -71,12 +70,10 @@ impl Sessions {
         Self { slots: Mutex::default(), runtime }
     }
 
-    /// Returns the session for reads.
     pub(crate) async fn for_looks(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
         self.get(shared, Kind::of_looks(&shared.limits)).await
     }
 
-    /// Uses the session opened while connecting for reads.
     pub(crate) async fn take_in(&self, shared: &Arc<Shared>, session: Session) {
         let slot = self.slot(Kind::of_looks(&shared.limits));
         let session = self.watched(shared, session, Kind::of_looks(&shared.limits));
@@ -147,7 +144,6 @@ impl Sessions {
         session
     }
 
-    /// Stops handing out this session.
     pub(crate) fn forget(&self, session: &Arc<Session>) {
         self.each(|slot| {
             slot.session.take_if(|known| Arc::ptr_eq(known, session));
@@ -164,7 +160,6 @@ impl Sessions {
         self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }
 
-    /// Closes all once they are unused.
     pub(crate) fn close(&self) {
         self.each(|slot| slot.session = None);
     }
@@ -187,7 +182,6 @@ impl Sessions {
     }
 }
 
-/// Returns the error for each caller that waited for the session.
 fn not_opened(cause: &Arc<Error>) -> Error {
     let message = format!("no session could be opened: {}", cause.message());
     error(cause.kind(), message).with_source(Arc::clone(cause))

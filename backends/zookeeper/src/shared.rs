@@ -44,14 +44,13 @@ pub(crate) struct Shared {
     pub(crate) seen: Seen,
 }
 
-/// The state of a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
     /// Its node, once known. Until then a request for it may be in flight.
     pub(crate) node: Option<Node>,
     pub(crate) held: bool,
-    /// Whether it is overdue, and its node still to be removed.
+    /// The claim is overdue, and its node still to be removed.
     pub(crate) over: bool,
 }
 
@@ -75,12 +74,11 @@ impl Shared {
         self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
     }
 
-    /// Returns when a hold that was confirmed just now becomes overdue.
     pub(crate) fn end_of_hold(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl
     }
 
-    /// Keeps a claim's place at least until `end`. Returns false if it has none, or is overdue.
+    /// Returns false if the claim has no place, or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.roster.extend_if(claim, end, |place| !place.over)
     }
@@ -151,7 +149,7 @@ impl Shared {
         self.remove(self.roster.mark_overdue(|place| place.over = true));
     }
 
-    /// Removes claims, each session's in parallel to the others'.
+    /// Removes each session's claims in parallel to other sessions'.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
@@ -196,7 +194,6 @@ impl Shared {
         }
     }
 
-    /// Removes all nodes of `token` in the queue of `name`. Returns whether there were any.
     pub(crate) async fn remove_by_token(
         &self,
         session: &Arc<Session>,

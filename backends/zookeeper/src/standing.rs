@@ -19,7 +19,6 @@ pub(crate) fn unsettled(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-/// Returns the place of a claim, unless it is over.
 pub(crate) fn standing(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.over.reason(claim) {
         return Err(lost(reason));

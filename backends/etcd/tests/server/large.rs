@@ -50,7 +50,6 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, waiting));
     assert_eq!(page.names[0].holders[0].token, Some(held.token));
-    // By a client that has to search for them: the last one, and the first one.
     assert_eq!(other.release(&waits, Settle::Answered).await.unwrap(), Ended::Released);
     let seen = Seen::Token(held.token);
     let broken = other.break_lock(&name("orders"), seen, BreakHow::Now, "me", "why").await;

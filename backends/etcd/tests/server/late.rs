@@ -100,7 +100,6 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     });
     granted.await;
     assert_eq!(leases().lines().count(), before + 1, "{}", leases());
-    // It is renewed like any other.
     let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 }
@@ -214,7 +213,6 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
 async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
     let late = Late::start();
     let second = Proxy::start(late.cluster.members[0].address()).unwrap();
-    // Like two members.
     let ports = [late.proxy.port(), second.port()];
     let config = Config::new(&late.cluster.url_through(ports)).unwrap();
     let etcd = config.connect().await.unwrap();

@@ -114,7 +114,7 @@ async fn who_holds_is_told_when_somebody_deletes_the_key() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    // The watch starts with the first hold. A waiter ensures that it has started.
+    // A waiter ensures that the watch has started.
     grant(&etcd, &given_back).await;
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
@@ -162,7 +162,6 @@ async fn a_holder_that_is_broken_elsewhere_is_told_so() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (etcd, operator) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     grant(&etcd, &claim_for("other", LONG)).await;
-    // The watch has started.
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let (mut told, mut leases) = (events(&etcd), HashSet::new());
     for _ in 0..120 {

@@ -65,7 +65,6 @@ fn limits(limits: &Limits) -> Option<Finding> {
     })
 }
 
-/// Compares the servers' limits: a session may move to any of them.
 fn differing(granted: &[Granted]) -> Option<Finding> {
     let least = granted.iter().min_by_key(|granted| granted.timeout)?;
     let most = granted.iter().max_by_key(|granted| granted.timeout)?;
@@ -82,8 +81,7 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// Times commits. A quarter of a tick is far above a healthy ensemble's commit time, and the least that noticeably
-/// shortens a TTL.
+/// A quarter of a tick is far above a healthy commit time, and the least that noticeably shortens a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {
@@ -113,7 +111,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
     }))
 }
 
-/// Examines the ensemble's list of members. `named` is the number of servers in the URL.
+/// `named` is the number of servers in the URL.
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
@@ -125,7 +123,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
                 why: "how many servers vote can't be seen".to_owned(),
                 fix: "let the login in the URL read it; or look by hand".to_owned(),
             };
-            // A leader or follower implies other members.
+            // A leader or follower implies others.
             let has_others = servers.iter().any(|server| match &server.status {
                 Status::Serves { mode, .. } => mode != "standalone",
                 _ => false,
@@ -144,7 +142,6 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     Ok([few(voters), self::observers(observers), unnamed].into_iter().flatten().collect())
 }
 
-/// Returns the finding of servers that the URL doesn't name, whose grants can't be checked.
 fn unnamed(named: usize, voters: &str) -> Finding {
     Finding {
         severity: Severity::Warning,

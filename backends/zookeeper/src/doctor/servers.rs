@@ -33,7 +33,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
     }
 }
 
-/// Returns the finding for TLS, where four-letter commands aren't available.
+/// Four-letter commands aren't available over TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
     Finding {
         severity: Severity::Note,
@@ -105,7 +105,7 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// Compares the server's tick to the assumed one, on which proofs depend.
+/// Proofs depend on the tick.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

@@ -29,7 +29,7 @@ fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Uses default timeouts, as some tests without a quorum wait for them.
+/// With default timeouts, which tests without a quorum wait for.
 async fn impatient(url: &str) -> Vec<Finding> {
     let config = Config::new(url).unwrap().for_diagnosis();
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
@@ -53,17 +53,15 @@ async fn a_healthy_ensemble_of_three_has_nothing() {
     let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
-    // With locks too, and from a client that holds some.
+    // Also from a client with locks.
     let zookeeper = connect(&ours).await;
     let claim = crate::kit::claim_for("a", Duration::from_secs(30));
     grant(&zookeeper, &claim).await;
     assert_eq!(zookeeper.doctor().await.unwrap(), []);
     assert_eq!(zookeeper.inspect(&claim.name).await.unwrap().holders.len(), 1);
 
-    // Without a login, all clients have all permissions.
     let url = format!("{}?prefix=/free", ensemble.url());
     assert_eq!(found(&url).await, [OPEN]);
-    // The nodes of one login are closed to another.
     for stranger in [as_user(&ensemble.url(), "other:secret"), ensemble.url()] {
         let findings = findings_at(&stranger).await;
         assert_eq!(findings[0].code, "zookeeper-denied", "{findings:?}");
@@ -111,7 +109,6 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     assert_eq!(found(&url("1s")).await, [few, OPEN]);
     assert_eq!(found(&url("999ms")).await[0], ("zookeeper-tick", Severity::Error));
 
-    // A server that doesn't report its tick.
     let server = options.set("4lw.commands.whitelist", "srvr,ruok").start().unwrap();
     let unseen = ("zookeeper-not-looked-at", Severity::Note);
     let findings = findings_at(&server.url()).await;
@@ -140,7 +137,6 @@ async fn servers_that_grant_different_sessions_are_a_warning() {
         let zookeeper = connect(&ensemble.url()).await;
         assert_eq!(*zookeeper.profile().ttl.end(), Duration::from_secs(35));
     }
-    // The other two grant the same.
     let others = [0, 2].map(|member| ensemble.members[member].port());
     assert_eq!(found(&ensemble.url_through(others)).await, [UNNAMED, OPEN]);
 }
@@ -190,7 +186,7 @@ async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
     ensemble.members[1].kill();
     let quorum = ("zookeeper-no-quorum", Severity::Error);
     eventually(|| async { ensemble.leader().is_err().then_some(()) }).await;
-    // A connected client and a new one both report it.
+    // Reported by a connected client and by a new one.
     let findings = impatient(&ensemble.url()).await;
     assert_eq!(codes(&findings).iter().filter(|found| **found == quorum).count(), 1);
     eventually(|| async {

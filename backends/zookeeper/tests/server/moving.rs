@@ -161,7 +161,7 @@ async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_tu
     eventually(|| async { zookeeper.try_acquire(&claim_for("z", ttl)).await.ok() }).await;
 }
 
-/// Each server sets the session's timeout anew, and the client library doesn't report it.
+/// Each server resets the session's timeout, and the client library doesn't report it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_kept_for_less_than_before_is_given_up() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();

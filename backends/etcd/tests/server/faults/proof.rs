@@ -113,7 +113,6 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
 /// A replaced leader answers the keep-alive. The election's news reaches it before it answers the read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
-    // Long enough that no background task renews it.
     let ttl = Duration::from_secs(400);
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
@@ -138,7 +137,6 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // The new leader counts down.
     let counts = Duration::from_secs(30);
     sleep(counts).await;
     cluster.members[old].thaw();

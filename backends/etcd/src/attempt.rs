@@ -33,9 +33,9 @@ pub(crate) enum Step {
 pub(crate) struct Asked<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
-    /// It may wait in the queue.
+    /// The claim may wait in the queue.
     pub(crate) waits: bool,
-    /// It must queue even without waiting: keys of nested names hide whether its queue is empty.
+    /// The claim must queue even without waiting: keys of nested names hide whether its queue is empty.
     pub(crate) must_look: bool,
     asking: Option<Asking<'a>>,
     begun: BootInstant,

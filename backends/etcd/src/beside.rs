@@ -25,7 +25,7 @@ use crate::value::{Entry, Value, fence};
 const JOINS: usize = 3;
 
 enum Put {
-    /// With the creation revision.
+    /// The key's creation revision.
     There(i64),
     /// Another claim came first, or the reader with the fence has gone.
     Missed,
@@ -219,7 +219,7 @@ impl Line {
         line::holders(&self.modes(self.entries.len()))
     }
 
-    /// The readers that share the lock, or will at their next read.
+    /// Returns the readers that share the lock, or will at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

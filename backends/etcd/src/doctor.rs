@@ -216,7 +216,7 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
     })
 }
 
-/// Findings about connections to other machines.
+/// Returns findings about connections to other machines.
 fn in_the_open(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();

@@ -2,7 +2,7 @@
 
 use lockwright_core::{Error, ErrorKind};
 
-/// Whether a request changes anything on the server. A request that doesn't had no effect, whatever its response.
+/// The effect of a request on the server. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -42,8 +42,8 @@ pub(crate) enum Verdict {
     Unsure(Error),
 }
 
-/// The server's messages and their meanings. The server sends most of them before it proposes a request, or after all
-/// members agreed to reject it: then nothing was done.
+/// The server's messages and their meanings. The server sends most of them before it proposes a request, or after
+/// agreement, when all members reject it alike: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),

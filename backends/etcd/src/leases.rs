@@ -24,7 +24,7 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// It belongs to one fixed claim, and no task renews it.
+    /// The lease belongs to one fixed claim, and no task renews it.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -41,12 +41,12 @@ struct State {
     claims: HashMap<LockName, Token>,
     /// The readers and permit holders, whose keys contain their tokens too.
     beside: HashSet<(LockName, Token)>,
-    /// It accepts no new claims.
+    /// The lease accepts no new claims.
     is_retired: bool,
-    /// When it stops accepting claims because of its tombstones.
+    /// When the lease stops accepting claims because of its tombstones.
     closes: BootInstant,
     tombstones: usize,
-    /// The server no longer has it.
+    /// The server no longer has the lease.
     is_gone: bool,
     used: BootInstant,
 }
@@ -308,7 +308,7 @@ impl Pool {
     }
 }
 
-/// The server's unit, rounded up.
+/// Rounds up to the server's unit.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }

@@ -123,7 +123,7 @@ fn next<'n>(
     Position { start, listed: ends }
 }
 
-/// `leases` caches remaining times.
+/// `leases` caches remaining times of leases.
 async fn inspection(
     shared: &Shared,
     name: LockName,

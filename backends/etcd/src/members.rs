@@ -165,7 +165,7 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct NoLink {
     pub(crate) error: Error,
-    /// It may pass by itself, like an election or a restart.
+    /// The failure may pass by itself, like an election or a restart.
     may_pass: bool,
 }
 
@@ -202,7 +202,7 @@ impl Members {
         &self.runtime
     }
 
-    /// Leaves time for a second request.
+    /// Returns the limit of one request for a claim of this TTL. It leaves time for a second request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }

@@ -133,7 +133,7 @@ impl Asked<'_> {
     }
 }
 
-/// The condition that the key doesn't exist.
+/// Returns the condition that the key doesn't exist.
 pub(crate) fn is_new(key: &[u8]) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, 0)
 }

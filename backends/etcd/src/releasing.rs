@@ -21,7 +21,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     let is_unsure =
         settle == Settle::Unanswered || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
-        // Later arrivals are late.
+        // Requests that arrive from now on are late.
         shared.over.set(claim, Reason::Gone);
     }
     let Some(place) = place else {

@@ -45,10 +45,10 @@ pub(crate) struct Place {
     pub(crate) key: Vec<u8>,
     /// The creation revision of the key, once known.
     pub(crate) created: Option<i64>,
-    /// A request for it may arrive late.
+    /// A request for the key may arrive late.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
-    /// It was not renewed in time, and is being removed.
+    /// The claim was not renewed in time, and is being removed.
     pub(crate) is_over: bool,
 }
 
@@ -78,7 +78,7 @@ impl Drop for Seat<'_> {
 
 pub(crate) struct Answered {
     pub(crate) succeeded: bool,
-    /// Also the revision of a put in the transaction.
+    /// The store's revision, also of a put in the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Answered {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// Regardless of the limit.
+    /// The number of all keys, regardless of the limit.
     pub(crate) count: i64,
     more: bool,
 }
@@ -339,12 +339,12 @@ impl Shared {
     }
 }
 
-/// The first key of those created up to `revision`.
+/// Selects the first of the keys created up to `revision`.
 pub(crate) fn first(revision: i64) -> GetOptions {
     sorted(SortOrder::Ascend, revision)
 }
 
-/// The last key of those created up to `revision`, without its value.
+/// Selects the last of the keys created up to `revision`, without its value.
 pub(crate) fn last(revision: i64) -> GetOptions {
     sorted(SortOrder::Descend, revision).with_keys_only()
 }

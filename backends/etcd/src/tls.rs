@@ -61,7 +61,7 @@ impl Security {
     }
 }
 
-/// The question about TLS to ask when a connection ended without a reason.
+/// Returns the question about TLS to ask when a connection ended without a reason.
 pub(crate) fn doubt(endpoint: &str) -> &'static str {
     if endpoint.starts_with("https") {
         "does it speak TLS (if not, write http for https), or want a client's certificate (named in \

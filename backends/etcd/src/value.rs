@@ -15,13 +15,13 @@ pub(crate) struct Value {
     pub(crate) token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Arc<Identity>>,
-    /// It has its own lease, which no task renews.
+    /// The claim has its own lease, which no task renews.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
     /// The operator who broke it, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// It was broken, and moved to a lease without renewals.
+    /// The hold was broken, and moved to a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
     /// The fence that a reader shares with others, if that isn't its own.
@@ -103,7 +103,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// The fence if the claim holds, or the number of its permits.
+    /// Returns the fence, if the claim holds. For permits it is only a number.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),
@@ -116,7 +116,7 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// The holder for operators, without the remaining time, which depends on the lease.
+    /// Returns the holder for operators, without the remaining time, which depends on the lease.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();

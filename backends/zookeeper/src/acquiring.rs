@@ -53,7 +53,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
 }
 
 enum Stopped {
-    /// Nothing was changed.
+    /// No request that changes anything was sent.
     Before(Arc<Session>, Error),
     After(Error),
 }

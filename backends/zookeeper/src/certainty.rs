@@ -38,8 +38,8 @@ impl Certainty {
         Self(watch::Sender::new(State { known: Known::Kept, moved_on: false }))
     }
 
-    /// Records a change of the connection. It recognizes that a change in between was missed. Returns whether the
-    /// timeout is now in doubt.
+    /// Records a change of the connection, and detects a missed one in between. Returns whether the timeout is now in
+    /// doubt.
     pub(crate) fn moved(&self, is_connected: bool) -> bool {
         let mut is_doubted = false;
         self.0.send_modify(|state| {

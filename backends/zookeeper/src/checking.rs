@@ -12,10 +12,9 @@ use crate::limits::{self, Granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The first pause before a retry. It doubles each time,
+/// The first pause before a retry. It doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sessions in doubt. One task checks each server once for all of them.
@@ -30,7 +29,7 @@ pub(crate) struct Doubts {
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the time at which each is given up.
+    /// The sessions in doubt, and when each is given up.
     sessions: Vec<(Arc<Session>, BootInstant)>,
     is_checking: bool,
 }

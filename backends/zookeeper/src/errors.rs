@@ -10,7 +10,7 @@ pub(crate) const BACKEND: &str = "zookeeper";
 /// The server rejects an ephemeral node in a local session. The client library has no name for this code.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
-/// Whether a request changes anything on the servers. A request that doesn't had no effect, whatever its response.
+/// The effect of a request on the servers. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,

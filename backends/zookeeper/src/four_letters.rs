@@ -17,13 +17,13 @@ pub(crate) struct Server {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It serves clients.
+    /// The server serves clients.
     Serves { version: String, mode: String },
-    /// It runs without a quorum.
+    /// The server runs without a quorum.
     Alone,
-    /// It rejects the command.
+    /// The server rejects the command.
     Refuses(String),
-    /// It doesn't answer.
+    /// The server doesn't answer.
     Silent(String),
 }
 

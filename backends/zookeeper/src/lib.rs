@@ -64,7 +64,7 @@
 //! | `listing.rs` | inspecting and listing locks |
 //! | `breaking.rs` | an operator's forced release |
 //! | `notes.rs` | notes on broken holds |
-//! | `doctor.rs` | diagnosing an ensemble |
+//! | `doctor/` | diagnosing an ensemble |
 //! | `four_letters.rs` | a server's status |
 //! | `seen.rs` | the latest transaction seen |
 //! | `fencing.rs` | rejecting late writes to a ZooKeeper |

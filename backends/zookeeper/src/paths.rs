@@ -50,8 +50,8 @@ impl Paths {
     }
 }
 
-/// Encodes what ZooKeeper's rules forbid in node names. They apply to UTF-16, where characters outside the basic plane
-/// are surrogates, which are forbidden.
+/// Encodes the characters that ZooKeeper forbids in node names. Its rules apply to UTF-16 units: characters outside the
+/// basic plane are surrogates, and forbidden.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     // Reserved below the root.

@@ -25,7 +25,7 @@ enum Tried {
     Unknown,
     Silent(Duration),
     Broken(String),
-    /// It accepts connections, with no further information.
+    /// The server accepts connections, with no further information.
     Reached,
     Alone,
     Serves,

@@ -22,12 +22,12 @@ pub(crate) struct Kind {
     timeout: Duration,
     /// The interval of proofs.
     pause: Duration,
-    /// It is for reads only.
+    /// The session is for reads only.
     looks: bool,
 }
 
 impl Kind {
-    /// The kind for claims of this TTL.
+    /// Returns the kind for claims of this TTL.
     ///
     /// A proof is always some time ago: a tick, and the time since the last proof. A renewed hold makes up for that. A
     /// fixed hold can't, so its session has a longer timeout and more frequent proofs: the hold is valid for its whole

@@ -14,7 +14,7 @@ use crate::kit::{LIMIT, busy, claim, connect, grant, name};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// 45 values exceed 4 MiB.
+/// 45 large values exceed 4 MiB.
 const MANY: usize = 45;
 
 async fn client(cluster: &testbed::Etcd) -> Client {

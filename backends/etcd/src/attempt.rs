@@ -1,7 +1,7 @@
-//! Asking for a lock.
+//! Acquiring a lock.
 //!
-//! All who want a name have a key in its queue, and the one whose key was created first holds. Who
-//! doesn't want to wait makes a key only if the queue is empty, in the same step that finds it so.
+//! Each client that requests a name has a key in the name's queue, and the oldest key holds. A claim that doesn't wait
+//! puts its key only if the queue is empty, in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +21,28 @@ use crate::value::{Entry, Epitaph, Value};
 use crate::watching::{self, Asking};
 use crate::{releasing, value};
 
-/// How often it is begun anew when leases end or queues change meanwhile.
+/// How often an acquire restarts after leases ended or queues changed.
 const TRIES: usize = 5;
 
-/// What came of a step.
 pub(crate) enum Step {
     Done(Attempt),
-    /// Something was found out, or has changed: on with the next one.
+    /// Run the next step.
     Again,
 }
 
-/// A request for a lock, on its way.
 pub(crate) struct Asked<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
-    /// It may stand in the queue.
+    /// The claim may wait in the queue.
     pub(crate) waits: bool,
-    /// Though it doesn't wait, it must stand in the queue to see whether that is empty but for keys
-    /// of nested names.
+    /// The claim must queue even without waiting: keys of nested names hide whether its queue is empty.
     pub(crate) must_look: bool,
     asking: Option<Asking<'a>>,
     begun: BootInstant,
 }
 
-/// Asks for a lock.
-///
 /// # Cancel safety
-/// If it is dropped, what it left is ended by a release, or when it is overdue.
+/// A dropped future may leave a key. It goes with a release, or when it is overdue.
 pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
     let stood = shared.roster.place(claim).is_some();
     ask(shared, claim, wait).await.map_err(|failure| {
@@ -56,7 +51,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
         if says_so || stood || !shared.roster.place(claim).is_some_and(may_stand) {
             return failure;
         }
-        // Whatever failed last, the key was put before.
+        // The key was already put.
         Effect::Changes
             .unanswered("its key was put, and then it could not be seen where it stands")
             .with_source(failure)
@@ -81,7 +76,7 @@ async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt>
                 Step::Again
             }
             Some(place) if place.is_over => return Err(expired(shared, claim)),
-            // Who asks again is heard of, whatever comes of it, and isn't removed meanwhile.
+            // Keeps the place during this request.
             Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
                 return Err(expired(shared, claim));
             }
@@ -111,8 +106,8 @@ async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt>
 }
 
 impl Asked<'_> {
-    /// It is held, and the claim leaves nothing behind, unless a first request for it may still arrive
-    /// when the queue is empty: then it counts as queued, so that its client ends it.
+    /// The claim leaves nothing behind, unless a first request may still arrive when the queue is empty. Then it counts
+    /// as queued, so that its client releases it.
     pub(crate) fn turned_away(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -120,7 +115,7 @@ impl Asked<'_> {
         Step::Done(Attempt::Busy(busy(owner, is_unsure)))
     }
 
-    /// Its key isn't there, and is not to come any more either.
+    /// Gives up a claim without a key, and keeps late requests from putting one.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.roster.place(claim).filter(|_| is_unsure) {
@@ -130,7 +125,6 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Looks where the key stands that was created then.
     async fn look(
         &mut self,
         lease: &Arc<Lease>,
@@ -161,8 +155,7 @@ impl Asked<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(Standing::of)).await
     }
 
-    /// Keeps the lease of a fixed claim alive that waits: nobody else does, and the wait is no part of the
-    /// TTL.
+    /// Renews the lease of a waiting fixed claim. No task renews it, and the wait is no part of the TTL.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -178,7 +171,6 @@ impl Asked<'_> {
         }
     }
 
-    /// The key that it had isn't there any more.
     pub(crate) async fn own_is_gone(
         &self,
         lease: &Arc<Lease>,
@@ -191,7 +183,7 @@ impl Asked<'_> {
             self.give_up(self.is_unsure() && epitaph.is_none()).await?;
             return Err(ended(epitaph.and_then(|epitaph| epitaph.broken).as_deref()));
         }
-        // Somebody deleted it from the queue: to its end, unless a request may be on its way.
+        // Another client deleted the waiting key: queue again. The place stays if a request may be in flight.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -200,7 +192,7 @@ impl Asked<'_> {
         Ok(Step::Again)
     }
 
-    /// Whether the key of this token isn't as it was.
+    /// Returns `None` if the token's key is unchanged.
     pub(crate) async fn own_has_changed(
         &self,
         lease: &Arc<Lease>,
@@ -220,7 +212,7 @@ impl Asked<'_> {
         Ok(None)
     }
 
-    /// The key stands in the queue: is it the first?
+    /// Grants the lock if the queued key is the first.
     pub(crate) async fn place(
         &mut self,
         lease: &Arc<Lease>,
@@ -238,7 +230,7 @@ impl Asked<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // Keys of nested names are among them.
+            // The results include keys of nested names.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -248,7 +240,7 @@ impl Asked<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // It holds by another connection, and waits here for itself.
+            // The token holds through another connection, and would wait for itself.
             releasing::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -265,7 +257,7 @@ impl Asked<'_> {
         self.goes_on_waiting(&owner, [way.as_slice()].into_iter())
     }
 
-    /// It stands in the queue, and whose going may let it in has these keys.
+    /// Waits for the keys in `way` to be deleted.
     pub(crate) fn goes_on_waiting<'k>(
         &self,
         owner: &Entry,
@@ -278,14 +270,13 @@ impl Asked<'_> {
         shared.watching.audience.waits(&claim.name);
         let mut busy = busy(owner, true);
         if self.asking.as_ref().is_some_and(|asking| !asking.waits_for(way)) {
-            // One went meanwhile.
+            // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(Attempt::Busy(busy)))
     }
 
-    /// The key is let in by those before it. Its lease may still have run out: etcd deletes its keys a
-    /// little later.
+    /// The predecessors admit the key. Its lease may have expired: etcd deletes the keys slightly later.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,
@@ -298,8 +289,7 @@ impl Asked<'_> {
         let left = || lease.good_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some versions say yes though they are just ending the lease: what counts is that
-                // the key is there afterwards.
+                // Some versions confirm a lease that they are just ending. The key must still exist afterwards.
                 Ok(()) | Err(Trouble::NoLease) => Ok(Step::Again),
                 Err(Trouble::Failed(failure)) => Err(Effect::Changes
                     .unanswered("it could not be made sure that the lease is alive")
@@ -326,14 +316,13 @@ impl Asked<'_> {
         Ok(Step::Done(Attempt::Granted(granted)))
     }
 
-    /// The token's key is on a lease of another backend's: it goes on to one of ours, and is renewed
-    /// here from now on.
+    /// Moves the token's key to a lease of this backend, which renews it from then on.
     pub(crate) async fn take_over(&self, entry: &Entry) -> Result<Step> {
         take_over(self.shared, self.claim, entry).await?;
         Ok(Step::Again)
     }
 
-    /// Whether a request for its key may arrive late.
+    /// Returns whether a request for the key may arrive late.
     pub(crate) fn is_unsure(&self) -> bool {
         self.shared.roster.place(self.claim).is_some_and(|place| place.is_unsure)
     }
@@ -357,7 +346,7 @@ impl Asked<'_> {
     }
 }
 
-/// Moves a key of this token to a lease of ours. If it changes meanwhile, nothing is done.
+/// Moves a key of this token to a lease of this backend, unless it changes during the request.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));
@@ -372,7 +361,7 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         is_held: false,
         is_over: false,
     };
-    // Whatever becomes of the request from here on, somebody knows of it.
+    // Registered before the request, so that the key is accounted for.
     shared.roster.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
@@ -398,7 +387,6 @@ fn busy(owner: &Entry, queued: bool) -> Busy {
     Busy { retry_after: None, holder: Some(Box::new(owner.holder())), queued }
 }
 
-/// Nobody asked for it or renewed it in time, so it is being removed, and doesn't come back.
 fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.over.set(claim, Reason::Expired);
     error(
@@ -407,7 +395,6 @@ fn expired(shared: &Shared, claim: &Claim) -> Error {
     )
 }
 
-/// The token was ended, and doesn't come back.
 pub(crate) fn ended(broken: Option<&str>) -> Error {
     match broken {
         None => error(
@@ -422,7 +409,6 @@ pub(crate) fn ended(broken: Option<&str>) -> Error {
     }
 }
 
-/// One for each get of a transaction.
 pub(crate) fn several<const N: usize>(found: Vec<Found>) -> [Found; N] {
     let mut found = found.into_iter();
     std::array::from_fn(|_| found.next().unwrap_or_default())

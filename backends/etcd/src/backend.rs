@@ -1,4 +1,4 @@
-//! The trait.
+//! The trait implementation.
 
 use lockwright_core::{
     Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Finding, Inspection,

@@ -1,9 +1,8 @@
-//! Asking for a lock as a reader, or for permits: for what is held beside others.
+//! Acquiring a lock as a reader or for permits.
 //!
-//! They stand in the same queue as all others, and who holds is told from its keys alone
-//! ([`line`]). Who would be let in by what it sees puts its key only if nobody has come meanwhile; so a
-//! claim that doesn't wait is in nobody's way, also not for a moment. Only when others come and come does it
-//! stand in the queue to see.
+//! The keys in the common queue alone determine the holders ([`line`]). A claim that the queue admits puts its key only
+//! if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated interference
+//! does it queue to find out.
 
 use std::sync::Arc;
 
@@ -22,25 +21,23 @@ use crate::releasing;
 use crate::shared::Found;
 use crate::value::{Entry, Value, fence};
 
-/// How often it is tried to join those who hold, when others come in between.
+/// How often a claim tries to join the holders.
 const JOINS: usize = 3;
 
-/// What became of a key that was to be put.
 enum Put {
-    /// It was created then.
+    /// The key's creation revision.
     There(i64),
-    /// Somebody came meanwhile, or those beside whom it was to be have gone.
+    /// Another claim came first, or the reader with the fence has gone.
     Missed,
-    /// Something was found out.
     Not(Step),
 }
 
 impl Asked<'_> {
-    /// Joins those who hold, or the queue.
+    /// Joins the holders, or the queue.
     pub(crate) async fn stand_beside(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // The lease carries it, and somebody must know that.
+        // The lease carries it, so it must be registered.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let line = match shared.line(&claim.name).await {
@@ -68,7 +65,7 @@ impl Asked<'_> {
                 }
                 break;
             }
-            // Of those who read, the one whose fence it shares.
+            // The reader with the lowest fence, which all share.
             let readers = line.readers();
             let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
             let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &line.entries[at]);
@@ -88,8 +85,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Puts a key. If it is `beside` what was seen, only as long as nobody has come since; and with the fence of
-    /// a reader, only as long as that one is there.
+    /// Puts a key. With `beside`, only if no key was created since that read, and the given reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -127,7 +123,6 @@ impl Asked<'_> {
         Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
     }
 
-    /// Looks where the key stands that was created then.
     pub(crate) async fn look_beside(
         &mut self,
         lease: &Arc<Lease>,
@@ -173,7 +168,7 @@ impl Asked<'_> {
             return self.refuse_another_kind(first).await.map(|()| Step::Again);
         }
         if let Some(own) = line.entries[..at].iter().find(|one| one.token() == Some(claim.token)) {
-            // It stands there by another connection too, and earlier.
+            // The token is in the queue through another connection, and earlier.
             releasing::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
@@ -186,7 +181,7 @@ impl Asked<'_> {
         self.goes_on_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
-    /// Notes under its key the fence that it shares with one that reads. False if either has changed.
+    /// Stores the fence of an earlier reader. Returns false if either key has changed.
     async fn take_fence(
         &self,
         lease: &Lease,
@@ -200,11 +195,11 @@ impl Asked<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If it was noted by a first request, that is seen by the next look.
+        // If an earlier copy of the request stored it, the next read shows that.
         Ok(noting.map_err(Trouble::error)?.succeeded)
     }
 
-    /// Ends with an error if the name is in use as something else, by the first in its queue.
+    /// Returns an error if the first claim uses the name as another kind of lock.
     pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
         let (present, wanted) = (first.mode(), self.claim.mode);
         if present.is_of_the_kind_of(wanted) {
@@ -216,7 +211,6 @@ impl Asked<'_> {
 }
 
 impl Line {
-    /// How the first so many want to hold.
     fn modes(&self, count: usize) -> Vec<Mode> {
         self.entries[..count].iter().map(Entry::mode).collect()
     }
@@ -225,7 +219,7 @@ impl Line {
         line::holders(&self.modes(self.entries.len()))
     }
 
-    /// Those who read beside each other, or will as soon as they look.
+    /// Returns the readers that share the lock, or will at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

@@ -13,10 +13,9 @@ use crate::members::Trouble;
 use crate::shared::{Answered, Found, Shared};
 use crate::value::{Entry, Epitaph, Value};
 
-/// How often it is looked anew when the holder changes meanwhile.
+/// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
-/// Breaks the hold that was seen.
 pub(crate) async fn break_lock(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -36,8 +35,8 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks the hold of this key. It may go meanwhile, also by a request of ours that was not answered, and who
-/// holds then was seen by nobody.
+/// Breaks the hold of this key, and no later one. The key may go in between, also by an unanswered request of this
+/// call.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -62,21 +61,20 @@ async fn break_one(
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
 }
 
-/// For how long its holder may believe in a hold from now on at most: who keeps its lease alive may
-/// do so up to the last moment.
+/// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
 fn believed(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
 }
 
-/// Deletes its key. `None` if that has changed meanwhile.
+/// Returns `None` if the key has changed.
 async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
     let request = Token::random();
     let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
     let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
     if let Some(token) = entry.token() {
-        // A repeat isn't granted, and a renewal is told why, for as long as its lease lives.
+        // As long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
         let epitaph = Epitaph { broken: Some(note.to_owned()), request: Some(request) }.bytes();
         let on_lease = PutOptions::new().with_lease(entry.lease);
         ending.push(TxnOp::put(shared.keys().tombstone(token), epitaph, Some(on_lease)));
@@ -98,8 +96,7 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     Ok(Some(Broken::Freed(believed(entry, left, granted))))
 }
 
-/// Whether it was freed by a first request that was not answered, so that the repeat, which this is
-/// the answer to, found it changed.
+/// Returns whether an unanswered first copy of the request freed the hold.
 fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Result<bool> {
     let found = answered.found.first().and_then(Found::first);
     if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
@@ -107,7 +104,7 @@ fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Resu
     }
     match answered.found.get(1).and_then(Found::epitaph) {
         Some(epitaph) if epitaph.request == Some(request) => Ok(true),
-        // Whoever broke it found its key there.
+        // The operator who broke it found its key.
         Some(epitaph) if epitaph.broken.is_some() => Ok(false),
         _ => Err(Effect::Changes.unanswered(
             "it isn't held any more, but whether this freed it, or its holder did, can't be seen",
@@ -115,11 +112,11 @@ fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks its key, so that nobody renews it, and moves that to a lease that nobody keeps alive. `None`
-/// if it has changed meanwhile.
+/// Marks the key, so that no client renews it, and moves it to a lease without renewals. Returns `None` if it has
+/// changed.
 ///
-/// The mark comes first: whoever renewed before it is counted in the time that is left, and whoever
-/// comes after it is told. Who only got as far as that left the rest to whoever breaks it again.
+/// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
+/// succeeds, the hold must be broken again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(
@@ -157,7 +154,7 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
     Ok(Some(moved))
 }
 
-/// Moves a marked key to a lease of its own, unless somebody did.
+/// Moves a marked key to a lease of its own, unless it was moved already.
 async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> {
     for _ in 0..TRIES {
         let Some(value) = marked.value.clone().filter(|value| value.broken.is_some()) else {
@@ -177,7 +174,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
                 let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
                 (txn.or_else([looking()]), Some(lease))
             }
-            // It went with its lease, unless it was moved just before.
+            // It ended with its lease, or was moved just before.
             None => (Txn::new().and_then([looking()]), None),
         };
         let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
@@ -186,7 +183,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
-            // Unless a first request moved it there.
+            // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 keeping::revoke_soon(shared, &lease);
             }

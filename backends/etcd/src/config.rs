@@ -1,4 +1,4 @@
-//! How to reach an etcd: the URL, and what it doesn't say.
+//! Settings of a connection to etcd.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,10 +9,9 @@ use crate::keys::Keys;
 use crate::tls::Security;
 use crate::url::{self, Problem};
 
-/// How to reach an etcd.
+/// Settings of a connection to etcd.
 ///
-/// [The crate's first page](crate#connecting) has the form of a URL and its parameters. Much of what
-/// stands in it may also be set here.
+/// [The crate's first page](crate#connecting) documents the URL. Many of its parameters can also be set here.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -42,11 +41,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) says what is wrong with it,
-    /// without its password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its
+    /// password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem(what)| {
@@ -67,67 +66,62 @@ impl Config {
         .checked()
     }
 
-    /// What all keys begin with; `lockwright/` by default. A Go program that is to exclude us and to
-    /// be excluded locks this and the lock's name.
+    /// Sets the prefix of all keys; `lockwright/` by default. A Go program that locks this prefix and the lock's name
+    /// excludes Lockwright's holders, and they exclude it.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Takes names into the keys as they are. By default their slashes are percent-encoded, so that
-    /// `a` and `a/b` are independent for other programs too: Go's lock of `a` waits for ours of
-    /// `a/b` otherwise.
+    /// Uses names in keys unchanged. By default their slashes are percent-encoded. Otherwise other programs mix up `a`
+    /// and `a/b`: Go's lock of `a` waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
         self
     }
 
-    /// How long the cluster may take to answer a request; 3 s by default, in which it can elect a new
-    /// leader. When the member that is asked has kept silent for a third of it, the next one is asked,
-    /// and when all of them are down, it is tried until then whether one has come back. Afterwards the
-    /// request has failed if it was never sent, and is indeterminate if it was.
+    /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
+    ///
+    /// If the first member is silent for a third of it, the client asks the next one. While all are down, it retries.
+    /// At the timeout a request that was never sent has failed, and any other is indeterminate.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How long connecting may take, with the login and all; 5 s by default. All members are tried
-    /// at the same time.
+    /// Sets the timeout for connecting and logging in; 5 s by default. The client tries all members in parallel.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// After how long without a word from the member a ping is sent, and how long its answer may
-    /// take: 5.5 s and 1 s by default. That is how a frozen member is noticed when nothing is
-    /// asked of it. etcd hangs up on who pings more often than its `--grpc-keepalive-min-time`
-    /// says, which is 5 s by default.
+    /// Sets after how much silence the client pings a member, and how long the response may take: 5.5 s and 1 s by
+    /// default. etcd closes a connection with pings more frequent than its `--grpc-keepalive-min-time`, by default 5 s.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
         self
     }
 
-    /// Connects also to members that can't decide anything, as they have no leader, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at them.
+    /// Also connects to members without a leader, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
+    /// examine them.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Checks what was set since the URL was read.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let prefix = &self.keys.prefix;
         if prefix.chars().any(char::is_control) || prefix.len() > 512 {
             return Err(invalid("the key prefix has control characters or more than 512 bytes"));
         }
         let (interval, limit) = self.keep_alive;
-        // For ever, to all who would have to add it to an instant.
+        // Short enough to be added to an instant.
         for time in [&mut self.response_timeout, &mut self.connect_timeout] {
             *time = (*time).min(LONGEST);
         }

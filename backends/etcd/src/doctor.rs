@@ -1,4 +1,4 @@
-//! What is wrong with a cluster, and how to mend it.
+//! Diagnosis of a cluster, with remedies.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::revisions::Fall;
 use crate::shared::Shared;
 use crate::version::Version;
 
-/// What one member says of itself.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) endpoint: String,
@@ -29,11 +28,11 @@ impl Member {
     }
 }
 
-/// Asks all members that the URL names, at the same time.
+/// Asks all members of the URL in parallel.
 pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
     let mut asking = JoinSet::new();
     for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
-        // Also of one without a leader.
+        // Also a member without a leader.
         let config = config.clone().for_diagnosis();
         asking.spawn(async move {
             let limit = config.connect_timeout;
@@ -60,18 +59,14 @@ fn unreachable(endpoint: &str, why: &str) -> Error {
     error(ErrorKind::Unavailable, format!("{endpoint} can't be asked: {why}"))
 }
 
-/// From how much of its quota on a database is nearly full.
 const NEARLY_FULL_PERCENT: i64 = 90;
 
-/// How many writes are timed.
 const WRITES: usize = 5;
 
-/// A write that takes this part of the shortest lease is slow. That lease is one and a half times as
-/// long as a leader may be silent, rounded up to seconds, and nothing else that a client is told has
-/// to do with it: with the default of 1 s for the latter, a slow write takes a third of a second.
+/// A write slower than this part of the shortest lease is slow. That lease is 1.5 election timeouts, rounded up to
+/// seconds, and the only hint of that timeout. By default a slow write takes a third of a second.
 const SLOW_PART: u32 = 6;
 
-/// Looks at the cluster.
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
     let config = shared.members.config();
     let members = ask_all(config).await;
@@ -182,7 +177,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
                 .to_owned(),
         });
     }
-    // Only members of 3.6 and newer tell their quota.
+    // Only 3.6 and newer report their quota.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(Finding {
@@ -221,7 +216,7 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
     })
 }
 
-/// What leaves this machine should neither be read nor be had by anybody on the way.
+/// Returns findings about connections to other machines.
 fn in_the_open(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();
@@ -278,13 +273,13 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
     })
 }
 
-/// Times writes that change nothing, as all that locking needs is permitted and quick enough.
+/// Times writes that change nothing, and finds out whether locking is permitted.
 async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let nobody = shared.keys().nobody();
-        // Never true. But the members must agree on it, and each looks at what it permits first.
+        // Never true. But the members must agree on it, and each first checks the permissions.
         let never = Compare::create_revision(nobody.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(nobody, "", None)]);
         let sent = shared.clock.now();

@@ -1,9 +1,8 @@
-//! What the client library's errors mean for a lock.
+//! The meaning of the client library's errors for a lock.
 
 use lockwright_core::{Error, ErrorKind};
 
-/// Whether a request changes anything on the server. One that doesn't certainly had no effect,
-/// whatever became of its answer.
+/// The effect of a request on the server. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -11,7 +10,6 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// No answer came, or one that says nothing.
     pub(crate) fn unanswered(self, what: &str) -> Error {
         let (kind, outcome) = match self {
             Self::Changes => (ErrorKind::Indeterminate, "; the request may have been carried out"),
@@ -25,29 +23,27 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("etcd")
 }
 
-/// The server answered what it never answers.
 pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what}"))
 }
 
-/// What to do about a request that failed.
+/// The consequence of a failed request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// The lease isn't there any more, and nothing was done.
+    /// The lease has ended, and nothing was done.
     NoLease,
-    /// It was refused, and would be refused again. The error says whether nothing was done.
+    /// Refused, and would be again. The error's kind shows whether nothing was done.
     Refused(Error),
-    /// Nothing was done, and another member may do it, or this one later.
+    /// Nothing was done. Another member may do it, or this one later.
     Elsewhere(Error),
-    /// Nothing was done, and this member may do it later.
+    /// Nothing was done. This member may do it later.
     Later(Error),
-    /// It may have been done, and another member can be asked.
+    /// It may have been done. Another member can be asked.
     Unsure(Error),
 }
 
-/// What the server says in its own words, and what that means. Most of these it says ahead of
-/// proposing a request to the others, or when a request that they agreed on is found not to be
-/// allowed, which is then so on all of them: it certainly did nothing.
+/// The server's messages and their meanings. The server sends most of them before it proposes a request, or after
+/// agreement, when all members reject it alike: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -136,8 +132,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// It is said before a request is proposed, and also after it was carried out, when the space ended
-/// in between.
+/// Sent before a request is proposed, but also after a request was carried out, if the space ended in between.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -154,12 +149,11 @@ enum Meaning {
     Refused(ErrorKind),
     Elsewhere(ErrorKind),
     Later(ErrorKind),
-    /// Refused, or done in spite of it: whoever is asked again says the same.
+    /// Refused, or done despite the error. Other members answer the same.
     MaybeDone,
     Unsure,
 }
 
-/// What a request's error means.
 pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
     let words = words(cause);
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
@@ -181,7 +175,7 @@ pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
             Verdict::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
-            // The library's own "no": it sent nothing.
+            // The library's own error: it sent nothing.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
                 Verdict::NoLease
             }
@@ -192,39 +186,34 @@ pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
     }
 }
 
-/// Whether there is a lease of this id, as an earlier request for it was carried out.
+/// Returns whether an earlier request for the lease was carried out.
 pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// Whether it failed as the server's database is full. What only deletes is carried out even so.
+/// Returns whether the server's database is full. The server still carries out requests that only delete.
 pub(crate) fn is_for_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
 
-/// Whether it failed as the answer is larger than one may be.
 pub(crate) fn is_too_large(failure: &Error) -> bool {
     says(failure, TOO_LARGE)
 }
 
-/// Whether it failed as what was asked for is no longer kept.
 pub(crate) fn is_compacted(failure: &Error) -> bool {
     says(failure, COMPACTED)
 }
 
-/// Whether these are among the server's or the library's words about it.
 fn says(failure: &Error, words: &str) -> bool {
     std::error::Error::source(failure).is_some_and(|said| said.to_string().contains(words))
 }
 
-/// Whether these words of the server's refuse something for good.
 pub(crate) fn is_refusal(words: &str) -> bool {
     let mut known = REFUSALS.iter().filter(|(says, ..)| words.contains(says));
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
 }
 
-/// The server's or the system's own words about it, with the causes that the library keeps behind.
-/// They never quote a login.
+/// Returns the message of the server or the system, with the causes that the library hides. It never contains a login.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

@@ -1,8 +1,7 @@
-//! Refusing late writes to etcd.
+//! Fencing for data in etcd: late writes are rejected.
 //!
-//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
-//! [`transact`] refuses that where what is protected stands in an etcd, be it the one with the locks or
-//! another one: the user's own transaction is carried out only if no later holder has written before.
+//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`transact`] prevents this
+//! for data in any etcd: it carries out the caller's transaction only if no later holder has written before.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,9 +17,8 @@
 //! # }
 //! ```
 //!
-//! The highest fence stands under a key of the user's choice, in decimal, with zeros before it. Who writes to
-//! the same things must use the same key, and nobody may write to them without. All happens in one
-//! transaction of the server's, in one trip. Fences of every backend will do.
+//! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
+//! data must use that key. Each call is one transaction in one round trip. Fences of every backend work.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -30,29 +28,28 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, Verdict, error, judge, odd_answer, words};
 
-/// How many digits a fence has under its key: as many as each, so that they are in the order of their texts.
+/// The length of a stored fence. It is fixed, so that fences sort as text.
 const DIGITS: usize = 20;
 
-/// Carries out the user's transaction if no later holder has before, and notes the fence under `key`. Answers
-/// what the user's own transaction did: whether its conditions held, and what its operations found.
+/// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.
+/// Returns the response to the caller's own transaction.
 ///
-/// The same holder may write again and again, and so may readers beside each other, who share a fence. It is
-/// noted, too, if the user's own conditions don't hold. `write` mustn't change the key itself.
+/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. The fence is stored even if
+/// the caller's own conditions don't hold. `write` must not change the key itself.
 ///
 /// # Errors
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
-///   has written. Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): what stands under `key` is no fence. Nothing was done.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`]; the server doesn't take
-///   the user's transaction, as two of its operations are about one key for example, or the lease it
-///   names isn't there.
-/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't
-///   serve now. Nothing was done.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done. It may be sent again
-///   with the same fence, if the transaction may happen twice.
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
+///   Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence. Nothing was done.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server rejects the transaction
+///   (two operations on one key, for example), or its lease doesn't exist.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't serve now.
+///   Nothing was done.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
+///   may happen twice.
 ///
 /// # Cancel safety
-/// If it is dropped, it may have been carried out, or may be later.
+/// The transaction of a dropped future may have been carried out, or may be later.
 pub async fn transact(
     client: &Client,
     key: impl Into<Vec<u8>>,
@@ -73,8 +70,7 @@ pub async fn transact(
     }
 }
 
-/// The one transaction: etcd has no "at most" and finds no value smaller than another where there is none, so
-/// the first fence of all is a case of its own.
+/// etcd has no "at most", and no comparison matches a missing value: the first fence needs a branch of its own.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");
@@ -103,7 +99,7 @@ fn told(answered: &TxnResponse) -> Told {
         };
     }
     match operations.next() {
-        // The first fence of all.
+        // The branch for the first fence.
         Some(TxnOpResponse::Txn(first)) => told(&first),
         Some(TxnOpResponse::Get(found)) => {
             let text = found.kvs().first().and_then(|found| found.value_str().ok());
@@ -115,7 +111,6 @@ fn told(answered: &TxnResponse) -> Told {
     }
 }
 
-/// What a request of the user's client failed by.
 fn failed(cause: &ClientError) -> Error {
     if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
         && !matches!(judge(cause, Effect::Changes), Verdict::Refused(_))
@@ -141,5 +136,4 @@ fn failed(cause: &ClientError) -> Error {
     }
 }
 
-/// gRPC's number for it.
 const INVALID_ARGUMENT: i32 = 3;

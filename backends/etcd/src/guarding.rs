@@ -1,11 +1,10 @@
-//! Removing what stands on a lease of ours and nobody here knows of.
+//! Removal of unregistered keys from a lease of this backend.
 //!
-//! All that this backend puts is noted before it is sent, and taken off the roster when it is off the
-//! server. So there is nothing else, unless a snapshot is restored: that brings back what was ended
-//! since, and as the lease lives on for the sake of others, it would stand for as long as they do.
+//! Each key is registered before it is put, until it is off the server. So unregistered keys come only from a restored
+//! snapshot, which brings released claims back. They would stay as long as the lease lives for others.
 //!
-//! What is removed was unknown at two looks, and what is being removed is on the roster: whoever asks
-//! for it again meanwhile is told so, instead of being granted what is about to go.
+//! A key is removed if two looks in a row find it unregistered. During its removal it is registered, so that an acquire
+//! of its claim is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,13 +20,12 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{keeping, keys};
 
-/// How many unknown keys are looked at each time.
+/// The largest number of keys per look.
 const AT_ONCE: usize = 100;
 
-/// How many times as long as any request takes it is at least between two looks.
+/// The shortest pause between two looks, in response timeouts.
 const REQUESTS: u32 = 3;
 
-/// Looks again and again for what nobody knows of, and removes it.
 pub(crate) async fn guard(shared: Arc<Shared>, lease: Arc<Lease>) {
     let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
     let mut before: HashSet<(Vec<u8>, i64)> = HashSet::new();
@@ -55,7 +53,7 @@ fn same(entry: &Entry) -> (Vec<u8>, i64) {
     (entry.key.clone(), entry.created)
 }
 
-/// The keys of claims that stand on the lease, and that nobody knows of.
+/// Returns the unregistered keys of claims on the lease.
 async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
     let asking = |link: Arc<Link>| async move {
         let options = LeaseTimeToLiveOptions::new().with_keys();
@@ -63,12 +61,12 @@ async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     };
     let limit = shared.members.limit(lease.ttl);
     let told = shared.members.ask(Effect::Reads, limit, asking).await.map_err(Trouble::error)?;
-    // Afterwards, so that it has all that was sent before.
+    // Read last, so that it includes all earlier requests.
     let on_lease = shared.roster.all(|_, place| place.lease.id == lease.id);
     let known: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let mut unknown = Vec::new();
     for key in told.value.keys().iter().filter(|key| !known.contains(*key)).take(AT_ONCE) {
-        // Not a tombstone, and not what somebody else put there.
+        // Skips tombstones and foreign keys.
         let Some(name) = shared.keys().name(key) else { continue };
         if !shared.keys().is_own(&name, lease.id, key) {
             continue;
@@ -82,10 +80,10 @@ async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     Ok(unknown)
 }
 
-/// Removes a key as that of a claim that nobody renewed in time, if still nobody knows of it.
+/// Removes a key as that of an overdue claim, if it is still unregistered.
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    // From here on nobody else gets this key: it is made of the name, the lease, and maybe the token.
+    // From here on no other claim gets this key, which consists of the name, the lease and possibly the token.
     if !lease.carry_unknown(&name, token, keys::mode(&entry.key)) {
         return;
     }
@@ -107,6 +105,6 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a claim that was ended stands again, as when a snapshot is restored; removing it"
     );
     keeping::end(shared, name.clone(), token, place).await;
-    // If somebody asked by this very token meanwhile, that has a place of its own.
+    // A new acquire with this token has its own place.
     lease.drop_claim(&name, token, shared.clock.now());
 }

@@ -1,4 +1,4 @@
-//! The tasks that keep leases alive, and that end what nobody renews.
+//! Tasks that renew leases and remove overdue claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,18 @@ use crate::members::{Link, Trouble};
 use crate::shared::{Place, Shared};
 use crate::{guarding, releasing};
 
-/// After how long something that failed is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// How long the last request of a backend that was dropped may take.
+/// The timeout of a revocation.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Keeps a lease alive that claims share, for as long as it is worth it.
+/// Renews a shared lease as long as it is worth keeping.
 pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
     let runtime = shared.members.runtime();
     let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // It ends with this task.
+        // Ends with this task.
         let mut guarding = JoinSet::new();
         guarding.spawn(guarding::guard(Arc::clone(&shared), Arc::clone(&lease)));
         loop {
@@ -62,26 +61,25 @@ pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
     });
 }
 
-/// Gives a lease back that carries nothing, in the background.
 pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
     lease.set_gone();
     shared.members.runtime().spawn(revoke(shared.members.in_use(), lease.id));
 }
 
-/// It runs out by itself if this fails.
+/// If this fails, the lease expires.
 async fn revoke(link: Option<Arc<Link>>, id: i64) {
     if let Some(link) = link {
         let _ = timeout(LAST_WORD, link.client.lease_client().revoke(id)).await;
     }
 }
 
-/// Ends what nobody renews or repeats in time: the lease lives on for others.
+/// Removes claims that were not renewed or repeated in time, as their lease lives on for others.
 pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
     let runtime = shared.members.runtime();
     let shared = Arc::clone(shared);
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // One that can't be removed now holds up no other. They end with this task.
+        // A stuck removal blocks no other. All end with this task.
         let mut ending = JoinSet::new();
         loop {
             tokio::select! {
@@ -97,7 +95,7 @@ pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
     });
 }
 
-/// Removes one that is marked as over, for as long as that takes.
+/// Removes a claim that is marked as over, with retries.
 pub(crate) async fn end(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
     while !place.lease.is_gone() {
         match releasing::end_overdue(shared, token, &place).await {

@@ -1,37 +1,33 @@
-//! Which keys a lock has, and which lock a key belongs to.
+//! The keys of a lock, and the lock of a key.
 //!
-//! `PREFIX NAME / LEASE`, as Go's `concurrency.NewMutex(session, PREFIX + NAME)` has it, with the
-//! lease in hex. All who want the lock have such a key, and the one that was created first holds.
-//! The slashes of a name are percent-encoded, so that the keys of `a/b` are not among those of `a`,
-//! unless names are to be taken as they are.
+//! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
+//! The slashes of a name are percent-encoded, so that the keys of `a/b` are not among those of `a`, unless names are
+//! raw.
 //!
-//! Readers and holders of permits have ` . MARK . TOKEN` behind that, as a lease may carry several of a
-//! name: `r` for a reader, `p2of3` for two of three permits. So whoever stands in the queue sees from the
-//! keys alone how all others want to hold. A key without it is exclusive, whoever put it.
+//! Keys of readers and permit holders end in ` . MARK . TOKEN`, as a lease may carry several of a name. The mark is `r`
+//! for a reader, `p2of3` for two of three permits. So keys alone show the modes in a queue. Keys without a mark are
+//! exclusive, even foreign ones.
 //!
-//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing stands behind its last slash, so it is in
-//! no queue of ours, whatever the prefix; and it has no slash before its last one but those of the
-//! prefix, so it is in no queue of Go's in which the keys of locks aren't too, unless somebody locks a
-//! name that is made of this very token.
+//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
+//! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
+//! contains keys of locks, unless a client locks a name made of this very token.
 
 use lockwright_core::kit::{line, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
-/// How names become keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) prefix: String,
-    /// Names are taken as they are.
+    /// Names are used unchanged.
     pub(crate) raw: bool,
 }
 
 impl Keys {
-    /// What all keys in the queue of `name` begin with.
+    /// Returns the prefix of all keys in the queue.
     pub(crate) fn queue(&self, name: &LockName) -> Vec<u8> {
         format!("{}{}/", self.prefix, self.encoded(name.as_str())).into_bytes()
     }
 
-    /// The key of a claim on `lease`.
     pub(crate) fn own(&self, claim: &Claim, lease: i64) -> Vec<u8> {
         let mut key = self.exclusive(&claim.name, lease);
         if let Some(mark) = line::mark(claim.mode) {
@@ -40,14 +36,13 @@ impl Keys {
         key
     }
 
-    /// The key of the exclusive claim of `name` on `lease`.
     fn exclusive(&self, name: &LockName, lease: i64) -> Vec<u8> {
         let mut key = self.queue(name);
         key.extend(format!("{lease:x}").into_bytes());
         key
     }
 
-    /// Whether a key is one that a claim of `name` on `lease` has.
+    /// Returns whether a claim of `name` on `lease` has the key.
     pub(crate) fn is_own(&self, name: &LockName, lease: i64, key: &[u8]) -> bool {
         let rest = key.strip_prefix(self.exclusive(name, lease).as_slice());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
@@ -57,12 +52,12 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// A key that is never there, and that whoever may lock may read: names aren't empty.
+    /// Returns a key that never exists, as names aren't empty, and that every client which may lock may read.
     pub(crate) fn nobody(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
 
-    /// What all keys begin with that belong to names that begin with `prefix`.
+    /// Returns the prefix of all keys of names that begin with `prefix`.
     pub(crate) fn beginning(&self, prefix: &str) -> Vec<u8> {
         format!("{}{}", self.prefix, self.encoded(prefix)).into_bytes()
     }
@@ -71,8 +66,7 @@ impl Keys {
         if self.raw { name.to_owned() } else { percent::encode(name, |c| c == '/') }
     }
 
-    /// The name in whose queue a key stands. `None` for tombstones, and for what isn't of this
-    /// layout.
+    /// Returns the name whose queue contains the key. `None` for tombstones and foreign keys.
     pub(crate) fn name(&self, key: &[u8]) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.as_str())?;
         let (encoded, last) = key.rsplit_once('/')?;
@@ -80,13 +74,12 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Somebody else's key that only looks as if it were encoded is in no queue of ours.
+        // A foreign key that only looks encoded is in no queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }
 }
 
-/// How whoever has this key in a queue wants to hold.
 pub(crate) fn mode(key: &[u8]) -> Mode {
     let signed = || {
         let (_, last) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
@@ -97,17 +90,16 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }
 
-/// Whether a key that begins with `queue` stands in it, and isn't one of a nested name's.
+/// Returns whether the key is in this queue, and not in a nested name's.
 pub(crate) fn stands_in(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
 
-/// The key right behind this one.
 pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// The end of the range of all keys that begin with `prefix`.
+/// Returns the end of the range of all keys with this prefix.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -116,7 +108,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // Of everything.
+    // No upper end.
     vec![0]
 }
 
@@ -175,7 +167,7 @@ mod tests {
         assert!(nested.starts_with(&raw.queue(&name("a"))));
         assert!(!stands_in(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
-        // Not encoded by us: somebody else's nested key.
+        // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
     }
 
@@ -185,7 +177,7 @@ mod tests {
             let tombstone =
                 Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
             let text = String::from_utf8(tombstone.clone()).unwrap();
-            // All that a queue of another prefix may begin with.
+            // All possible beginnings of queues with another prefix.
             for (end, _) in text.match_indices('/') {
                 assert!(!stands_in(&tombstone[..=end], &tombstone), "{text}");
             }
@@ -193,7 +185,7 @@ mod tests {
                 let elsewhere = Keys { prefix: String::new(), raw };
                 assert_eq!(elsewhere.name(&tombstone), None, "{text}");
             }
-            // Go looks at all that begins with a lock's name and a slash.
+            // Go reads all keys that begin with a lock's name and a slash.
             let slashes = prefix.matches('/').count();
             assert_eq!(text.matches('/').count(), slashes + 1, "{text}");
         }

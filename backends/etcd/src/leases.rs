@@ -1,8 +1,8 @@
-//! Leases: which there are, what they carry, and for how long they are certainly good.
+//! Leases: their claims, and how long they are certainly valid.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has one of its own. A lease
-//! carries at most one exclusive claim of a name, as the key is made of both: to a second one its key would
-//! look like its own. Those of readers and for permits are made of the token too.
+//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries at most one
+//! exclusive claim of a name, as both make up the key: a second claim would take the first one's key for its own. Keys
+//! of readers and permit holders also contain the token.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,18 @@ use lockwright_core::{BootInstant, Claim, Clock, LockName, Mode, Token};
 
 use crate::members::Link;
 
-/// For how long a lease is kept that carries nothing: the next claim saves the trip for a new one.
+/// How long an empty lease is kept, to save the next claim a round trip.
 const WORTH_KEEPING: Duration = Duration::from_secs(60);
 
-/// How many tombstones a lease has at most, before it takes no new claims.
+/// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
 
-/// A lease of ours.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) id: i64,
-    /// As the server has it, which may be longer than what was asked for.
+    /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// It belongs to one fixed claim, and nobody keeps it alive unasked.
+    /// The lease belongs to one fixed claim, and no task renews it.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -33,26 +32,25 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    /// The server has it for one TTL from here on, for certain.
+    /// The server certainly keeps the lease for one TTL from here.
     proven: BootInstant,
-    /// The last keep-alive that was answered and isn't proven.
+    /// The last answered keep-alive, unless it is proven.
     answered: Option<KeptAlive>,
-    /// What it carries, or may carry if a request arrives late: the exclusive claims, one of each name, whose
-    /// keys are made of the lease alone.
+    /// The exclusive claims on the lease, including those whose request may arrive late. Their keys consist of name and
+    /// lease.
     claims: HashMap<LockName, Token>,
-    /// The same of readers and of those who hold permits, whose keys are made of their tokens too.
+    /// The readers and permit holders, whose keys contain their tokens too.
     beside: HashSet<(LockName, Token)>,
-    /// It takes no new claims.
+    /// The lease accepts no new claims.
     is_retired: bool,
-    /// It takes none from here on, as it has tombstones.
+    /// When the lease stops accepting claims because of its tombstones.
     closes: BootInstant,
     tombstones: usize,
-    /// The server doesn't have it any more.
+    /// The server no longer has the lease.
     is_gone: bool,
     used: BootInstant,
 }
 
-/// The way on which it is kept alive.
 struct Stream {
     link: u64,
     keeper: LeaseKeeper,
@@ -65,9 +63,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// A keep-alive that was answered. Who answered may have been a leader that was replaced long ago
-/// and hasn't noticed: only that another answer of the same member proves, one that takes a majority,
-/// from the same term.
+/// An answered keep-alive. The leader that answered may have been replaced without noticing. The proof is a majority's
+/// response from the same member in the same term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -76,7 +73,6 @@ pub(crate) struct KeptAlive {
 }
 
 impl Lease {
-    /// One that was asked for at `sent`.
     pub(crate) fn new(id: i64, ttl: Duration, is_fixed: bool, sent: BootInstant) -> Self {
         let state = State {
             proven: sent,
@@ -92,16 +88,16 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Keeps it alive at one member. What that proves is for [`Lease::prove`].
+    /// Sends a keep-alive to one member, for [`Lease::prove`].
     ///
     /// # Cancel safety
-    /// If it is dropped, the answer is never taken for that of a later request: its stream goes too.
+    /// Dropping the future drops the stream too, so that a later request never gets this response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
         let is_done = |kept: KeptAlive| kept.link == link.number && kept.sent >= begun;
         if self.kept_alive().is_some_and(is_done) {
-            // Whoever had the stream meanwhile did it.
+            // The stream's previous user renewed the lease.
             return Ok(());
         }
         let mut stream = match slot.take().filter(|stream| stream.link == link.number) {
@@ -125,15 +121,13 @@ impl Lease {
         Ok(())
     }
 
-    /// The last keep-alive that was answered. What is to prove it must be sent after this was
-    /// called.
+    /// Returns the last answered keep-alive. Only a later request can prove it.
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
         self.state().answered
     }
 
-    /// Takes note of an answer that took a majority: it proves a keep-alive that was answered
-    /// before it was asked for, by the same member in the same term. Then whoever led in that term
-    /// and took the keep-alive was still the leader.
+    /// Records a majority's response. It proves an earlier answered keep-alive of the same member and term: the leader
+    /// that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -141,22 +135,19 @@ impl Lease {
         }
     }
 
-    /// Until when the server has it, for certain.
     pub(crate) fn good_until(&self) -> BootInstant {
         self.state().proven + self.ttl
     }
 
-    /// When it is time to keep it alive.
     pub(crate) fn due(&self) -> BootInstant {
         self.state().proven + self.ttl / 4
     }
 
-    /// When it is not worth keeping any more if nobody uses it.
     pub(crate) fn worthless(&self) -> BootInstant {
         self.state().used + WORTH_KEEPING
     }
 
-    /// Has it carry a claim. False if it takes none, or carries another one with its key.
+    /// Adds a claim. Returns false if the lease accepts none, or another claim has this key.
     pub(crate) fn carry(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -169,17 +160,15 @@ impl Lease {
         carries
     }
 
-    /// The same for the one claim of a fixed one.
     pub(crate) fn carry_alone(&self, claim: &Claim) {
         self.state().carry(&claim.name, claim.token, claim.mode);
     }
 
-    /// The same for one that nobody knew of, whatever the lease takes. False if it carries one with its key.
+    /// Adds an unregistered claim, even to a closed lease. Returns false if another claim has this key.
     pub(crate) fn carry_unknown(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().carry(name, token, mode)
     }
 
-    /// It carries the claim no longer.
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
         let mut state = self.state();
         if state.claims.get(name) == Some(&token) {
@@ -189,14 +178,12 @@ impl Lease {
         state.used = state.used.max(now);
     }
 
-    /// Has it take no new claims.
     pub(crate) fn retire(&self) {
         self.state().is_retired = true;
     }
 
-    /// It may have one more tombstone. It takes new claims for a while longer only, so that one day it is
-    /// empty and its tombstones go with it; but for a while, so that many who give up don't leave as
-    /// many leases behind, each to be kept alive.
+    /// Counts a possible tombstone. The lease closes after a while, so that it becomes empty and its tombstones end
+    /// with it. Closing at once would leave a lease behind for each canceled request.
     pub(crate) fn bears_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + WORTH_KEEPING);
@@ -204,7 +191,7 @@ impl Lease {
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
-    /// If it carries nothing and isn't worth keeping, has it take no new claims, and says so.
+    /// Closes the lease if it is empty and not worth keeping. Returns whether it did.
     pub(crate) fn is_over(&self, now: BootInstant) -> bool {
         let mut state = self.state();
         let is_over =
@@ -251,23 +238,21 @@ impl State {
     }
 }
 
-/// The leases that claims share, by the seconds that were asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
-    /// Those that were asked for and not heard of yet.
+    /// Leases with unanswered requests.
     wanted: Mutex<HashMap<u64, Wanted>>,
-    /// Held while one is asked for, so that those who come meanwhile share it.
+    /// Held during a request, so that concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A lease that was asked for. It is the client that chooses its id, so that asking once more asks for the
-/// same one: where the disks are so slow that no answer comes in time, those who ask for another one each
-/// time never get any, and leave all of them behind.
+/// A requested lease. The client chooses its id, so that a retry requests the same lease. With disks too slow to answer
+/// in time, new ids would never succeed, and would leave all their leases behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) id: i64,
-    /// When it was asked for first: it can't have been granted before.
+    /// The time of the first request, the earliest for the grant.
     pub(crate) since: BootInstant,
 }
 
@@ -276,13 +261,12 @@ impl Wanted {
         let random = Token::random();
         let (half, _) = random.as_bytes().split_at(size_of::<u64>());
         let bits = half.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-        // No id is negative, and 0 leaves the choice to the server.
+        // Ids are positive, and 0 leaves the choice to the server.
         Self { id: (bits >> 1 | 1) as i64, since }
     }
 }
 
 impl Pool {
-    /// The lease to ask for, which may have been asked for before.
     pub(crate) fn wanted(&self, seconds: u64, now: BootInstant) -> Wanted {
         *self.all_wanted().entry(seconds).or_insert_with(|| Wanted::new(now))
     }
@@ -291,7 +275,6 @@ impl Pool {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lease that carries the claim from now on.
     pub(crate) fn carry(
         &self,
         seconds: u64,
@@ -314,7 +297,6 @@ impl Pool {
         });
     }
 
-    /// [`Lease::bears_tombstone`], if it is one of ours.
     pub(crate) fn bears_tombstone(&self, id: i64, now: BootInstant) {
         if let Some(lease) = self.leases().values().flatten().find(|lease| lease.id == id) {
             lease.bears_tombstone(now);
@@ -326,7 +308,7 @@ impl Pool {
     }
 }
 
-/// The unit of the server, rounded up.
+/// Rounds up to the server's unit.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }
@@ -344,7 +326,7 @@ mod tests {
         let lease = new();
         lease.bears_tombstone(begun);
         assert!(lease.carry(&first, soon), "each who gives up would leave a lease behind");
-        // Later ones don't keep it open.
+        // Later tombstones don't keep the lease open.
         lease.bears_tombstone(soon);
         assert!(!lease.carry(&claim(1), begun + WORTH_KEEPING));
         lease.drop_claim(&first.name, first.token, soon);

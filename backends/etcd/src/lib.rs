@@ -1,4 +1,4 @@
-//! The etcd backend of Lockwright.
+//! The etcd backend of Lockwright. It needs etcd 3.4 or newer.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -10,72 +10,67 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of keys that begin with the lock's name, and the key that was created first
-//! holds: the layout of Go's `clientv3/concurrency` and of `etcdctl lock`, so that all of them exclude
-//! each other. The key's revision is the fence.
+//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. This is the layout of Go's
+//! `clientv3/concurrency` and of `etcdctl lock`: all of them exclude each other. The key's creation revision is the
+//! fence.
 //!
-//! Readers and those who want permits stand in the same queue, and their keys say what they are. To programs
-//! that don't know these they are holders like any others.
-//!
-//! etcd 3.4 or newer is needed.
+//! Readers and permit holders use the same queue, and their keys contain their mode. Other programs take them for
+//! exclusive holders.
 //!
 //! # Connecting
 //!
-//! `etcd:` and the members, each with `http://` or `https://` (with the feature `tls`) and port 2379
-//! unless it has another: `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special
-//! characters of a user, a password or a parameter are percent-encoded. One member is enough; with
-//! more, the next is asked when one fails.
+//! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port 2379 by default:
+//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded. If a member
+//! fails, the client asks the next one.
 //!
-//! | parameter | says |
+//! | parameter | meaning |
 //! |---|---|
-//! | `prefix` | what all keys begin with; `lockwright/` by default |
-//! | `names=raw` | names go into the keys as they are, and their slashes aren't percent-encoded |
-//! | `ca` | the file with the certificates of those who may sign a server's, in PEM; else the system's are trusted |
-//! | `cert`, `key` | the files with a client's certificate and its key, in PEM |
+//! | `prefix` | the prefix of all keys; `lockwright/` by default |
+//! | `names=raw` | names are used in keys unchanged: their slashes aren't percent-encoded |
+//! | `ca` | a PEM file with the CAs to trust; the system's by default |
+//! | `cert`, `key` | PEM files with a client's certificate and its key |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Mutual exclusion as long as the cluster keeps its data: through crashes of clients, partitions,
-//!   restarts, clock steps, and the loss of fewer than half of the members.
-//! - Through the death of the leader, and through its being cut off. Not through its standing still
-//!   for longer than a TTL: when it goes on it may revoke leases that are alive
-//!   ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can keep it
-//!   from that. Where only its disk stood still, 3.4.31, 3.5.13 and newer don't; where all of it did,
-//!   as a virtual machine does that is moved, 3.6.16 does too. So the profile doesn't say that
-//!   a failover is survived.
-//! - Fences that grow for ever, as long as no snapshot is restored without `--bump-revision`.
-//! - First come, first served, among all who wait. Who is next is woken.
+//! - Mutual exclusion as long as the cluster keeps its data: through client crashes, partitions, restarts, clock steps,
+//!   and the loss of a minority of the members.
+//! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a TTL. A resumed leader
+//!   may revoke live leases ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can
+//!   prevent that. If only its disk stalled, 3.4.31, 3.5.13 and newer don't. If the whole leader was paused, as by a
+//!   virtual machine's migration, 3.6.16 does too. So the profile doesn't include failover.
+//! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
+//! - First come, first served, among all waiters. The next waiter is woken.
 //!
 //! # Map
 //!
 //! | file | subject |
 //! |---|---|
 //! | `config.rs` | settings |
-//! | `url.rs` | reading URLs |
-//! | `tls.rs` | which certificates are trusted, and which is shown |
-//! | `runtime.rs` | where all runs that nobody waits for |
-//! | `members.rs` | the member that is asked, and going on to the next |
-//! | `keys.rs` | which keys a lock has |
-//! | `value.rs` | what stands under them |
-//! | `backend.rs` | the trait |
-//! | `shared.rs` | what its methods and tasks share |
+//! | `url.rs` | parsing URLs |
+//! | `tls.rs` | certificates |
+//! | `runtime.rs` | the runtime of background tasks |
+//! | `members.rs` | connections and retries |
+//! | `keys.rs` | the keys of a lock |
+//! | `value.rs` | their values |
+//! | `backend.rs` | the trait implementation |
+//! | `shared.rs` | shared state |
 //! | `queue.rs` | reading queues |
-//! | `leases.rs` | leases, and for how long they are certainly good |
-//! | `attempt.rs` | asking for a lock |
+//! | `leases.rs` | leases and their validity |
+//! | `attempt.rs` | acquiring a lock |
 //! | `putting.rs` | … putting its key |
-//! | `beside.rs` | the same as a reader, or for permits |
+//! | `beside.rs` | … as a reader, or for permits |
 //! | `renewing.rs` | renewing holds |
-//! | `releasing.rs` | ending them |
-//! | `keeping.rs` | keeping leases alive, and ending what nobody renews |
-//! | `guarding.rs` | removing what is on a lease of ours and nobody knows of |
-//! | `watching.rs` | waiting: the one watch |
+//! | `releasing.rs` | releasing claims |
+//! | `keeping.rs` | renewing leases, and removing overdue claims |
+//! | `guarding.rs` | removing unregistered keys |
+//! | `watching.rs` | the watch that wakes waiters |
 //! | `breaking.rs` | an operator's forced release |
 //! | `listing.rs` | listing held names |
-//! | `doctor.rs` | what is wrong with a cluster |
-//! | `revisions.rs` | which revisions were seen, and whether they went back |
-//! | `version.rs` | which versions have a bug |
-//! | `fencing.rs` | refusing late writes to an etcd |
-//! | `errors.rs` | what the client library's errors mean for a lock |
+//! | `doctor.rs` | diagnosing a cluster |
+//! | `revisions.rs` | falls of the revision |
+//! | `version.rs` | versions with a bug |
+//! | `fencing.rs` | rejecting late writes to an etcd |
+//! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
 mod attempt;
@@ -126,33 +121,30 @@ use runtime::Runtime;
 use shared::Shared;
 use watching::Watching;
 
-/// How often a waiter asks when nothing wakes it.
+/// How often a waiter polls when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Locks on an etcd cluster.
 ///
-/// All clients that share this value share its connection, its leases and its watch. They come back by
-/// themselves, and end when the value is dropped. They live on the tokio runtime that it was connected
-/// on, wherever it is used: when that one ends, all that is asked fails and says so.
+/// All clients that share this value share its connection, leases and watch, which recover by themselves, and end when
+/// it is dropped. They run on the tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
     profile: Profile,
-    /// Its tasks end when this is dropped.
+    /// Dropping it ends the tasks.
     _alive: watch::Sender<()>,
 }
 
 impl Etcd {
-    /// Connects to the cluster that `url` leads to, with the settings of [`Config::new`], and looks at
-    /// it.
+    /// Connects to the cluster at `url` and checks that it answers, with the settings of [`Config::new`].
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, or a
-    ///   certificate isn't trusted, or there is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the cluster wants a user, or refuses this
-    ///   one, or that lacks a permission.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no member answers that reaches a
-    ///   majority.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, a certificate isn't
+    ///   trusted, or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the cluster requires a user, rejects this one, or denies it a
+    ///   permission.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no member that reaches a majority answers.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -162,7 +154,7 @@ impl Etcd {
 }
 
 impl Config {
-    /// Connects, and looks at the cluster.
+    /// Connects to the cluster and checks that it answers.
     ///
     /// # Errors
     /// As [`Etcd::connect`].
@@ -191,14 +183,13 @@ impl Config {
     }
 }
 
-/// What it promises: what was shown by fault tests, and nothing else.
+/// Returns the guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] isn't among it, though the death of a leader is survived. One that was frozen
-/// for longer than the TTL, and thawed, revoked leases that were alive: 3.6.16 in 2 of 5 tries with
-/// this backend, and in 2 of 8 where nothing but `etcdctl` kept the lease alive. It asks a majority whether
-/// it is still the leader only if it hasn't ticked for three heartbeats, and after a thaw it ticks at
-/// once. Debian's 3.4.23 doesn't ask at all: with the leader's `fdatasync` held up for 10 s (and all
-/// else going on) 4 of 4 holds were lost.
+/// [`Fault::Failover`] is missing, though the death of a leader is survived. A leader that was frozen for longer than
+/// the TTL revoked live leases after the thaw: 3.6.16 in 2 of 5 tries with this backend, and in 2 of 8 where only
+/// `etcdctl` renewed the lease. A leader checks with a majority only after it missed three heartbeats, and after a thaw
+/// it ticks at once. Debian's 3.4.23 doesn't check at all: with only the leader's `fdatasync` held up for 10 s, 4 of 4
+/// holds were lost.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

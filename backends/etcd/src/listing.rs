@@ -1,4 +1,4 @@
-//! Who holds what, for operators.
+//! Inspecting and listing locks, for operators.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,9 +17,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// Where a page begins, and which names were listed by the pages before it that may have keys there
-/// too: those in whose queue's range it begins. They are told by where in `start` their queue ends, so
-/// there are never more of them than slashes.
+/// The start of a page, and the listed names in whose queues it lies, as they may have more keys. Each is stored as the
+/// length of its queue's prefix of `start`, so there are at most as many as slashes.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -29,7 +28,7 @@ struct Position {
 impl Position {
     fn cursor(&self) -> Cursor {
         let listed = self.listed.iter().map(|end| format!("{end},"));
-        // Keys of others may be any bytes.
+        // Foreign keys may be any bytes.
         let start = self.start.iter().copied().map(char::from);
         Cursor(listed.chain([":".to_owned()]).collect::<String>() + &start.collect::<String>())
     }
@@ -46,17 +45,16 @@ impl Position {
     }
 }
 
-/// The next page of the held names that begin with `prefix`.
+/// Returns the next page of the held names that begin with `prefix`.
 ///
-/// Raw names are nested in each other: the keys of `a/b` stand in the middle of those of `a`. So a name
-/// is listed where the first of its keys comes, and its queue is read as a whole if it goes on
-/// beyond the page.
+/// Raw names are nested: the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and its queue
+/// is read separately if it extends beyond the page.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
     let end = after(&beginning);
     let position = match from {
-        // There is no empty key, and etcd takes none.
+        // etcd rejects an empty key.
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {
@@ -101,7 +99,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     Ok(Page { names, next: next.map(|next| next.cursor()) })
 }
 
-/// Where to go on behind the last key that was read, with these names listed.
+/// Returns the position after the last key, once these names are listed.
 fn next<'n>(
     keys: &Keys,
     before: &Position,
@@ -117,7 +115,7 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // There are no keys of another name among those of this one.
+            // No other name's keys are among this one's.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());
@@ -125,7 +123,7 @@ fn next<'n>(
     Position { start, listed: ends }
 }
 
-/// `leases` are those that were asked about before.
+/// `leases` caches remaining times of leases.
 async fn inspection(
     shared: &Shared,
     name: LockName,
@@ -135,7 +133,7 @@ async fn inspection(
 ) -> Result<Inspection> {
     let mut inspection = Inspection::free(name);
     let waiters = standing.saturating_sub(holders.len());
-    // That of readers is the lowest that any of them has.
+    // Readers share the lowest fence of any of them.
     let shared_fence = holders.iter().map(Entry::fence).min();
     for entry in holders {
         let mut holder = entry.holder();

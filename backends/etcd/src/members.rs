@@ -1,8 +1,7 @@
-//! The members of the cluster, the one that is asked now, and going on to the next.
+//! The cluster's members: one is asked at a time, and the next one if it fails.
 //!
-//! One member is asked at a time, by one connection, and not all by turns as the client library
-//! would: a frozen one would get its share of what is asked, and a renewal is proved by two answers
-//! of one member.
+//! The client library would rotate among all members. But a frozen member would get its share of the requests, and a
+//! renewal is proved by two responses of one member.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,30 +19,28 @@ use crate::errors::{Effect, Verdict, error, judge, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
-/// How long after the others the member is tried that has just failed.
+/// The delay before the client tries the member that has just failed.
 const LAST: Duration = Duration::from_millis(300);
 
-/// How long after a refusal another member is asked, or the same one again: an election may be on.
+/// The pause after a refusal. An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long connecting is put off at most when nobody could be connected to.
+/// The longest pause while no member accepts a connection.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a request waits for its answer before its connection is checked, and the shortest wait of that
-/// check.
+/// How long a request waits before its connection is checked, and the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The longest pause between two checks while there is no answer.
+/// The longest pause between two checks.
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
 
-/// A connection to one member.
 pub(crate) struct Link {
     pub(crate) client: Client,
-    /// Which it is, in the order of the URL.
+    /// The index in the URL.
     pub(crate) member: usize,
-    /// No other connection has this number.
+    /// Unique among connections.
     pub(crate) number: u64,
-    /// How long a check waits for an answer before it tries a new connection.
+    /// How long a check waits for a response before it tries a new connection.
     patience: Duration,
     is_suspect: AtomicBool,
     /// Set if the connection was silent while a new one worked.
@@ -59,7 +56,6 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Waits until it is no longer used.
     pub(crate) async fn until_suspect(&self) {
         self.until(&self.is_suspect).await;
     }
@@ -76,8 +72,8 @@ impl Link {
         }
     }
 
-    /// Waits until the member sends any answer on this connection. A member rejects a request without a key
-    /// at once, without its disk or other members.
+    /// Waits for any response on this connection. A member rejects a request without a key at once, without its disk or
+    /// other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         // If the connection fails, the requests on it get the error.
@@ -89,8 +85,8 @@ impl Link {
     }
 }
 
-/// A time that nobody could be connected to. Until its pause is over, what it found out is the answer
-/// for all who ask: however many they are, a cluster that is coming up isn't stormed.
+/// A failed round of connecting. Until its pause ends, it answers all requests, so that they don't flood a starting
+/// cluster.
 #[derive(Debug)]
 struct Round {
     kind: ErrorKind,
@@ -103,7 +99,7 @@ struct Round {
 impl Round {
     fn failed(no_link: &NoLink, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        // Of its own for each client: between a half and the whole.
+        // Random for each client, between a half and the whole.
         let random = RandomState::new().build_hasher().finish() % 1_000;
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
@@ -123,30 +119,27 @@ impl Round {
     }
 }
 
-/// All members.
 #[derive(Debug)]
 pub(crate) struct Members {
     config: Config,
     runtime: Runtime,
     current: Mutex<Option<Arc<Link>>>,
-    /// Held while connecting, so that only one does.
+    /// Held while connecting, so that only one task does.
     connecting: tokio::sync::Mutex<()>,
-    /// The last time that nobody could be connected to, if nobody was since.
+    /// The last failed round, unless a later one succeeded.
     round: Mutex<Option<Round>>,
     numbers: AtomicU64,
 }
 
-/// The answer to a request.
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
-    /// Who gave it.
     pub(crate) link: Arc<Link>,
-    /// Whether the same request was sent before and may still be carried out.
+    /// An earlier copy of the request may still be carried out.
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If it is dropped without an answer, its connection is checked, because the caller may
-/// have a shorter limit than this backend.
+/// A request in flight. If it is dropped without an answer, its connection is checked, because the caller may have a
+/// shorter limit than this backend.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -161,26 +154,23 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// There is none.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The lease is not there any more, and nothing on it: nothing was done, and nothing will be.
+    /// The lease has ended with everything on it. Nothing was done, and nothing will be.
     NoLease,
-    /// Anything else. An error that isn't indeterminate means that nothing was done.
+    /// An error that isn't indeterminate means that nothing was done.
     Failed(Error),
 }
 
-/// No member can be asked.
 #[derive(Debug)]
 pub(crate) struct NoLink {
     pub(crate) error: Error,
-    /// There may be an election on, or a restart: nobody says that something must be changed.
+    /// The failure may pass by itself, like an election or a restart.
     may_pass: bool,
 }
 
 impl Trouble {
-    /// Not `From`: one more way to make an `Error` would leave the compiler of whoever uses this crate
-    /// without a type to infer.
+    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -217,17 +207,17 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// For how long the first member that is asked may keep silent before the next one is. That one
-    /// gets the rest of the time: where all are slow, going round is of no use.
+    /// Returns how long a member may be silent before the next one is asked. The second gets the rest of the time: if
+    /// all are slow, more changes don't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Asks the current member, and the next ones if it fails, until the time is over. If none can be
-    /// connected to, it goes on trying: it is for this that the time is longer than an election.
+    /// Sends a request to the current member, and to the next ones if it fails, until the limit. It keeps trying to
+    /// connect, as the limit is longer than an election.
     ///
     /// # Cancel safety
-    /// If it is dropped, the request may have been sent.
+    /// The request of a dropped future may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -238,7 +228,6 @@ impl Members {
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
         let end = Instant::now() + limit;
-        // What to say if nobody answers in time.
         let mut last: Option<Error> = None;
         let mut was_unsure = false;
         let mut pause = PAUSE;
@@ -298,7 +287,7 @@ impl Members {
         }
     }
 
-    /// Waits for the answer to a request. Returns `None` at the limit, or if the connection is dead.
+    /// Waits for the response to a request. Returns `None` at the limit, or if the connection is dead.
     async fn answer<T>(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -322,8 +311,8 @@ impl Members {
         answer
     }
 
-    /// Replaces a connection in the background if it is silent while a new connection works. A slow member
-    /// keeps its connection, so that no request has to be repeated.
+    /// Replaces a connection in the background if it is silent while a new connection works. A slow member keeps its
+    /// connection, so that no request has to be repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_over = link.is_suspect() || self.runtime.has_gone();
         if is_over || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -346,7 +335,6 @@ impl Members {
         });
     }
 
-    /// Replaces a silent connection by a new one, if the client can connect.
     async fn replace(&self, link: &Arc<Link>) {
         let _only_one = self.connecting.lock().await;
         if link.is_suspect() {
@@ -364,7 +352,6 @@ impl Members {
         }
     }
 
-    /// Makes this the current connection.
     fn take(&self, link: Link) -> Arc<Link> {
         let link = Arc::new(link);
         *self.round() = None;
@@ -373,17 +360,16 @@ impl Members {
         link
     }
 
-    /// Takes a connection out of use.
     pub(crate) fn suspect(&self, link: &Arc<Link>) {
         link.is_suspect.store(true, Ordering::SeqCst);
         link.changed.notify_waiters();
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
     }
 
-    /// The connection that is in use, or a new one.
+    /// Returns the current connection, or a new one.
     ///
     /// # Cancel safety
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub(crate) async fn link(&self) -> Result<Arc<Link>, NoLink> {
         if self.runtime.has_gone() {
             return Err(NoLink { error: runtime::gone(), may_pass: false });
@@ -407,15 +393,14 @@ impl Members {
         }
     }
 
-    /// Connects to whichever member first shows that it can decide something. The one that has just
-    /// failed comes last.
+    /// Connects to the first member that reaches a majority. The member that has just failed is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, NoLink> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
             let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
-            // A connection lives on the runtime that it was made on.
+            // A connection lives on the runtime that created it.
             let connecting = async move {
                 if is_last {
                     sleep(LAST).await;
@@ -441,7 +426,7 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // On a slow network an answer takes longer, but less time than connecting.
+                        // On a slow network a response takes longer, but less time than connecting.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),
@@ -461,7 +446,6 @@ impl Members {
         Err(summed_up(failures))
     }
 
-    /// The connection that is in use, if there is one.
     pub(crate) fn in_use(&self) -> Option<Arc<Link>> {
         self.current().clone().filter(|link| !link.is_suspect())
     }
@@ -475,7 +459,7 @@ impl Members {
     }
 }
 
-/// One error for those of all members: what must be changed comes before what may pass.
+/// Combines the members' errors, those that need a change first.
 fn summed_up(failures: Vec<NoLink>) -> NoLink {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> = failures.into_iter().map(|no_link| no_link.error).collect();
@@ -493,7 +477,7 @@ fn summed_up(failures: Vec<NoLink>) -> NoLink {
         };
     };
     let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
-    // The source's text is in the message already.
+    // The message includes the source's text already.
     let said = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
     let mut all = vec![said(&first)];
     for failure in failures {
@@ -505,13 +489,12 @@ fn summed_up(failures: Vec<NoLink>) -> NoLink {
     NoLink { error: error(first.kind(), all.join("; ")), may_pass }
 }
 
-/// How a member is connected to.
 pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
     let (interval, limit) = config.keep_alive;
     let mut options = ConnectOptions::new()
         .with_connect_timeout(config.connect_timeout)
         .with_keep_alive(interval, limit)
-        // etcd hangs up on who pings without a request under way.
+        // etcd closes a connection that pings without a request in flight.
         .with_keep_alive_while_idle(false)
         .with_require_leader(!config.for_diagnosis);
     if let Some((user, password)) = &config.login {
@@ -520,29 +503,25 @@ pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
 }
 
-/// A client of one member.
 pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
     let options = options(config).map_err(|error| NoLink { error, may_pass: false })?;
     let connected = Client::connect([endpoint], Some(options)).await;
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
-/// A client of one member that has shown that it can decide something: it answers what only one can
-/// that reaches the leader and a majority.
+/// Creates a client, and checks that its member reaches the leader and a majority.
 async fn probed(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {
         client.maintenance_client().status().await.map(drop)
     } else {
         let nothing = GetOptions::new().with_count_only();
-        // Names aren't empty, so there is nothing at this key, and whoever may lock may read it.
         client.kv_client().get(config.keys.nobody(), Some(nothing)).await.map(drop)
     };
     looked.map_err(|cause| no_connection(endpoint, &cause))?;
     Ok(client)
 }
 
-/// Why there is no connection to a member, in words for whoever configured it.
 fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> NoLink {
     let said = words(cause);
     let sure = |kind, what: String| NoLink { error: error(kind, what), may_pass: false };

@@ -1,4 +1,4 @@
-//! Whatever stands in a URL, a key or a value, nothing panics, and errors are clear.
+//! Arbitrary URLs, keys and values cause no panic, and errors are clear.
 
 use lockwright_conformance::kit;
 use lockwright_core::{LockName, Mode};
@@ -39,7 +39,7 @@ fn no_password_is_shown() {
     });
 }
 
-/// This was shown in part, as the name of an unknown parameter.
+/// A regression: the password was shown in part, as the name of an unknown parameter.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "etcd:http://me:hush?hush@a:1,http://b:2?prefix=";

@@ -15,7 +15,6 @@ use crate::shared::{Answered, first, last};
 use crate::value::{self, Epitaph, Value};
 
 impl Asked<'_> {
-    /// Puts a key into the queue, or sees what is there.
     pub(crate) async fn stand(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
@@ -58,7 +57,7 @@ impl Asked<'_> {
         self.refused(&lease, &key, &queue, is_unsure, answered).await
     }
 
-    /// Nothing was put: the token has a key already, or was ended, or the queue isn't empty.
+    /// The token has a key already, or was ended, or the queue isn't empty.
     async fn refused(
         &mut self,
         lease: &Arc<Lease>,
@@ -74,7 +73,7 @@ impl Asked<'_> {
             if own.token() == Some(claim.token) {
                 self.enter(lease, key, Some(own.created), is_unsure);
             } else {
-                // Somebody took the lease's place, which nobody but this backend may.
+                // A foreign key has the place of this lease's key.
                 lease.retire();
                 self.give_up(is_unsure).await?;
             }
@@ -94,8 +93,8 @@ impl Asked<'_> {
         Ok(self.turned_away(is_unsure, &owner))
     }
 
-    /// Sends what puts the key, and tells besides whether a request for it may still arrive late. None if the
-    /// lease has ended: nothing was put.
+    /// Sends the put. Returns its response, and whether a request for the key may still arrive late. `None` if the
+    /// lease has ended, and nothing was put.
     pub(crate) async fn send(
         &self,
         txn: Txn,
@@ -104,7 +103,7 @@ impl Asked<'_> {
     ) -> Result<Option<(Answered, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Whatever becomes of the request from here on, somebody knows of it.
+        // Registered before the request, so that the key is accounted for.
         self.enter(lease, key, None, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
@@ -116,7 +115,7 @@ impl Asked<'_> {
                 Ok(None)
             }
             Err(Trouble::Failed(failure)) => {
-                // Else it is on the roster as unsure.
+                // Otherwise it stays registered as unsure.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }
@@ -125,7 +124,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Ends with an error if a tombstone says that the token was ended.
+    /// Returns an error if a tombstone shows that the token was ended.
     pub(crate) fn refuse_ended(&self, lease: &Lease, epitaph: Option<Epitaph>) -> Result<()> {
         let Some(epitaph) = epitaph else { return Ok(()) };
         lease.bears_tombstone(self.shared.clock.now());
@@ -134,7 +133,7 @@ impl Asked<'_> {
     }
 }
 
-/// That there is no such key.
+/// Returns the condition that the key doesn't exist.
 pub(crate) fn is_new(key: &[u8]) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, 0)
 }

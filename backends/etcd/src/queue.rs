@@ -1,7 +1,7 @@
-//! Reading queues, however long they are, and whatever others put into them.
+//! Reading queues of any length, with any foreign values in them.
 //!
-//! An answer has room for 4 MiB, of which a single value of others may take the most. So keys are read
-//! without values as far as that will do, and page by page.
+//! A response holds 4 MiB, most of which a single foreign value can fill. So keys are read without values where
+//! possible, and in pages.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::kit::line;
@@ -13,32 +13,31 @@ use crate::members::Trouble;
 use crate::shared::{Answered, Found, Shared};
 use crate::value::Entry;
 
-/// How many keys are read in one page: of ours, also the longest are 2 MiB together.
+/// Keys per page. The longest keys of this backend take 2 MiB together.
 const KEYS: i64 = 1_000;
 
-/// How many keys are read in one page with their values.
+/// Keys per page, if read with their values.
 const VALUES: i64 = 400;
 
-/// How often a queue is begun anew that is compacted away while it is read.
+/// How often a read restarts after its revision was compacted.
 const TRIES: usize = 5;
 
-/// The queue of a name as it was at one moment.
+/// The queue of a name at one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// In the order in which they came: one, or readers, or those with permits.
+    /// In order of creation: a single holder, or readers, or permit holders.
     pub(crate) holders: Vec<Entry>,
-    /// All who stand there, in their order, those who hold too.
+    /// All keys in order of creation, including the holders'.
     pub(crate) places: Vec<Standing>,
 }
 
-/// The same with all that stands under the keys, and when it was so.
+/// The queue of a name with its values.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) entries: Vec<Entry>,
     pub(crate) revision: i64,
 }
 
-/// A key in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub(crate) key: Vec<u8>,
@@ -52,7 +51,6 @@ impl Standing {
 }
 
 impl Shared {
-    /// All that stands in the queue of a name.
     pub(crate) async fn queue(&self, name: &LockName) -> Result<Queue> {
         let queue = self.keys().queue(name);
         let mut tries = 1;
@@ -64,7 +62,6 @@ impl Shared {
         }
     }
 
-    /// The same with what stands under the keys.
     pub(crate) async fn line(&self, name: &LockName) -> Result<Line> {
         let queue = self.keys().queue(name);
         let mut tries = 1;
@@ -101,7 +98,7 @@ impl Shared {
         Ok(Line { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// All keys of a queue in their order, as of one revision: that one, or the present one if it is 0.
+    /// Reads all keys of a queue in order of creation, at this revision, or at the present one if it is 0.
     async fn all(
         &self,
         queue: &[u8],
@@ -111,7 +108,7 @@ impl Shared {
         let (mut start, end) = (Some(queue.to_vec()), after(queue));
         let mut all = Vec::new();
         while let Some(from) = start {
-            // All pages are of the revision of the first one.
+            // All pages are of the first page's revision.
             let options = GetOptions::new().with_revision(revision);
             let (options, limit) =
                 if keys_only { (options.with_keys_only(), KEYS) } else { (options, VALUES) };
@@ -126,7 +123,7 @@ impl Shared {
         Ok((all, revision))
     }
 
-    /// The key of a token in the queue of a name, of whichever connection or backend.
+    /// Finds the key of a token in a queue, from any connection or backend.
     pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
         let queue = self.keys().queue(name);
         let mut start = Some(queue.clone());
@@ -144,14 +141,13 @@ impl Shared {
         Ok(None)
     }
 
-    /// The first keys of a range, as many as one page has, with their values.
     pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
         let page = self.some(start, end, GetOptions::new(), VALUES).await;
         page.map(|(found, _)| found).map_err(Trouble::error)
     }
 
-    /// The first keys of a range, `limit` of them, or as many as fit into an answer, and the revision
-    /// of the store. One that doesn't fit even alone is read without its value: it isn't ours.
+    /// Reads up to `limit` keys of a range, or as many as fit into a response, and the store's revision. A key too
+    /// large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

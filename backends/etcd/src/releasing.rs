@@ -1,8 +1,7 @@
-//! Ending holds and claims: those that are released, those of which nobody knows what became, and
-//! those that nobody renews.
+//! Releasing claims, including unanswered and overdue ones.
 //!
-//! A request that may arrive late is kept out by a tombstone, a key of the token's on the lease that
-//! the request wants to use: it finds either the tombstone or no lease.
+//! A tombstone keeps out a request that may arrive late. It is a key of the token on the request's lease: a late
+//! request finds either the tombstone or no lease.
 
 use std::sync::Arc;
 
@@ -14,16 +13,15 @@ use crate::members::Trouble;
 use crate::shared::{Found, Place, Shared};
 use crate::value::{Entry, Epitaph};
 
-/// How often a key is looked up anew that changes while it is to be deleted.
+/// How often a changing key is read again.
 const TRIES: usize = 5;
 
-/// Ends a claim, wherever it stands.
 pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> Result<Ended> {
     let place = shared.roster.place(claim);
     let is_unsure =
         settle == Settle::Unanswered || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
-        // What arrives from now on is late.
+        // Requests that arrive from now on are late.
         shared.over.set(claim, Reason::Gone);
     }
     let Some(place) = place else {
@@ -39,12 +37,12 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
                 if ended == Ended::NotHeld {
-                    // Whoever deleted it may have left a tombstone.
+                    // Breaking the hold may have left a tombstone.
                     place.lease.bears_tombstone(shared.clock.now());
                 }
                 ended
             }
-            // It was refused, and for certain.
+            // The server certainly refused to put it.
             None => Ended::NotHeld,
         }
     };
@@ -52,13 +50,13 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
     Ok(ended)
 }
 
-/// Ends a place whose claim nobody renews. Where its lease has gone, nothing else is touched: whoever has
-/// the claim may ask for it anew, and be granted it on another.
+/// Removes an overdue claim. If its lease has gone, it touches nothing else: the caller may have acquired the same
+/// claim on another lease.
 pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.watching.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
-            // Another backend may have taken the same hold over, to a lease of its own.
+            // Another backend may have moved the hold to its own lease.
             let is_there = [
                 Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
                 Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
@@ -68,7 +66,7 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
             shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
         }
         _ => match bury_on_its_lease(shared, token, place).await {
-            // What stood on it went with it.
+            // The key ended with its lease.
             Err(Trouble::NoLease) => {}
             buried => drop(buried.map_err(Trouble::error)?),
         },
@@ -76,17 +74,16 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
     Ok(())
 }
 
-/// Deletes a key, if it is the one that was created then.
+/// Deletes a key with this creation revision.
 pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<Ended> {
     let is_there = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
     let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
-    // A first request may have done it.
+    // An earlier copy of the request may have deleted it.
     let is_done = answered.succeeded || answered.was_unsure;
     Ok(if is_done { Ended::Released } else { Ended::NotHeld })
 }
 
-/// Deletes whatever there is of a token.
 async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ended> {
     match shared.locate(name, token).await? {
         Some(entry) => delete(shared, &entry.key, entry.created).await,
@@ -94,19 +91,18 @@ async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ende
     }
 }
 
-/// Deletes the key of a claim, and puts its token's tombstone in the same step.
+/// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
 pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<Ended> {
     match bury_on_its_lease(shared, claim.token, place).await {
-        // All on it went with it, and nothing can come any more. But its key may have been moved to
-        // another one, as that of a broken hold is.
+        // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
         Err(Trouble::NoLease) => by_token(shared, &claim.name, claim.token).await,
         buried => buried.map_err(Trouble::error),
     }
 }
 
-/// The same if its lease is there to carry the tombstone.
+/// The same if the lease still exists.
 async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Result<Ended, Trouble> {
-    // It takes no new claims for long, so that it goes with its tombstones one day.
+    // The lease soon accepts no new claims, so that it ends together with its tombstones.
     place.lease.bears_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {
@@ -129,7 +125,7 @@ async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Resu
             Ok(answered) => answered,
             Err(trouble) => {
                 if matches!(&trouble, Trouble::Failed(failure) if is_for_space(failure)) {
-                    // None for a tombstone, which is put later.
+                    // There is no space for the tombstone, which is put later.
                     by_key(shared, token, key).await.map_err(Trouble::Failed)?;
                 }
                 return Err(trouble);
@@ -151,7 +147,6 @@ async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Resu
     )))
 }
 
-/// Deletes a key if it is the token's.
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
     let txn = Txn::new().and_then([TxnOp::get(key, None)]);
     let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
@@ -174,8 +169,8 @@ mod tests {
     use crate::Etcd;
     use crate::leases::Lease;
 
-    /// Its process was stopped until its lease had gone, with a request unanswered, and then the claim was
-    /// asked for anew before it was known to be overdue.
+    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again,
+    /// before it found the claim overdue.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_overdue_on_a_lease_that_has_gone_stands_on_no_other_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();

@@ -1,10 +1,9 @@
 //! Renewing holds.
 //!
-//! One keep-alive for each lease, and then a look at the keys of its holds, at the same member and in
-//! the same term. The look takes a majority, so it proves what the keep-alive alone doesn't: that
-//! whoever took it was the leader, and not one that was replaced and hasn't noticed.
+//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member in the same term. The read takes a
+//! majority, which proves that the leader that took the keep-alive had not been replaced.
 //!
-//! Leases don't wait for each other: after an outage all of them are due.
+//! Leases are renewed in parallel: after an outage all of them are due.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,23 +20,22 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{attempt, releasing, runtime};
 
-/// How many keys are looked at in one request: etcd takes 128 operations by default.
+/// The number of keys in one read: etcd allows 128 operations by default.
 const AT_ONCE: usize = 100;
 
-/// How often a lease is kept alive anew when an election came in between.
+/// How often a renewal is retried after an election.
 const PROOFS: usize = 2;
 
-/// How many leases are renewed at the same time.
 const LEASES_AT_ONCE: usize = 32;
 
-/// A hold of the batch: its number in it, and where it stands.
+/// A hold of the batch, with its index.
 struct Numbered {
     at: usize,
     claim: Claim,
     place: Place,
 }
 
-/// What is known of the holds of a lease, and why nothing is known of the others.
+/// The results of a lease's holds, and the error if some are missing.
 struct Known {
     renewals: Vec<(usize, Renewal)>,
     failure: Option<Error>,
@@ -46,7 +44,7 @@ struct Known {
 /// Renews holds, in their order.
 ///
 /// # Cancel safety
-/// If it is dropped, some may have been renewed.
+/// If the future is dropped, some holds may have been renewed.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
@@ -94,7 +92,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    // An error says more than that nobody knows.
+    // An error says more than an indeterminate result for each hold.
     let all_unknown =
         outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {
@@ -103,7 +101,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Where a hold stands, or why it isn't held. One that another backend was granted is taken over.
+/// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.roster.place(claim) {
         Some(place) if place.is_over => return Ok(Err(Reason::Expired)),
@@ -127,7 +125,7 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     Ok(shared.roster.place(claim).ok_or(Reason::Gone))
 }
 
-/// Why the key of a hold isn't there.
+/// Returns why the key of a hold is missing.
 pub(crate) async fn epitaph(shared: &Shared, token: Token) -> Result<Reason> {
     let tombstone = TxnOp::get(shared.keys().tombstone(token), None);
     let txn = Txn::new().and_then([tombstone]);
@@ -193,7 +191,7 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// Whether it has been taken off the roster as overdue in this very moment.
+/// The claim may have become overdue in this very moment.
 fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_on_roster {
         return Renewal::not_held(Reason::Expired);
@@ -205,7 +203,6 @@ fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Rene
     renewal
 }
 
-/// Whether a hold is there as it should be.
 async fn judged(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -218,11 +215,11 @@ async fn judged(
     let Some(entry) = ours else {
         let reason = epitaph(shared, claim.token).await?;
         if reason == Reason::Broken {
-            // By its tombstone.
+            // The lease carries the tombstone.
             lease.bears_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
-            // What may come late is to be kept out.
+            // A tombstone keeps a late request out.
             releasing::bury(shared, claim, place).await?;
         }
         shared.forget(claim);
@@ -232,7 +229,7 @@ async fn judged(
         return Ok(Err(Reason::Broken));
     }
     if entry.lease != lease.id {
-        // Another backend renewed it meanwhile.
+        // Another backend took the hold over.
         attempt::take_over(shared, claim, &entry).await?;
         return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
     }

@@ -1,9 +1,8 @@
-//! Which revisions of the store this backend has seen, and whether they ever went back.
+//! The highest revision of the store that this backend has seen, and its falls.
 //!
-//! They do when a snapshot is restored without `--bump-revision`, and then fences repeat. The
-//! cluster can't be asked about it: all that it could remember is restored too, and its id is made of
-//! its members' addresses and its token, which may be the same as before. So only who has seen the
-//! later revision knows.
+//! The revision falls when a snapshot is restored without `--bump-revision`, and then fences repeat. The cluster can't
+//! detect that: all its data are restored too, and its id, made of the members' addresses and its token, may be
+//! unchanged. Only a client that saw the later revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +15,6 @@ struct State {
     fell: Option<Fall>,
 }
 
-/// They went back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fall {
     pub(crate) from: i64,
@@ -24,17 +22,17 @@ pub(crate) struct Fall {
 }
 
 impl Revisions {
-    /// The highest so far. What is asked for afterwards can't be answered from before it.
+    /// Later requests can't return an earlier revision.
     pub(crate) fn highest(&self) -> i64 {
         self.state().highest
     }
 
-    /// Takes note of an answer that took a majority. `before` was the highest when it was asked for:
-    /// answers may overtake each other.
+    /// Records the revision of a majority's response. `before` is the highest revision when the request was sent, as
+    /// responses may overtake each other.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {
-            // What comes from here on is compared with the store as it is now.
+            // Later responses are compared with the restored store.
             state.highest = revision;
             let from = state.fell.map_or(before, |fall| fall.from.max(before));
             state.fell = Some(Fall { from, to: revision });
@@ -43,7 +41,6 @@ impl Revisions {
         }
     }
 
-    /// Whether they ever went back.
     pub(crate) fn fell(&self) -> Option<Fall> {
         self.state().fell
     }
@@ -62,7 +59,7 @@ mod tests {
         let revisions = Revisions::default();
         let before = revisions.highest();
         revisions.saw(10, before);
-        // Both were asked for at 10.
+        // Both requests were sent at revision 10.
         let before = revisions.highest();
         revisions.saw(12, before);
         revisions.saw(11, before);

@@ -1,5 +1,5 @@
-//! The runtime that a client was connected on. On it runs all that nobody waits for, also what begins
-//! when somebody asks from another one: that one may end long before the client.
+//! The runtime of the connect call. All background tasks run on it, also those started from another runtime, which may
+//! end long before the client.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
@@ -16,7 +16,6 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// The one that this is called on, if there is one.
     pub(crate) fn present() -> Option<Self> {
         let handle = Handle::try_current().ok()?;
         let (sender, lives) = watch::channel(());
@@ -28,7 +27,6 @@ impl Runtime {
         &self.handle
     }
 
-    /// Runs a task that nobody waits for.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -36,13 +34,12 @@ impl Runtime {
         self.handle.spawn(task)
     }
 
-    /// Whether it has ended. Then nothing is kept alive any more and nobody is woken.
+    /// Returns whether the runtime has ended. Then no lease is renewed and no waiter is woken.
     pub(crate) fn has_gone(&self) -> bool {
         self.lives.has_changed().is_err()
     }
 }
 
-/// Nothing can be asked, as the runtime has ended.
 pub(crate) fn gone() -> Error {
     error(
         ErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! What the methods and the tasks of a backend share.
+//! State that the methods and the tasks of a backend share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::revisions::Revisions;
 use crate::value::{Entry, Epitaph};
 use crate::watching::{self, Watching};
 
-/// How often it is tried to prove that a lease is alive, when elections come in between.
+/// How often a proof of a lease is retried after elections.
 const PROOFS: usize = 3;
 
 #[derive(Debug)]
@@ -39,21 +39,20 @@ pub(crate) struct Shared {
     pub(crate) alive: watch::Receiver<()>,
 }
 
-/// Where a claim stands on the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) lease: Arc<Lease>,
     pub(crate) key: Vec<u8>,
-    /// When the key was created, once that is known.
+    /// The creation revision of the key, once known.
     pub(crate) created: Option<i64>,
-    /// A request for it may arrive late.
+    /// A request for the key may arrive late.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
-    /// Nobody renewed it in time, and it is being removed.
+    /// The claim was not renewed in time, and is being removed.
     pub(crate) is_over: bool,
 }
 
-/// A lease that carries a claim which isn't on the roster yet, for as long as this lives.
+/// A reservation on a lease for a claim that isn't registered yet.
 pub(crate) struct Seat<'a> {
     lease: Arc<Lease>,
     claim: &'a Claim,
@@ -62,7 +61,7 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The claim goes to the roster right away, which knows of it from then on.
+    /// Returns the lease. The caller registers the claim at once.
     pub(crate) fn taken(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
@@ -77,23 +76,19 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// What a transaction answered.
 pub(crate) struct Answered {
     pub(crate) succeeded: bool,
-    /// The revision of the store then, which is the one of a put in it.
+    /// The store's revision, also of a put in the transaction.
     pub(crate) revision: i64,
-    /// What each get in it found, with how much there was.
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
 }
 
-/// What a get found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// How many there are, whatever the limit was.
+    /// The number of all keys, regardless of the limit.
     pub(crate) count: i64,
-    /// There are more than the limit.
     more: bool,
 }
 
@@ -102,12 +97,11 @@ impl Found {
         self.keys.first().map(Entry::of)
     }
 
-    /// What stands under a tombstone.
     pub(crate) fn epitaph(&self) -> Option<Epitaph> {
         self.keys.first().map(|found| Epitaph::read(found.value()))
     }
 
-    /// Where to go on reading a range, if it goes on.
+    /// Returns the start of the next page of a range.
     pub(crate) fn goes_on(&self) -> Option<Vec<u8>> {
         self.keys.last().filter(|_| self.more).map(|last| behind(last.key()))
     }
@@ -118,10 +112,10 @@ impl Shared {
         &self.members.config().keys
     }
 
-    /// A transaction. Given a lease, what it proves of that is noted.
+    /// Runs a transaction, whose response may prove `lease`.
     ///
     /// # Cancel safety
-    /// If it is dropped, it may be carried out.
+    /// The transaction of a dropped future may be carried out.
     pub(crate) async fn transact(
         &self,
         txn: Txn,
@@ -148,7 +142,7 @@ impl Shared {
         Ok(answered)
     }
 
-    /// A lease that carries the claim from now on, and that is good for most of its TTL.
+    /// Reserves a lease that is valid for most of its TTL.
     pub(crate) async fn seat<'a>(self: &Arc<Self>, claim: &'a Claim) -> Result<Seat<'a>> {
         let seat = |lease| Seat { lease, claim, clock: self.clock.clone(), is_taken: false };
         let (seconds, is_fixed) = (seconds(claim.ttl), claim.upkeep == Upkeep::Fixed);
@@ -163,7 +157,7 @@ impl Shared {
             let seat = match carried() {
                 Some(lease) => seat(lease),
                 None => {
-                    // However many stand in line when nobody answers, each is told so in time.
+                    // Each waiting caller gets an error in time, however many wait.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "others who need a lease too have not been answered for so long";
@@ -192,21 +186,20 @@ impl Shared {
         }
     }
 
-    /// Asks for a new lease for one fixed claim, until the limit.
     pub(crate) async fn ask_for_lease(&self, seconds: u64, limit: Duration) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let granting = |link: Arc<Link>| async move {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // One that is granted unheard carries nothing, and runs out.
+        // A lease whose grant is lost carries nothing, and expires.
         let (sent, granted) =
             self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
 
-    /// A lease that is to be shared: the same one until it was heard of.
+    /// Requests a lease for sharing, with the same id until a response arrives.
     async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let Wanted { id, since } = self.leases.wanted(seconds, self.clock.now());
@@ -215,7 +208,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // Which of the requests was the one isn't known, nor whether the server made it longer.
+                // An earlier request was granted. When is unknown, and so is a longer TTL from the server.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }
@@ -226,7 +219,7 @@ impl Shared {
         Ok(Arc::new(Lease::new(id, Duration::from_secs(ttl.unsigned_abs()), false, sent)))
     }
 
-    /// Keeps a lease alive, and proves that it was.
+    /// Renews a lease, and proves that it was renewed.
     pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), Trouble> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
@@ -243,7 +236,7 @@ impl Shared {
         )))
     }
 
-    /// Keeps a lease alive. If it isn't there any more, all that it carried is lost.
+    /// Sends a keep-alive. If the lease no longer exists, all its claims are lost.
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), Trouble> {
         let keeping = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
         match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), keeping).await {
@@ -261,8 +254,8 @@ impl Shared {
         }
     }
 
-    /// Whether the cluster has a key on this lease, and so the lease. A member that has just become
-    /// the leader may not know of it before it has caught up, up to etcd 3.4.
+    /// Returns whether the cluster has a key on this lease, and so the lease. Up to etcd 3.4, a new leader may not have
+    /// the lease until it has caught up.
     async fn bears_a_key(&self, lease: &Lease) -> Result<bool, Trouble> {
         let on_it = self.roster.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())
@@ -275,7 +268,6 @@ impl Shared {
         Ok(found.is_some_and(|entry| entry.lease == lease.id))
     }
 
-    /// A lease has gone, and all that it carried.
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
@@ -290,14 +282,12 @@ impl Shared {
         }
     }
 
-    /// Strikes a claim off.
     pub(crate) fn forget(&self, claim: &Claim) {
         if let Some(place) = self.roster.leave(claim) {
             self.vacate(&claim.name, claim.token, &place);
         }
     }
 
-    /// What stood there is off the server.
     pub(crate) fn vacate(&self, name: &LockName, token: Token, place: &Place) {
         self.watching.forget(&place.key);
         place.lease.drop_claim(name, token, self.clock.now());
@@ -306,8 +296,7 @@ impl Shared {
         }
     }
 
-    /// How long a lease is kept by the server if nobody keeps it alive, and for how long it was asked
-    /// for. `None` if it isn't there. The first is told in whole seconds, and is a little more.
+    /// Returns a lease's remaining time, rounded up to seconds, and its granted TTL. `None` if there is no such lease.
     pub(crate) async fn time_to_live(&self, lease: i64) -> Result<Option<(Duration, Duration)>> {
         if lease == 0 {
             return Ok(Some((Duration::MAX, Duration::MAX)));
@@ -327,13 +316,12 @@ impl Shared {
         }
     }
 
-    /// Has a claim keep its place until then at least. False if it has none, or is being removed.
+    /// Keeps a claim's place at least until `ends`. Returns false if it has none, or is being removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
         self.roster.extend_if(claim, ends, |place| !place.is_over)
     }
 
-    /// Has a claim that stands there hold, and keep its place until then at least. False if it has none,
-    /// or is being removed.
+    /// The same, and marks the claim as held.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -345,18 +333,18 @@ impl Shared {
         true
     }
 
-    /// Until when a claim that nobody repeats keeps its place in a queue.
+    /// Returns until when a claim that isn't repeated keeps its queue position.
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(crate::SLOW_POLL * 10)
     }
 }
 
-/// The first key of those that were created up to `revision`.
+/// Selects the first of the keys created up to `revision`.
 pub(crate) fn first(revision: i64) -> GetOptions {
     sorted(SortOrder::Ascend, revision)
 }
 
-/// The last key of those that were created up to `revision`, without its value.
+/// Selects the last of the keys created up to `revision`, without its value.
 pub(crate) fn last(revision: i64) -> GetOptions {
     sorted(SortOrder::Descend, revision).with_keys_only()
 }

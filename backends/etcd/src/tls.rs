@@ -1,4 +1,4 @@
-//! TLS: which certificates are trusted, and which is shown.
+//! TLS: trusted CAs, and the client's certificate.
 
 use etcd_client::ConnectOptions;
 use lockwright_core::ErrorKind;
@@ -8,7 +8,6 @@ use lockwright_core::kit::tls::not_in_this_build;
 use lockwright_core::kit::tls::pem;
 use lockwright_core::kit::tls::{self, Files, Refusal};
 
-/// How a URL wants its members to be reached.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Security {
     secured: bool,
@@ -24,17 +23,14 @@ impl Security {
         Ok(Self { secured, files })
     }
 
-    /// Whether the members are reached by TLS.
     pub(crate) fn is_secured(&self) -> bool {
         self.secured
     }
 
-    /// Whether a client's certificate is shown.
     pub(crate) fn shows_certificate(&self) -> bool {
         self.files.client.is_some()
     }
 
-    /// The options with what these files say.
     #[cfg(feature = "tls")]
     pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
         use etcd_client::{Certificate, Identity, TlsOptions};
@@ -56,7 +52,6 @@ impl Security {
         Ok(options.with_tls(tls))
     }
 
-    /// The options with what these files say.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
         if !self.secured {
@@ -66,7 +61,7 @@ impl Security {
     }
 }
 
-/// What is to be asked about TLS where a connection ended for no reason that was heard.
+/// Returns the question about TLS to ask when a connection ended without a reason.
 pub(crate) fn doubt(endpoint: &str) -> &'static str {
     if endpoint.starts_with("https") {
         "does it speak TLS (if not, write http for https), or want a client's certificate (named in \
@@ -76,7 +71,7 @@ pub(crate) fn doubt(endpoint: &str) -> &'static str {
     }
 }
 
-/// What the handshake ended by, if that is why there is no connection.
+/// Returns why the TLS handshake failed, if it did.
 pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 4] = [
         (
@@ -90,14 +85,14 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
             "it ended the TLS handshake; if it does not speak TLS, write http for https; if it wants a \
              client's certificate, name one in the URL, as cert=PATH&key=PATH",
         ),
-        // The reason that it gave may be lost.
+        // The server's reason may be lost.
         (
             "connection closed",
             ErrorKind::Unavailable,
             "it hung up after the TLS handshake; if it wants a client's certificate, name one in \
              the URL, as cert=PATH&key=PATH",
         ),
-        // What older ones say to who shows none, too.
+        // Older servers also send it to a client without a certificate.
         (
             "BadCertificate",
             ErrorKind::Denied,

@@ -1,4 +1,4 @@
-//! Reading URLs.
+//! Parsing URLs.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,11 @@ use lockwright_core::redact;
 use crate::keys::Keys;
 use crate::tls::Security;
 
-/// How a URL is written.
 pub(crate) const FORM: &str = "etcd:http://[user:password@]host[:port],http://host[:port],…[?prefix=…&names=raw], or with TLS \
      etcd:https://host[:port],…[?ca=FILE&cert=FILE&key=FILE]";
 
-/// What all keys begin with if nothing else is said.
 const PREFIX: &str = "lockwright/";
 
-/// What stands in a URL.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) endpoints: Vec<String>,
@@ -24,7 +21,7 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-/// What is wrong with a URL, without its secrets.
+/// The reason why a URL is malformed, without its secrets.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) String);
 
@@ -34,7 +31,6 @@ impl From<&str> for Problem {
     }
 }
 
-/// Reads a URL.
 pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let rest = url.trim().strip_prefix("etcd:").ok_or("there is no etcd URL")?;
     let (members, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -72,8 +68,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// The URL as it may be shown: no password, also where it stands without a user, and nothing that an
-/// unknown parameter has.
+/// Returns the URL without secrets: no password, even without a user, and no value of an unknown parameter.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
@@ -133,7 +128,7 @@ impl Member {
         if name.is_empty() {
             return Err("a host is missing".into());
         }
-        // It isn't quoted: it may be a password.
+        // Not quoted, as it may be a password.
         let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(
             |_| "what follows a host is not a port up to 65535 (an @ follows a password)",
         )?;
@@ -156,7 +151,7 @@ impl Member {
     }
 }
 
-/// What follows the `?`.
+/// The parameters after the `?`.
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
@@ -167,7 +162,7 @@ impl Parameters {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !Self::ALL.contains(&name) {
-                // Not what it has: that may be a secret.
+                // The value may be a secret.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = Self::ALL.join(", ");
                 let what = format!("there is an unknown parameter {name:?} (known are {known})");

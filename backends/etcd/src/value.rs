@@ -1,4 +1,4 @@
-//! What stands under a lock's key: who holds, for programs and for people.
+//! The value of a lock's key: the holder, for programs and for people.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of a key of ours, in JSON. Other programs leave it empty or write what they like: the
-/// place in the queue is all that counts for them.
+/// The value of a key of this backend, in JSON. Other programs may write anything: for them only the queue position
+/// matters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Arc<Identity>>,
-    /// Nobody renews it: its lease is its own.
+    /// The claim has its own lease, which no task renews.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
-    /// Who broke it and why.
+    /// The operator who broke it, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// It was broken and is on a lease that nobody keeps alive.
+    /// The hold was broken, and moved to a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// It reads, and this is the fence that it shares with others who do, if that isn't its own.
+    /// The fence that a reader shares with others, if that isn't its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -45,18 +45,17 @@ impl Value {
         serde_json::to_vec(self).expect("texts and numbers can be written as JSON")
     }
 
-    /// `None` for what isn't ours.
+    /// `None` for a foreign value.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 }
 
-/// What a tombstone says: that a token was ended, and by whom if it was broken.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Epitaph {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// By which request, so that whoever sent it knows it again.
+    /// The request that broke the hold, so that its sender recognizes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request: Option<Token>,
 }
@@ -71,14 +70,13 @@ impl Epitaph {
     }
 }
 
-/// A key of a lock's queue, as the server has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     pub(crate) created: i64,
     pub(crate) modified: i64,
     pub(crate) lease: i64,
-    /// `None` for what isn't ours.
+    /// `None` for a foreign value.
     pub(crate) value: Option<Value>,
 }
 
@@ -101,12 +99,11 @@ impl Entry {
         self.value.as_ref().and_then(|value| value.broken.as_deref())
     }
 
-    /// How it wants to hold.
     pub(crate) fn mode(&self) -> Mode {
         keys::mode(&self.key)
     }
 
-    /// The fence that it has, if it holds, or the number of permits.
+    /// Returns the fence, if the claim holds. For permits it is only a number.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),
@@ -119,11 +116,11 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// As operators see it. How long it lasts is its lease's to say.
+    /// Returns the holder for operators, without the remaining time, which depends on the lease.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();
-        // The numbers of permits are no fences.
+        // Permits have no fences.
         holder.fence = (!matches!(holder.mode, Mode::Permits { .. })).then(|| self.fence());
         if let Some(value) = &self.value {
             holder.identity = value.identity.as_deref().cloned();
@@ -133,7 +130,7 @@ impl Entry {
     }
 }
 
-/// Revisions begin at 1 and are never negative.
+/// Revisions start at 1 and are never negative.
 pub(crate) fn fence(revision: i64) -> Fence {
     Fence::new(revision.unsigned_abs())
 }

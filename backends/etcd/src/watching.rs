@@ -1,5 +1,4 @@
-//! The one watch on all keys: who left, so that whoever comes next is woken, and whether somebody
-//! deleted what is held.
+//! The watch on all keys: it wakes the next waiter after a release, and notifies a holder whose key was deleted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +16,16 @@ use crate::members::Link;
 use crate::shared::Shared;
 use crate::{SLOW_POLL, renewing};
 
-/// How long a claim that is to wait is held up for the watch to stand. Without it, it polls.
+/// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
 const STANDS_WITHIN: Duration = Duration::from_millis(500);
 
-/// After how long a watch is tried again.
+/// The pause before a failed watch is retried.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The same for one that was refused.
+/// The same for a refused watch.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// How long a holder is left in ignorance of its loss for the sake of the reason.
+/// How long a loss's notification is delayed to find the reason.
 const REASON_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -39,23 +38,23 @@ pub(crate) struct Watching {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whose key stands before that of one who waits for the name.
+    /// The keys that waiters wait for, with their names.
     before: HashMap<Vec<u8>, LockName>,
-    /// Names that are being asked for: how often, and which of their keys went meanwhile.
+    /// Names with acquires in progress: how many, and which of their keys were deleted.
     asked: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// Keys of ours that are held, by whom, and when they were created: a later hold of the name
-    /// may have the same one.
+    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
+    /// same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
-/// While this lives, whose key goes is remembered for the name.
+/// A guard that records the deleted keys of a name.
 pub(crate) struct Asking<'a> {
     watching: &'a Watching,
     name: LockName,
 }
 
 impl Asking<'_> {
-    /// Has the name be woken when any of the `keys` goes. False if one has gone already.
+    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut state = self.watching.state();
         for key in keys {
@@ -93,23 +92,20 @@ impl Default for Watching {
 }
 
 impl Watching {
-    /// Begins to remember which keys of the name go.
     pub(crate) fn ask(&self, name: &LockName) -> Asking<'_> {
         self.state().asked.entry(name.clone()).or_default().0 += 1;
         Asking { watching: self, name: name.clone() }
     }
 
-    /// Has its loss told if somebody deletes the key.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
         self.state().held.insert(key.to_vec(), (token, created));
     }
 
-    /// The key is ours to delete, or not held any more. Who held it?
+    /// Stops watching a key. Returns its holder.
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// A key was deleted in the revision `at`.
     fn went(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
         let Some(name) = shared.keys().name(key) else { return };
         let (waits, lost) = {
@@ -129,7 +125,7 @@ impl Watching {
         }
     }
 
-    /// Some went unheard, and nobody will ever know who.
+    /// Wakes all waiters after missed events.
     fn lost_track(&self) {
         self.state().before.clear();
         self.audience.wake_all();
@@ -140,7 +136,6 @@ impl Watching {
     }
 }
 
-/// Begins to watch, unless that was done.
 pub(crate) fn start(shared: &Arc<Shared>) {
     if shared.watching.is_started.swap(true, Ordering::SeqCst) {
         return;
@@ -156,7 +151,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     });
 }
 
-/// Waits until the watch stands, but not for long.
+/// Waits for the watch to start, but not for long.
 pub(crate) async fn stands(shared: &Arc<Shared>) {
     start(shared);
     let mut stands = shared.watching.stands.subscribe();
@@ -164,13 +159,12 @@ pub(crate) async fn stands(shared: &Arc<Shared>) {
     let _ = timeout(STANDS_WITHIN, standing).await;
 }
 
-/// Tells a loss, with its reason if there is one to be found out: who breaks a hold leaves a
-/// tombstone in the step that deletes its key.
+/// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
+/// transaction that deletes its key.
 async fn tell_why(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_WITHIN, renewing::epitaph(&shared, token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
     if reason == Reason::Broken {
-        // With the tombstone on it.
         for (_, lost, place) in shared.roster.all(|_, place| place.is_held) {
             if lost == token {
                 place.lease.bears_tombstone(shared.clock.now());
@@ -181,7 +175,6 @@ async fn tell_why(shared: Arc<Shared>, token: Token) {
 }
 
 async fn watch_for_ever(shared: &Arc<Shared>) {
-    // The revision to go on from, once there is one.
     let mut next = None;
     loop {
         match shared.members.link().await {
@@ -194,7 +187,7 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, and is begun anew");
                     if is_refusal(&why) {
-                        // Any other member would say the same, and requests may be allowed.
+                        // Other members would refuse too, and requests may be allowed.
                         sleep(REFUSED).await;
                     } else {
                         shared.members.suspect(&link);
@@ -209,7 +202,7 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
     }
 }
 
-/// Watches at one member for as long as that is asked at all. Answers why it failed, if it did.
+/// Watches at one member as long as that is in use. Returns the reason for a failure.
 async fn watch(
     shared: &Arc<Shared>,
     link: &Arc<Link>,
@@ -223,7 +216,7 @@ async fn watch(
         options = options.with_start_revision(next);
     }
     let limit = shared.members.config().response_timeout;
-    // So that it knows of all that was heard so far, and isn't taken for one that went back.
+    // The member catches up with all known revisions, so that its own isn't taken for a fall.
     let mut kv = link.client.kv_client();
     timeout(limit, kv.get(shared.keys().nobody(), None))
         .await
@@ -267,9 +260,8 @@ async fn watch(
     }
 }
 
-/// The revision to go on from after this. What a resumed watch is to be told comes after the answer
-/// that it stands, and an answer with events may be followed by more of an earlier revision than
-/// the store has.
+/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. And a response
+/// with events may be followed by more events of a revision below the store's.
 fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match heard.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -279,7 +271,7 @@ fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// The watch stands. False if it waits for what will not come.
+/// Returns false if the watch waits for a revision that won't come.
 fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = heard.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
@@ -296,7 +288,7 @@ fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bo
     }
     shared.watching.stands.send_replace(true);
     if is_resumed {
-        // What was missed is told soon, but nobody needs to wait for that.
+        // The missed events follow soon, but waiters needn't wait for them.
         shared.watching.audience.wake_all();
     }
     !has_gone_back

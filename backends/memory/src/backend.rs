@@ -13,10 +13,10 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// How long a waiter may be silent before it is taken to have gone, in slow polls.
+/// After how many slow polls a silent waiter leaves the queue.
 const PATIENCE: u32 = 5;
 
-/// A store of locks in this process. Clones are the same store.
+/// A store of locks in this process. Clones share the store.
 #[derive(Clone)]
 pub struct Memory(Arc<Inner>);
 
@@ -29,12 +29,12 @@ struct Inner {
 }
 
 impl Memory {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::with_clock(Clock::boot())
     }
 
-    /// An empty store on a clock of the test's.
+    /// Creates an empty store on a test's clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Inner {
             profile: crate::profile(),
@@ -45,12 +45,12 @@ impl Memory {
         }))
     }
 
-    /// How many names it remembers. Names that are neither held nor waited for are forgotten.
+    /// Returns the number of names in use. Other names are forgotten.
     pub fn len(&self) -> usize {
         self.store().len()
     }
 
-    /// Whether it remembers no name.
+    /// Returns whether no name is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,7 +66,7 @@ impl Memory {
         };
         let done = {
             let mut store = self.store();
-            // Under the lock, so that instants are in the order of the steps.
+            // Read under the lock, so that instants are in the order of the steps.
             store.acquire(claim, queue_for, self.0.clock.now())?
         };
         if done.wake {
@@ -86,8 +86,7 @@ impl Memory {
         done.answer
     }
 
-    /// Tells all clients, and forgets those that have gone. Not under the store's lock: what they
-    /// do may come back here.
+    /// Sends events to all clients, and drops disconnected ones. Not under the store's lock, as clients may call back.
     fn tell(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

@@ -1,20 +1,19 @@
 //! Locks inside one process: the executable specification of every Lockwright backend.
 //!
-//! Use it where one process is all there is, and in tests of what uses locks. Clones of a
-//! [`Memory`] are one store, as if they were connections to one server; two stores know nothing of
-//! each other. On a [`Clock`](lockwright_core::Clock) that a test moves it is deterministic.
+//! It is for single-process programs, and for tests of code that uses locks. Clones of a [`Memory`] share one store,
+//! like connections to one server. Separate stores are independent. With a [`Clock`](lockwright_core::Clock) that a
+//! test moves, it is deterministic.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `lib.rs` | the map, and the [profile] |
 //! | `backend.rs` | [`Memory`], the trait implementation |
-//! | `store.rs` | the names, without any locking of their own |
-//! | `tombstones.rs` | the tokens that are never granted again |
-//! | `row.rs` | one name: its holds and its queue |
+//! | `store.rs` | all names, without locking |
+//! | `tombstones.rs` | tokens that are never granted again |
+//! | `row.rs` | the holds and the queue of one name |
 //!
-//! Waiting clients queue in the order in which they came, and are woken when a hold is released. A
-//! writer that waits stops new readers, and a claim of many permits new ones of few.
-//! Nothing can be wrong with it from outside, so its `doctor` finds nothing.
+//! Waiting clients queue in order of arrival, and a release wakes them. A waiting writer blocks new readers, and a
+//! waiting claim of many permits blocks new ones of few. `doctor` finds nothing, as nothing external can fail.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -28,7 +27,7 @@ use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, Wake
 
 pub use backend::Memory;
 
-/// What it promises. It survives whatever its process survives.
+/// Returns the guarantees. The store survives as long as its process.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("memory");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

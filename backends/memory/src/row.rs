@@ -1,4 +1,4 @@
-//! One name: who holds it, and who waits for it.
+//! The holds and the queue of one name.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name that is held or waited for. One that is neither is forgotten, and is next whatever it is
-/// asked for as.
+/// A name that is held or waited for. Any other name is forgotten, and may become another kind of lock.
 #[derive(Default)]
 pub(crate) struct Row {
-    /// One of its holders, and the only one as a rule.
+    /// One of its holders, usually the only one.
     first: Option<Held>,
-    /// The other readers, or those with other permits. Nobody while there is no first one.
+    /// The other readers or permit holders. Empty without a first holder.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -32,12 +31,12 @@ pub(crate) struct Held {
 struct Waiter {
     token: Token,
     mode: Mode,
-    /// It has gone without a word if it hasn't asked again by then.
+    /// The waiter is gone if it hasn't asked again by then.
     live_until: BootInstant,
 }
 
 impl Row {
-    /// Forgets what has run out: holds, and waiters that have gone.
+    /// Removes expired holds and silent waiters.
     pub(crate) fn expire(&mut self, now: BootInstant) {
         self.first.take_if(|hold| now >= hold.expires);
         if let Some(others) = &mut self.others {
@@ -52,7 +51,7 @@ impl Row {
         }
     }
 
-    /// Every hold, also those that have run out since the row was looked at.
+    /// Returns all holds, including those expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -65,12 +64,11 @@ impl Row {
         self.holds().filter(move |hold| now < hold.expires)
     }
 
-    /// The hold of a token.
     pub(crate) fn held_by(&mut self, token: Token) -> Option<&mut Held> {
         self.holds_mut().find(|hold| hold.token == token)
     }
 
-    /// One holder more, who has left the queue.
+    /// Adds a holder, which has left the queue.
     pub(crate) fn add(&mut self, hold: Held) {
         match &self.first {
             None => self.first = Some(hold),
@@ -78,7 +76,6 @@ impl Row {
         }
     }
 
-    /// Takes the hold of a token out.
     pub(crate) fn remove(&mut self, token: Token) -> Option<Held> {
         let first = self.first.take_if(|hold| hold.token == token);
         let removed = first.or_else(|| {
@@ -101,20 +98,19 @@ impl Row {
         }
     }
 
-    /// Whether there is nothing about it.
     pub(crate) fn is_idle(&self) -> bool {
         self.first.is_none() && self.queue.is_none()
     }
 
-    /// What it is in use as, if that is another kind of lock than `mode` wants.
+    /// Returns the present mode if it is another kind of lock than `mode`.
     pub(crate) fn other_kind(&self, mode: Mode) -> Option<Mode> {
         let waiting = || self.queue.as_ref()?.front().map(|waiter| waiter.mode);
         let present = self.first.as_ref().map(|hold| hold.mode).or_else(waiting)?;
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Whether a claim can be granted: it fits beside those who hold, and overtakes nobody who
-    /// waits. Readers that wait are overtaken by readers only.
+    /// Returns whether a claim can be granted: it is compatible with the holders, and overtakes no waiter. Readers may
+    /// overtake waiting readers.
     pub(crate) fn lets_in(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -130,20 +126,18 @@ impl Row {
         fits && before.all(|waiter| mode == Mode::Shared && waiter.mode == Mode::Shared)
     }
 
-    /// Whether the first in the queue could be granted now.
     pub(crate) fn lets_next_in(&self) -> bool {
         let first = self.queue.as_ref().and_then(|queue| queue.front());
         first.is_some_and(|first| self.lets_in(first.token, first.mode))
     }
 
-    /// The fence that readers beside each other share, if there are others now.
+    /// Returns the fence that a reader shares with the present readers.
     pub(crate) fn epoch(&self, mode: Mode) -> Option<u64> {
         let reader = self.first.as_ref().filter(|hold| hold.mode == Mode::Shared)?;
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// When a claim may be granted by time alone: permits when the first hold runs out, the others
-    /// when the last one does.
+    /// Returns when expiry alone may admit a claim: permits when the first hold expires, others when the last one does.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {
@@ -152,7 +146,7 @@ impl Row {
         }
     }
 
-    /// The highest fence of those who hold; permits have none.
+    /// Returns the highest fence of the holders. Permits have none.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)
@@ -162,7 +156,7 @@ impl Row {
         self.queue.is_some()
     }
 
-    /// How many wait that haven't gone.
+    /// Returns the number of waiters that are still there.
     pub(crate) fn waiters(&self, now: BootInstant) -> u64 {
         let queue = self.queue.iter().flat_map(|queue| queue.iter());
         queue.filter(|waiter| now < waiter.live_until).count() as u64

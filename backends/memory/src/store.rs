@@ -1,5 +1,5 @@
-//! The holds, queues and tombstones. Every method is one atomic step, given that its caller has
-//! the store to itself; the instant at which it happens is the caller's.
+//! All holds, queues and tombstones. Every method is one atomic step at the caller's instant, and needs exclusive
+//! access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,18 @@ use lockwright_core::{
 use crate::row::{Held, Row};
 use crate::tombstones::Tombstones;
 
-/// How many names a page of a listing has.
+/// The number of names per page.
 const PAGE: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Store {
     names: NameMap<Row>,
-    /// The last fence of any name: one counter for all is above each of them, and lets idle names
-    /// be forgotten.
+    /// The last fence of any name. A common counter exceeds each name's fences, and lets idle names be forgotten.
     last_fence: u64,
     tombstones: Tombstones,
 }
 
-/// What a step did, and whether those who wait for the name should be told.
+/// The result of a step, and whether to wake the name's waiters.
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     pub(crate) wake: bool,
@@ -73,7 +72,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // The next one may fit beside it, and may have asked when it wasn't its turn yet.
+            // The next waiter may be admitted too, and may have asked before its turn.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: Attempt::Granted(granted), wake });
         }
@@ -92,13 +91,13 @@ impl Store {
         Ok(Done { answer: Attempt::Busy(busy), wake: false })
     }
 
-    /// Gives the hold of a token to another one.
+    /// Transfers the hold of a token to another token.
     pub(crate) fn swap(&mut self, from: Token, to: &Claim, now: BootInstant) -> Result<Attempt> {
         self.tombstones.refuse(to.token, now)?;
         let not_held = Ok(Attempt::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // A repeat, whose first answer didn't arrive.
+        // A repeat whose first answer was lost.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(Attempt::Granted(hold.repeated(to.ttl, now)));
         }
@@ -106,7 +105,7 @@ impl Store {
         if hold.broken.is_some() || hold.mode != to.mode {
             return not_held;
         }
-        // Readers beside each other share theirs.
+        // Concurrent readers share a fence.
         if hold.mode != Mode::Shared {
             hold.fence = next_fence(&mut self.last_fence, 1)?;
         }
@@ -115,7 +114,7 @@ impl Store {
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
         let granted = hold.granted();
-        // A late duplicate of the first acquire mustn't find the name free some day.
+        // A late duplicate of the first acquire must not find the name free later.
         self.tombstones.insert(from, now);
         Ok(Attempt::Granted(granted))
     }
@@ -194,8 +193,7 @@ impl Store {
         }
     }
 
-    /// Breaks the hold that was seen, or all there are. Answers their tokens too, so that their
-    /// holders can be told.
+    /// Breaks the hold that the operator saw, or all. Also returns the tokens, so that the holders can be notified.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
@@ -224,7 +222,7 @@ impl Store {
             BreakHow::Now => {
                 for token in &tokens {
                     row.remove(*token);
-                    // A repeat of its acquire may still be on its way.
+                    // A repeat of its acquire may still be in flight.
                     self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();
@@ -236,13 +234,12 @@ impl Store {
         }
     }
 
-    /// How many names there is anything about.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
 }
 
-/// The first of so many fences that nobody had.
+/// Reserves `count` fences, and returns the first.
 fn next_fence(last: &mut u64, count: u32) -> Result<u64> {
     let reserved = *last + u64::from(count);
     if reserved > Fence::MAX.get() {

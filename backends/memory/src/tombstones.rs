@@ -1,13 +1,13 @@
-//! Tokens that are never granted again: of broken holds, of transferred holds, and of claims that were
-//! released while one of their requests was unanswered.
+//! Tokens that are never granted again: of broken holds, of transferred holds, and of claims that were released with a
+//! request unanswered.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// How long a tombstone is kept at least, unless there are too many. That is ample: a late request needs a
-/// future that is still alive in this process, and clients repeat a request within a second.
+/// The minimum lifetime of a tombstone, unless there are too many. It is ample: a late request needs a live future in
+/// this process, and clients repeat a request within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// The largest number of tombstones in one generation.

@@ -17,7 +17,6 @@ use lockwright_memory::Memory;
 #[derive(Default)]
 struct InProcess(Service);
 
-/// Values behind a gate.
 #[derive(Clone, Default)]
 struct Service {
     gate: Gate,
@@ -30,14 +29,13 @@ impl Service {
     }
 }
 
-/// One value.
 struct Value(Service, LockName);
 
 #[async_trait]
 impl Protected for Value {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         let inside = self.0.gate.enter(&self.1, fenced).await?;
-        // As what is written elsewhere: it takes a while, for some longer, and others have their turn.
+        // Like a remote write: it takes a while, longer for some, and others run in between.
         Clock::tokio().sleep(Duration::from_millis(fenced.fence.get() % 3)).await;
         self.0.values().insert(self.1.clone(), value);
         drop(inside);

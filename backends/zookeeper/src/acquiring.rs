@@ -1,4 +1,4 @@
-//! Asking for a lock.
+//! Acquiring a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,12 @@ use crate::standing::{expired, lost, note, standing, unsettled, vanished};
 use crate::value::Value;
 use crate::watching::Watches;
 
-/// How often the parents of a node are made anew that vanish before it is there: empty ones are
-/// removed by the servers.
+/// How often a missing parent is created before giving up: servers remove empty parents.
 const PARENT_TRIES: usize = 10;
 
-/// How often a reader looks anew at those beside it, when some leave while it does.
+/// How often a reader retries when concurrent readers leave.
 const FENCE_TRIES: usize = 10;
 
-/// Asks for a hold.
 pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
     let begun = shared.clock.now();
     let ask = |place: Option<Place>| async move {
@@ -40,13 +38,12 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The session ended unnoticed while nobody used it, or was given up, and nothing was asked for in it.
+        // The idle session ended or was given up unnoticed, before any request.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
         }
-        // Its place in the queue ended with its session, and in a new one it has another, or hears why
-        // there is none.
+        // The queue position ended with its session. In a new session the claim queues again.
         Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
             ask(standing(shared, claim)?).await.map_err(Stopped::error)
         }
@@ -55,9 +52,8 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
     answer.map_err(|error| unsettled(shared, claim, error))
 }
 
-/// Why there is no answer.
 enum Stopped {
-    /// Nothing was asked for that changes anything.
+    /// No request that changes anything was sent.
     Before(Arc<Session>, Error),
     After(Error),
 }
@@ -69,8 +65,7 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// Not `From`: one more way to make an `Error` would leave the compiler of whoever uses this crate
-    /// without a type to infer.
+    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -78,16 +73,14 @@ impl Stopped {
     }
 }
 
-/// What a first look says.
+/// The result of reading the queue before queuing.
 enum Taken {
-    /// This is the answer.
     So(Attempt),
     Free,
-    /// Nor is there a parent for its nodes.
+    /// Free, and the parent node is missing.
     Unknown,
 }
 
-/// One request for a hold.
 pub(crate) struct Ask<'a> {
     shared: &'a Arc<Shared>,
     claim: &'a Claim,
@@ -104,7 +97,7 @@ impl Ask<'_> {
             Some(Place { node: Some(node), held, .. }) => {
                 return Ok(self.again(node, held).await?);
             }
-            // A request for it is without an answer: it is done or refused when this is answered.
+            // An earlier request is unanswered. Once a later one is answered, it is done or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.look().await?;
@@ -122,12 +115,12 @@ impl Ask<'_> {
                 Taken::Unknown => parent_is_missing = true,
             }
         }
-        // While it is in doubt nothing of its would be granted, and all others would have to wait for it.
+        // While the session's timeout is in doubt, nothing would be granted, and other waiters would be blocked.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // From here on its end is known, whatever becomes of this future.
+        // Registered before the request, so that its node is accounted for whatever happens to this future.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, held: false, over: false };
@@ -135,7 +128,7 @@ impl Ask<'_> {
         Ok(self.stand(parent_is_missing).await?)
     }
 
-    /// The answer to a claim that doesn't want to stand in a queue, if somebody does.
+    /// Reads the queue for a claim that doesn't wait.
     async fn is_taken(&self) -> Result<Taken, Stopped> {
         let client = self.session.client();
         let before = |error| Stopped::Before(Arc::clone(&self.session), error);
@@ -151,7 +144,7 @@ impl Ask<'_> {
         if line::lets_in(&modes(&queue), self.claim.mode) {
             return Ok(Taken::Free);
         }
-        // This session's server may be behind.
+        // This session's server may lag behind.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.look().await.map_err(before)?;
@@ -162,7 +155,7 @@ impl Ask<'_> {
         Ok(Taken::So(Attempt::Busy(Busy::default())))
     }
 
-    /// Ends with an error if the name is in use as something else, by the first in its queue.
+    /// Returns an error if the first claim uses the name as another kind of lock.
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
         match queue.first().map(|first| first.mode) {
             Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
@@ -172,17 +165,17 @@ impl Ask<'_> {
         }
     }
 
-    /// Makes a node, and says where it stands. Its parent is made first, if that is missing.
+    /// Creates a node, and its parent if that is missing.
     async fn stand(&self, mut parent_is_missing: bool) -> Result<Attempt> {
         let prefix = format!("{}/{}", self.queue_path, node(self.claim));
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // In one step with asking: whoever removes what is overdue finds this node then.
+            // Extends the claim in the same step, so that the removal of overdue claims finds this node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // All in one go: they are carried out in this order.
+            // Sent together: the server executes them in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -193,7 +186,7 @@ impl Ask<'_> {
             };
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
-                // It was asked for all the same.
+                // The node was requested in spite of the error.
                 if matches!(created, Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth))) {
                     self.shared.roster.leave(self.claim);
                 }
@@ -224,7 +217,7 @@ impl Ask<'_> {
             self.note(&own, false)?;
             let queue = self.looked(looking).await?;
             return match self.own(&queue) {
-                // The first that was ever made for this token is the hold.
+                // The token's first node is the hold.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
                     let removing = self.session.client().delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
@@ -241,7 +234,7 @@ impl Ask<'_> {
         ))
     }
 
-    /// Makes the parent of a name's nodes: a container, which goes when it is empty.
+    /// Creates the queue's node: a container, which the servers remove once it is empty.
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
         let client = self.session.client();
         let acls = self.shared.acls();
@@ -257,7 +250,7 @@ impl Ask<'_> {
             match self.session.answer(client.mkdir(self.shared.paths.root(), &options)).await {
                 Ok(()) => Ok(()),
                 Err(failure) if failure.is(&zk::Error::NoNode) => {
-                    // Without a chroot nothing of it was made.
+                    // Without the chroot, nothing was created.
                     Err(no_chroot(&self.shared.config.contents.chroot))
                 }
                 Err(failure) => Err(failure.error(Effect::Changes)),
@@ -265,7 +258,6 @@ impl Ask<'_> {
         }
     }
 
-    /// A claim that stands in the queue asks again.
     async fn again(&self, own: Node, held: bool) -> Result<Attempt> {
         let client = self.session.client();
         let looking = client.list_children(&self.queue_path);
@@ -284,8 +276,8 @@ impl Ask<'_> {
         self.place(queue, at, own).await
     }
 
-    /// An operator broke it. Whoever was granted it believes in it until its end, and so it stays until
-    /// then; nobody believes in one that wasn't granted.
+    /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
+    /// valid. Any other node is removed.
     async fn broken(&self, own: &Node, held: bool) -> Result<Attempt> {
         if !held {
             let removing = self.session.client().delete(&own.path, None);
@@ -296,7 +288,7 @@ impl Ask<'_> {
         Err(lost(Reason::Broken))
     }
 
-    /// A node was found that a request without an answer made.
+    /// Takes over a node that an unanswered request created.
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<Attempt> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
@@ -304,7 +296,7 @@ impl Ask<'_> {
             Err(failure) if failure.is(&zk::Error::NoNode) => {
                 return vanished(self.shared, self.claim, false);
             }
-            // The node was seen, so this isn't without effect.
+            // The node exists, so an earlier request had an effect.
             Err(failure) => return Err(failure.error(Effect::Changes)),
         };
         let own = Node { path: path.into(), fence: fence(&stat)? };
@@ -316,7 +308,7 @@ impl Ask<'_> {
             self.note(&own, false)?;
             return self.place(queue, at, own).await;
         }
-        // It ends with a session that this claim isn't in: nothing can be promised of that.
+        // The node belongs to another session, whose lifetime is unknown here.
         self.shared.roster.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -332,7 +324,6 @@ impl Ask<'_> {
         Ok(Attempt::Granted(granted))
     }
 
-    /// It stands there: let in by those before it, or behind somebody.
     async fn place(&self, mut queue: Vec<Contender>, mut at: usize, own: Node) -> Result<Attempt> {
         for _ in 0..FENCE_TRIES {
             if !has_a_turn(&queue, at) && !self.is_held() {
@@ -366,7 +357,6 @@ impl Ask<'_> {
         ))
     }
 
-    /// It isn't let in: it stays in the queue if it waits.
     async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<Attempt> {
         let is_of_another_kind = self.refuse_another_kind(queue);
         if self.wait == Wait::No || is_of_another_kind.is_err() {
@@ -382,7 +372,7 @@ impl Ask<'_> {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
             if !Watches::watch(self.shared, &self.session, watched, name).await? {
-                // It went meanwhile.
+                // It is gone already.
                 retry_after = Some(Duration::ZERO);
                 break;
             }
@@ -395,8 +385,8 @@ impl Ask<'_> {
         self.shared.roster.place(self.claim).is_some_and(|place| place.held)
     }
 
-    /// Its number says nothing. Once nobody has a place any more the parent is removed, and with the next
-    /// one the servers count from zero.
+    /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
+    /// servers count from zero again.
     async fn begin_anew(&self, own: Node) -> Result<Attempt> {
         let client = self.session.client();
         let (removing, emptied) =
@@ -422,13 +412,11 @@ impl Ask<'_> {
         note(self.shared, self.claim, &self.session, own, held)
     }
 
-    /// Who stands in the queue.
     async fn look(&self) -> Result<Vec<Contender>> {
         let client = self.session.client();
         self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
     }
 
-    /// The same, asked for already.
     async fn looked(
         &self,
         looking: impl Future<Output = Result<Vec<String>, zk::Error>>,
@@ -443,7 +431,7 @@ impl Ask<'_> {
         match answer {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
-            // If there is a node already, the claim is released by its token.
+            // If there is a node already, the client must release the claim.
             Err(failure) => Err(failure.error(match self.shared.roster.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
@@ -456,8 +444,8 @@ impl Ask<'_> {
     }
 }
 
-/// The fence of a hold: the transaction that made its node. Queues are served in that order, and
-/// later transactions have larger numbers for as long as the ensemble keeps its data.
+/// Returns the fence of a hold: the transaction that created its node. Queues are served in that order, and
+/// transactions increase as long as the ensemble keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

@@ -1,4 +1,4 @@
-//! The trait.
+//! The trait implementation.
 
 use std::error::Error as _;
 
@@ -29,7 +29,7 @@ impl DistributedLock for ZooKeeper {
         if error.kind() != ErrorKind::Indeterminate || error.source().is_some() {
             return Err(error);
         }
-        // The library connects again by itself, and its error is only that no answer came.
+        // The library reconnects by itself, and its error says only that no response came.
         Err(match reaching::refusal(&self.shared.config).await {
             Some(refusal) => error.with_source(refusal),
             None => error,

@@ -15,10 +15,9 @@ use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;
 use crate::value::Value;
 
-/// How often it looks again when the holder has changed meanwhile.
+/// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
-/// Breaks the hold that was seen.
 pub(crate) async fn break_it(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -40,7 +39,7 @@ pub(crate) async fn break_it(
     Ok(broken)
 }
 
-/// Breaks the hold of this node. What stands in its name is given once, so this is the one that was seen.
+/// Breaks the hold of this node. Node names are unique, so no later hold can be broken instead.
 async fn break_one(
     shared: &Shared,
     session: &Session,
@@ -55,7 +54,7 @@ async fn break_one(
         let Some(held) = found else { return Ok(Broken::NotHeld) };
         if how == BreakHow::Now {
             if free(session, queue_path, &held, note).await? {
-                // Another program's holder asks nobody again: it believes for ever.
+                // Another program's holder has no TTL.
                 let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);
                 return Ok(Broken::Freed(ttl));
             }
@@ -68,8 +67,7 @@ async fn break_one(
                  free it at once instead",
             ));
         };
-        // If its client is dead its session ends it, within a tick after its time-out; that of a fixed
-        // hold is the longest.
+        // A dead client's session ends within a tick after its timeout. A fixed hold has the longest.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking =
@@ -86,8 +84,8 @@ async fn break_one(
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
 }
 
-/// Deletes the node of a hold, and leaves a note for its holder in the same transaction. Returns whether the
-/// node existed.
+/// Deletes the node of a hold, and leaves a note for its holder in the same transaction. Returns whether the node
+/// existed.
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {

@@ -1,51 +1,49 @@
-//! Whether the servers keep a session for as long as when it was opened.
+//! Detection of servers that shorten a session's timeout.
 //!
-//! Each server that a session moves to sets its timeout anew, to what it grants of what it is asked
-//! for. The client library asks for what it was granted last, so that one server that grants less
-//! leaves less at all others too, and it doesn't tell. So after each new connection what the servers
-//! grant is tried with other sessions. If that connection is over before it was, it isn't enough that
-//! one of them grants as much as before: none may be unknown, as any may have been the one.
+//! A server to which a session moves resets the timeout to its own grant for the requested one. The client library
+//! requests the last granted timeout, and doesn't report it. So one server that grants less shortens the session on all
+//! servers.
+//!
+//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before that
+//! check, any server may have shortened the timeout. Then all servers must be checked.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// What is known of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// It is kept for as long as when it was opened.
+    /// The timeout is the original one.
     Kept,
-    /// Nothing new, and there is no connection.
+    /// There is no connection, and no news.
     Apart,
-    /// The server that it has moved to may have changed that.
+    /// The new server may have shortened the timeout.
     Doubtful,
-    /// It is kept for less, or nobody can find out.
+    /// The timeout is shorter, or could not be checked.
     Unfit,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct State {
     known: Known,
-    /// Whether it was on a server, since it was last certain, that nobody could look at meanwhile.
+    /// The session was on an unchecked server since it was last certain.
     moved_on: bool,
 }
 
-/// What is known of the timeout of one session.
 #[derive(Debug)]
 pub(crate) struct Certainty(watch::Sender<State>);
 
 impl Certainty {
-    /// Of a session that was just opened: with it came what was granted.
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(State { known: Known::Kept, moved_on: false }))
     }
 
-    /// It has a connection again, or has none any more. Each change is to be told, and it is seen
-    /// when one was missed between two others. Says whether it is in doubt by this.
+    /// Records a change of the connection, and detects a missed one in between. Returns whether the timeout is now in
+    /// doubt.
     pub(crate) fn moved(&self, is_connected: bool) -> bool {
         let mut is_doubted = false;
         self.0.send_modify(|state| {
-            // There was a connection that nobody looked at.
+            // There was an unchecked connection.
             state.moved_on |= match state.known {
                 Known::Doubtful => true,
                 Known::Apart => !is_connected,
@@ -59,7 +57,6 @@ impl Certainty {
         is_doubted
     }
 
-    /// Whether all servers have to be known for it to be certain again.
     pub(crate) fn has_moved_on(&self) -> bool {
         self.0.borrow().moved_on
     }
@@ -72,12 +69,12 @@ impl Certainty {
         self.0.borrow().known == Known::Unfit
     }
 
-    /// The servers grant as much as before. Says whether it was in doubt.
+    /// Returns whether it was in doubt.
     pub(crate) fn trust(&self) -> bool {
         self.decide(Known::Kept)
     }
 
-    /// They don't, or can't be asked. Says whether it was in doubt.
+    /// Returns whether it was in doubt.
     pub(crate) fn distrust(&self) -> bool {
         self.decide(Known::Unfit)
     }
@@ -92,7 +89,7 @@ impl Certainty {
         })
     }
 
-    /// Waits for this long until it is certain, and says whether it is.
+    /// Waits up to `limit` for a decision. Returns whether the timeout is certain.
     pub(crate) async fn wait(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();
         let decided = state.wait_for(|state| matches!(state.known, Known::Kept | Known::Unfit));
@@ -115,7 +112,7 @@ mod tests {
             assert!(certainty.is_doubtful() && certainty.trust());
             assert!(!certainty.is_doubtful() && !certainty.is_unfit());
         }
-        // That it was without one was missed.
+        // The disconnect was missed.
         assert!(certainty.moved(true) && !certainty.has_moved_on());
         assert!(certainty.distrust() && certainty.is_unfit());
         assert!(!certainty.moved(true) && !certainty.trust(), "for ever");
@@ -136,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_hears_of_both_ends_of_a_doubt() {
-        // Far longer than it takes.
+        // Far longer than needed.
         let limit = Duration::from_secs(3_600);
         let certainty = Certainty::new();
         assert!(certainty.wait(limit).await);

@@ -1,4 +1,4 @@
-//! Finding out whether sessions that have another connection are kept for as long as before.
+//! Checks of the timeouts of reconnected sessions.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,32 +12,29 @@ use crate::limits::{self, Granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// When nobody could be asked, it is tried again after this time, and then after twice that each time,
+/// The first pause before a retry. It doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The sessions in doubt. One task looks after all: each server is tried once for all of them.
+/// The sessions in doubt. One task checks each server once for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     state: Mutex<State>,
-    /// One more came while the task runs.
+    /// Wakes the task for another session.
     another: Notify,
-    /// The longest timeout that each server of the URL is known to grant, by what it did last.
+    /// The longest timeout that each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the time at which each is given up if nobody can be asked.
+    /// The sessions in doubt, and when each is given up.
     sessions: Vec<(Arc<Session>, BootInstant)>,
-    /// Whether the task runs.
     is_checking: bool,
 }
 
 impl Doubts {
-    /// Begins with what was granted when connecting.
     pub(crate) fn knowing(granted: &[Granted]) -> Self {
         let this = Self::default();
         this.learn(granted);
@@ -48,21 +45,20 @@ impl Doubts {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // Who grants all that it is asked for may grant more.
+            // A server that grants all of the request may grant more.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }
 
-    /// Whether all these servers are known to grant this.
     fn all_grant(&self, hosts: &[String], timeout: Duration) -> bool {
         let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
     }
 
-    /// Takes one in, and says whether the task is to be started.
+    /// Returns whether to start the task.
     fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
         let mut state = self.state();
-        // It may have been in doubt just before.
+        // It may be in the list already.
         state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
         state.sessions.push((session, until));
         let is_first = !mem::replace(&mut state.is_checking, true);
@@ -72,7 +68,7 @@ impl Doubts {
         is_first
     }
 
-    /// Those that are in doubt still. When there are none the task ends.
+    /// Returns the sessions still in doubt. Without any, the task ends.
     fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
         let mut state = self.state();
         state
@@ -87,15 +83,13 @@ impl Doubts {
     }
 }
 
-/// For how long a session of this timeout may be in doubt: its holders are to be told while they still
-/// believe, and those behind its waiters in the queue are to come to their turn. A try takes a
-/// response's time, and there should be two.
+/// Returns how long a session may be in doubt. Its holders must be notified in time, and the claims behind its waiters
+/// must get their turn. A check takes one response timeout, and two should fit.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
 
 impl Shared {
-    /// This session has a connection again, or has none any more.
     pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
         if session.certainty().moved(is_connected) {
             let patience = patience(session.timeout(), self.config.response_timeout);
@@ -105,14 +99,12 @@ impl Shared {
         }
     }
 
-    /// Tries what the servers grant, until nothing is in doubt.
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.doubts.left() {
-            // Who grants that grants all that is less.
+            // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // Nobody's connection should break before it was tried: who comes doesn't wait for a server
-            // that is silent, nor for a pause.
+            // A new session starts the check again at once, before its connection can break.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.doubts.another.notified() => continue,
@@ -146,25 +138,24 @@ impl Shared {
         }
     }
 
-    /// Whether it is enough for this session that those servers which can be asked grant its timeout. Where
-    /// it was for a moment may be down by now: then what that one granted when it could be asked counts.
+    /// Returns whether the checked servers suffice for this session. If it moved on unchecked, all servers of the URL
+    /// must grant its timeout. A server that is down counts with its last answer.
     fn is_enough(&self, session: &Session) -> bool {
         !session.certainty().has_moved_on()
             || self.doubts.all_grant(&self.config.contents.hosts, session.timeout())
     }
 
-    /// Ends a doubt, unless it has ended meanwhile.
     fn distrust(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         if session.certainty().distrust() {
             self.abandon(session, why);
         }
     }
 
-    /// Gives a session up that lives, and of which it isn't known for how long.
+    /// Gives up a live session whose lifetime is unknown.
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         tracing::warn!(?session, "{why}: its locks are given up");
         self.remove(self.give_up(session));
-        // The holders were told, and have time to stop: closing it would free their locks at once.
+        // Holders need time to stop, and closing the session would free their locks at once.
         let session = Arc::clone(session);
         self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
     }
@@ -189,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Many that come back at once aren't a storm for servers that have enough to do.
+    /// Many sessions that reconnect at once don't flood busy servers.
     #[tokio::test(flavor = "multi_thread")]
     async fn servers_are_tried_once_for_all_sessions_and_ever_less_often_on_zookeeper() {
         let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
@@ -203,7 +194,7 @@ mod tests {
             let claim = claim_for("x", Duration::from_secs(seconds));
             sessions.push(shared.session(&claim).await.unwrap());
         }
-        // The last that is let in. What else was tried when connecting may still be there.
+        // The last connection that the server accepts. Earlier checks may still be open.
         let stranger = kit::eventually(|| async { client(&server).await });
         let stranger = stranger.await;
         kit::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;

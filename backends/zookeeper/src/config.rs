@@ -1,4 +1,4 @@
-//! How to reach an ensemble: URLs, and what they don't say.
+//! Settings of a connection to ZooKeeper.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use crate::errors::{BACKEND, error};
 use crate::limits::FOREVER;
 use crate::url::{self, Contents};
 
-/// How to reach an ensemble.
+/// Settings of a connection to ZooKeeper.
 ///
-/// [The crate's first page](crate#connecting) has the form of a URL and its parameters. Special
-/// characters are percent-encoded: `/` is `%2F`, `@` is `%40`. Much of what stands in it may also be
-/// set here.
+/// [The crate's first page](crate#connecting) documents the URL and its parameters. Special characters are
+/// percent-encoded: `/` is `%2F`, `@` is `%40`. Many parameters can also be set here.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -40,10 +39,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) says what is wrong with it, without its password.
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
         let contents = url::read(url).map_err(|what| {
@@ -61,65 +60,62 @@ impl Config {
         })
     }
 
-    /// Below which node the locks are: `/lockwright` by default. With `/` a lock of the name
-    /// `orders` is the path `/orders` to other programs.
+    /// Sets the parent node of all locks: `/lockwright` by default. With `/`, the lock `orders` is the path `/orders`
+    /// for other programs.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.contents.prefix = prefix.into();
         self
     }
 
-    /// The `tickTime` of the servers. By default it is taken for half of their shortest session
-    /// timeout, which is what that is unless somebody set `minSessionTimeout`; it must be said if
-    /// that is less than two ticks.
+    /// Sets the `tickTime` of the servers. The default is half of their shortest session timeout. It must be set if
+    /// `minSessionTimeout` is less than two ticks.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.contents.tick = Some(tick);
         self
     }
 
-    /// How long the servers may take to answer; 2 s by default. Afterwards the request is
-    /// indeterminate. Keep it well under a third of the TTL, so that a hold survives a lost answer.
+    /// Sets the response timeout of a request; 2 s by default. Then the request is indeterminate. Keep it well under a
+    /// third of the TTL, so that a hold survives a lost response.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How long one server may take to accept a session before another is tried; 2 s by default, and at most
-    /// the [silence timeout](Self::silence_timeout).
+    /// Sets how long one server may take to accept a session before another is tried; 2 s by default, and at most the
+    /// [silence timeout](Self::silence_timeout).
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long a connection may be silent before its session moves to a new connection; 1.2 s by default, and
-    /// at most about a quarter of the session's timeout. After three eighths of this time, an idle connection
-    /// is pinged.
+    /// Sets how long a connection may be silent before its session moves to a new connection; 1.2 s by default, and at
+    /// most about a quarter of the session's timeout. After three eighths of this time, an idle connection is pinged.
     #[must_use]
     pub fn silence_timeout(mut self, limit: Duration) -> Self {
         self.silence_timeout = limit;
         self
     }
 
-    /// How long a session stays open that nobody uses; a minute by default. Opening one is a
-    /// transaction, so it is worth keeping between two locks.
+    /// Sets how long an unused session stays open; a minute by default. Opening one is a transaction.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
         self
     }
 
-    /// Connects also to servers on which no lock can live, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at them.
+    /// Also connects to servers that can't hold locks, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
+    /// examine them.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Checks what was set since the URL was read.
+    /// Validates the settings made after the URL was parsed.
     pub(crate) fn checked(mut self) -> Result<Self> {
         self.contents.prefix = url::prefix(&self.contents.prefix).map_err(invalid)?;
         let times = [self.response_timeout, self.connect_timeout, self.silence_timeout];
@@ -129,7 +125,7 @@ impl Config {
         if !self.contents.tick.is_none_or(url::is_tick) {
             return Err(invalid("a tick lasts for a millisecond to 24 days"));
         }
-        // They are reckoned with.
+        // Short enough to be added to an instant.
         for limit in [
             &mut self.response_timeout,
             &mut self.connect_timeout,
@@ -141,7 +137,7 @@ impl Config {
         Ok(self)
     }
 
-    /// How the client library wants to be told where to connect.
+    /// Returns the client library's connect string.
     pub(crate) fn connect_string(&self, hosts: &[String]) -> String {
         let protocol = if self.contents.tls.is_some() { "tcp+tls://" } else { "" };
         let hosts = hosts.iter().map(|host| format!("{protocol}{host}"));

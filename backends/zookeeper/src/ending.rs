@@ -1,4 +1,4 @@
-//! Taking claims out of their queues.
+//! Releasing claims.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::paths::queue;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Ends whatever there is of a claim.
+/// Releases a claim, with all its nodes.
 pub(crate) async fn end(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> Result<Ended> {
     if settle == Settle::Unanswered {
-        // From here on no request for it is begun any more.
+        // No request for the claim starts from here on.
         shared.over.set(claim, Reason::Gone);
     }
     let place = shared.roster.place(claim);
@@ -24,14 +24,14 @@ pub(crate) async fn end(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> 
     let mut ended = Ended::NotHeld;
     let node = place.and_then(|place| place.node);
     if let Some(node) = &node {
-        // Its token stands in its name, so this is nobody else's.
+        // Its name contains the token, so it is no other claim's.
         let removal = session.client().delete(&node.path, None);
         if deleted(session.answer(removal).await)? {
             ended = Ended::Released;
         }
     }
     if node.is_none() || settle == Settle::Unanswered {
-        // Whatever this session was asked for before is done by then.
+        // This session's earlier requests are done before that.
         match shared.remove_by_token(&session, &claim.name, claim.token).await {
             Ok(true) => ended = Ended::Released,
             Ok(false) => {}
@@ -46,7 +46,7 @@ pub(crate) async fn end(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> 
     Ok(ended)
 }
 
-/// Whether a removal removed something.
+/// Returns whether a removal removed anything.
 pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     match answer {
         Ok(()) => Ok(true),
@@ -55,7 +55,7 @@ pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     }
 }
 
-/// Removes the nodes of a token from a queue, and says whether there were any.
+/// Removes a token's nodes from a queue. Returns whether there were any.
 pub(crate) async fn remove_by_token(
     session: &Arc<Session>,
     queue_path: &str,
@@ -68,8 +68,7 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes those that end with this session. Whoever has the claim may ask for it anew, and be granted it
-/// in another, once this one is given up.
+/// Removes only this session's nodes. The caller may have acquired the same claim in another session.
 pub(crate) async fn remove_of_session(
     session: &Arc<Session>,
     queue_path: &str,
@@ -85,8 +84,7 @@ pub(crate) async fn remove_of_session(
     Ok(())
 }
 
-/// The nodes of a token in a queue. Whatever this session was asked for before is among them or was
-/// refused.
+/// Returns the nodes of a token in a queue. It includes all effects of this session's earlier requests.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
     let children = match session.read(|| session.client().list_children(queue_path)).await {

@@ -1,31 +1,28 @@
-//! What the client library's errors mean for a lock.
+//! The meaning of the client library's errors for a lock.
 
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};
 use zookeeper_client as zk;
 
-/// What tables and errors call this backend.
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The servers keep a session to the one that it is at, and don't make an ephemeral node in it. The
-/// client library has no name for it.
+/// The server rejects an ephemeral node in a local session. The client library has no name for this code.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
-/// Whether a request changes anything on the servers. One that doesn't certainly had no effect,
-/// whatever became of its answer.
+/// The effect of a request on the servers. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
     Reads,
 }
 
-/// Why a request has no good answer.
+/// The reason for a missing result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// None came within this time. The library may still send the request.
+    /// No response within this time. The library may still send the request.
     Silence(Duration),
-    /// The library, or the server through it, says so.
+    /// An error of the library or the server.
     Said(zk::Error),
 }
 
@@ -34,7 +31,7 @@ impl Failure {
         matches!(self, Self::Said(error) if error == said)
     }
 
-    /// Whether the connection broke, so that the same may be asked on the next one.
+    /// Returns whether the connection broke, so that a read can be repeated on the next one.
     pub(crate) fn is_of_the_connection(&self) -> bool {
         matches!(self, Self::Said(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
     }
@@ -104,8 +101,7 @@ impl Effect {
     }
 }
 
-/// The node that the URL names as the root of everything isn't there. Nobody makes it: a mistyped one
-/// would look like one without locks.
+/// Returns the error for a missing chroot. It isn't created: a mistyped one would look like an ensemble without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     error(
         ErrorKind::InvalidConfig,
@@ -117,10 +113,10 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }
 
-/// Waits for the answer to a request.
+/// Waits for the response to a request.
 ///
 /// # Cancel safety
-/// The request may be carried out all the same.
+/// The request may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

@@ -1,8 +1,8 @@
-//! Refusing late writes to ZooKeeper.
+//! Fencing for data in ZooKeeper: late writes are rejected.
 //!
-//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
-//! [`commit`] refuses that where what is protected stands in a ZooKeeper, be it the one with the locks or
-//! another one: the user's own operations are carried out only if no later holder has written before.
+//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`commit`] prevents this
+//! for data in a ZooKeeper, the locks' own or any other. It carries out the caller's operations only if no later holder
+//! has written before.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,10 +20,13 @@
 //! # }
 //! ```
 //!
-//! The highest fence stands in a node of the user's choice, in decimal. It is made when it is missing, for
-//! anybody to change: whoever wants other permissions makes it, with `0` in it. Its parent isn't made. Who writes to the same things must use the same node, and nobody may write to them without.
-//! The node is looked at first, and then all happens in one `multi` with the condition that it is as it
-//! was. Fences of every backend will do.
+//!
+//! The highest fence is kept in a node of the caller's choice, in decimal. A missing node is created with permissions
+//! for all; for other permissions, create it with the content `0`. Its parent must exist. All writers of the same data
+//! must use the same node, and none may write without it.
+//!
+//! Each call reads the node, and then sends one `multi` on condition that the node is unchanged. Fences of every
+//! backend work.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -31,30 +34,29 @@ use zookeeper_client as zk;
 
 use crate::errors::{BACKEND, Effect, Failure, error};
 
-/// How often it looks anew when others write meanwhile.
+/// How often a call retries after concurrent writes.
 const TRIES: usize = 20;
 
-/// Carries out the operations that `write` adds, all or none, if no later holder has written before; and
-/// notes the fence in the node at `path`. Answers what became of the operations.
+/// Carries out the operations that `write` adds, all or none, if no later holder has written before. Stores the fence
+/// in the node at `path`, and returns the results of the operations.
 ///
-/// The same holder may write again and again, and so may readers beside each other, who share a fence.
-/// `write` is called again when others come in between, and mustn't change the node itself.
+/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. `write` is called again
+/// after a concurrent write. It must not change the fence's node.
 ///
 /// # Errors
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
-///   has written. Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): what stands in the node at `path` is no fence. Or one of the user's
-///   operations failed, and so none was done: which, and why, says the source, a
-///   [`MultiWriteError`](zk::MultiWriteError).
-/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`]; the node's parent isn't
-///   there; a path isn't one.
-/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't
-///   serve now. Nothing was done.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done. It may be sent again
-///   with the same fence, if the operations may happen twice.
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
+///   Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence. Or one of the operations failed, and none
+///   was done; the source is a [`MultiWriteError`](zk::MultiWriteError).
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's parent is missing, or a
+///   path is malformed.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't serve now.
+///   Nothing was done.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. The caller may retry with the same fence, if
+///   the operations may happen twice.
 ///
 /// # Cancel safety
-/// If it is dropped, it may have been carried out, or may be later.
+/// The operations of a dropped future may have been carried out, or may be later.
 pub async fn commit<W>(
     client: &zk::Client,
     path: &str,
@@ -69,7 +71,7 @@ where
     for _ in 0..TRIES {
         match attempt(client, path, fenced, &write).await.map_err(name)? {
             Some(results) => return Ok(results),
-            // What was read may be what a server that lags behind has.
+            // The read may have come from a server that lags behind.
             None => client.sync(path).await.map_err(|cause| name(failed(cause, Effect::Reads)))?,
         }
     }
@@ -77,7 +79,7 @@ where
     Err(name(error(ErrorKind::Unavailable, message)))
 }
 
-/// `None` if somebody wrote between the look and the operations.
+/// Returns `None` after a concurrent write.
 async fn attempt(
     client: &zk::Client,
     path: &str,
@@ -86,7 +88,7 @@ async fn attempt(
 ) -> Result<Option<Vec<zk::MultiWriteResult>>> {
     let version = match client.get_data(path).await {
         Ok((data, stat)) => {
-            // It never becomes less, so what a server that lags behind has is enough to refuse.
+            // Fences only increase, so a server that lags behind is enough for a refusal.
             let highest = read(&data).ok_or_else(|| {
                 let message = "what stands in the node of the fence is none; take a node that nothing \
                                else writes to";
@@ -111,11 +113,11 @@ async fn attempt(
     };
     noting.and_then(|()| write(&mut all)).map_err(|cause| failed(cause, Effect::Reads))?;
     match all.commit().await {
-        // Without that of the fence.
+        // Without the result of the fence's own operation.
         Ok(results) => Ok(Some(results.into_iter().skip(1).collect())),
         Err(zk::MultiWriteError::OperationFailed { index: 0, source }) => match (source, version) {
             (zk::Error::BadVersion | zk::Error::NodeExists, _) => Ok(None),
-            // It went.
+            // The node was removed.
             (zk::Error::NoNode, Some(_)) => Ok(None),
             (zk::Error::NoNode, None) => Err(error(
                 ErrorKind::InvalidInput,
@@ -126,7 +128,7 @@ async fn attempt(
         Err(zk::MultiWriteError::OperationFailed { index, source }) => {
             let message =
                 format!("operation {index} of the user's failed, so none was done: {source}");
-            // Counted as the user did, from zero.
+            // The index among the caller's operations, from zero.
             let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
             Err(error(ErrorKind::Conflict, message).with_source(cause))
         }

@@ -1,5 +1,4 @@
-//! What a server says of itself: `srvr`, the one command of four letters that can't be forbidden, and
-//! `conf`, which must be allowed.
+//! The four-letter commands `srvr`, which can't be forbidden, and `conf`, which must be allowed.
 
 use std::time::Duration;
 
@@ -8,29 +7,27 @@ use tokio::net::TcpStream;
 
 use crate::config::Config;
 
-/// A server of the URL.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) status: Status,
-    /// Its tick, if it may say that.
+    /// The server's tick, if `conf` is allowed.
     pub(crate) tick: Option<Duration>,
 }
 
-/// What it says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It serves clients.
+    /// The server serves clients.
     Serves { version: String, mode: String },
-    /// It runs, and looks for a quorum.
+    /// The server runs without a quorum.
     Alone,
-    /// It isn't to say.
+    /// The server rejects the command.
     Refuses(String),
-    /// It says nothing.
+    /// The server doesn't answer.
     Silent(String),
 }
 
-/// Asks all servers of the URL, at the same time.
+/// Asks all servers of the URL in parallel.
 pub(crate) async fn look(config: &Config) -> Vec<Server> {
     let asked: Vec<_> = config
         .contents
@@ -51,7 +48,7 @@ pub(crate) async fn look(config: &Config) -> Vec<Server> {
     servers
 }
 
-/// Asks one what it is.
+/// Asks one server for its status.
 pub(crate) async fn ask(host: &str, limit: Duration) -> Status {
     match tokio::time::timeout(limit, says(host, "srvr")).await {
         Ok(Ok(answer)) => read(&answer),
@@ -81,7 +78,7 @@ fn read(answer: &str) -> Status {
     };
     match (after("Zookeeper version:"), after("Mode:")) {
         (Some(version), Some(mode)) => Status::Serves {
-            // The number of the commit and the date of the build follow.
+            // Without the commit and the build date that follow.
             version: version.split(['-', ',']).next().unwrap_or_default().to_owned(),
             mode,
         },

@@ -10,67 +10,65 @@
 //! # }
 //! ```
 //!
-//! A lock is the queue of ephemeral sequential nodes that Curator's `InterProcessMutex` has, so that
-//! both exclude each other; kazoo's `Lock` too. An operator sees it with
-//! `ls /lockwright/NAME` in ZooKeeper's own client.
+//! A lock is a queue of ephemeral sequential nodes with the layout of Curator's `InterProcessMutex`, so that both
+//! exclude each other, and kazoo's `Lock` too. `ls /lockwright/NAME` in ZooKeeper's client shows it.
 //!
-//! Readers and those who want permits stand in the same queue, and their nodes say what they are. To programs
-//! that don't know these they are holders like any others.
+//! Readers and permit holders use the same queue, and their nodes' names contain their mode. Other programs take them
+//! for exclusive holders.
 //!
-//! ZooKeeper 3.5 or newer is needed: only since then a node's fence comes with the answer that made
-//! it, and empty parents go by themselves. Tested with 3.8.0.
+//! The backend needs ZooKeeper 3.5 or newer, which returns a node's fence on creation and removes empty parents. It is
+//! tested with 3.8.0.
 //!
 //! # Connecting
 //!
 //! `zookeeper:[user:password@]host[:port],host[:port],…[/chroot]`, with these parameters:
 //!
-//! | parameter | says |
+//! | parameter | meaning |
 //! |---|---|
-//! | `prefix` | the node below which the locks are, `/lockwright`; with `/` a lock is at the path of its name |
-//! | `tick` | the servers' `tickTime`, if `minSessionTimeout` was set to less than two of it: [`Config::tick`] |
+//! | `prefix` | the parent node of the locks; `/lockwright` by default |
+//! | `tick` | the servers' `tickTime`, if `minSessionTimeout` is less than two ticks: [`Config::tick`] |
 //!
-//! With the feature `tls` also `zookeeper+tls:` instead of `zookeeper:`. Then each port must be said, and
-//! these are for files with PEM:
+//! With the feature `tls` also `zookeeper+tls:`, which requires each port, and takes these PEM files:
 //!
-//! | parameter | says |
+//! | parameter | meaning |
 //! |---|---|
-//! | `ca` | the CAs to trust; must be there, as the system's aren't asked |
-//! | `cert`, `key` | a client's certificate and its key, where the servers want one |
+//! | `ca` | the CAs to trust; required, as the system's aren't used |
+//! | `cert`, `key` | a client's certificate and its key |
 //!
-//! The chroot must be there. With a login, new nodes are for that login alone.
+//! The chroot must exist. With a login, only that login may access new nodes.
 //!
 //! # Map
 //!
 //! | file | subject |
 //! |---|---|
 //! | `config.rs` | settings |
-//! | `url.rs` | reading URLs |
-//! | `tls.rs` | TLS: whom a client trusts, and what it shows |
-//! | `limits.rs` | which session timeouts the servers grant |
-//! | `backend.rs` | the trait |
-//! | `shared.rs` | what its methods and tasks share: who stands where, and housekeeping |
-//! | `sessions.rs` | one session for each TTL |
-//! | `session.rs` | one session, and proving that it lives |
-//! | `proof.rs` | what an answer proves |
-//! | `reaching.rs` | why no server gives a session |
-//! | `certainty.rs` | whether a session is kept for as long as when it was opened |
-//! | `checking.rs` | finding that out, once it has another connection |
-//! | `paths.rs` | which nodes a lock has, and who stands in its queue |
-//! | `value.rs` | what stands in a node |
-//! | `acquiring.rs` | asking for a lock |
-//! | `reading.rs` | the fence that readers beside each other share |
-//! | `standing.rs` | where a claim stands already, and noting it |
-//! | `watching.rs` | waiting: the watch on the one ahead |
-//! | `renewing.rs` | renewing several holds |
-//! | `ending.rs` | releasing, and settling |
-//! | `listing.rs` | who holds what |
-//! | `breaking.rs` | an operator's break |
+//! | `url.rs` | parsing URLs |
+//! | `tls.rs` | certificates |
+//! | `limits.rs` | the session timeouts that the servers grant |
+//! | `backend.rs` | the trait implementation |
+//! | `shared.rs` | shared state, and housekeeping |
+//! | `sessions.rs` | one session per TTL |
+//! | `session.rs` | one session, and its proofs |
+//! | `proof.rs` | what a response proves |
+//! | `reaching.rs` | why no server accepts a session |
+//! | `certainty.rs` | whether a session's timeout is unchanged |
+//! | `checking.rs` | checking that after a reconnect |
+//! | `paths.rs` | the nodes of a lock, and its queue |
+//! | `value.rs` | the data of a node |
+//! | `acquiring.rs` | acquiring a lock |
+//! | `reading.rs` | the fence that readers share |
+//! | `standing.rs` | the registered place of a claim |
+//! | `watching.rs` | watches on preceding nodes |
+//! | `renewing.rs` | renewing holds |
+//! | `ending.rs` | releasing claims |
+//! | `listing.rs` | inspecting and listing locks |
+//! | `breaking.rs` | an operator's forced release |
 //! | `notes.rs` | notes on broken holds |
-//! | `doctor.rs` | what is wrong with an ensemble |
-//! | `four_letters.rs` | what a server says of itself |
-//! | `seen.rs` | the latest transaction that a client saw |
-//! | `fencing.rs` | refusing late writes to a ZooKeeper |
-//! | `errors.rs` | what the client library's errors mean for a lock |
+//! | `doctor/` | diagnosing an ensemble |
+//! | `four_letters.rs` | a server's status |
+//! | `seen.rs` | the latest transaction seen |
+//! | `fencing.rs` | rejecting late writes to a ZooKeeper |
+//! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
 mod acquiring;
@@ -126,14 +124,14 @@ use sessions::Sessions;
 use shared::Shared;
 use watching::Watches;
 
-/// How often a waiter asks when nothing wakes it.
+/// How often a waiter polls when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(1_000);
 
 /// Locks on a ZooKeeper ensemble.
 ///
-/// All clients that share this value share its sessions: one for each TTL in use, and one for looking.
-/// Each has a connection of its own, which comes back by itself. When the value is dropped, each is
-/// closed as soon as nothing is held in it: what wasn't released ends at the end of its TTL.
+/// All clients that share this value share its sessions: one per TTL, and one for reads. Each has its own connection,
+/// and reconnects by itself. After a drop, each session is closed once nothing is held in it: unreleased holds end with
+/// their TTL.
 #[derive(Debug)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
@@ -142,12 +140,12 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Connects to what `url` leads to, with the settings of [`Config::new`].
+    /// Connects to the ensemble at `url`, with the settings of [`Config::new`].
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed, its chroot is not there,
-    ///   or there is no tokio runtime.
-    /// - [`Unavailable`](ErrorKind::Unavailable): nobody answers there, or there is no quorum.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed, its chroot doesn't exist, or there is no
+    ///   tokio runtime.
+    /// - [`Unavailable`](ErrorKind::Unavailable): no server answers, or there is no quorum.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -157,7 +155,7 @@ impl ZooKeeper {
 }
 
 impl Config {
-    /// Connects, and tries out what sessions the servers grant.
+    /// Connects, and finds out which sessions the servers grant.
     ///
     /// # Errors
     /// As [`ZooKeeper::connect`].
@@ -175,7 +173,7 @@ impl Config {
                 }
                 (limits, granted, Some(long))
             }
-            // It is to be said why.
+            // The doctor reports the reason.
             Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
                 (Limits::usual(), Vec::new(), None)
             }
@@ -209,7 +207,7 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
-        // From here on a session is closed when nobody has a place in it.
+        // From here on a session is closed once no claim is in it.
         self.shared.sessions.close();
         if self.shared.roster.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
@@ -217,17 +215,17 @@ impl Drop for ZooKeeper {
     }
 }
 
-/// What it promises on servers that were set up as they come: a tick of 2 s, and sessions of 2 to 20
-/// ticks. What others grant, the backend's own profile says.
+/// Returns the guarantees on servers with default settings: a tick of 2 s, and sessions of 2 to 20 ticks. A connected
+/// backend's profile has the actual limits.
 ///
-/// It holds if all members grant the same, and none grants less while somebody holds a lock. Members that
-/// the URL names are tried after each new connection. Those behind one address for several can't be told
-/// apart: there it is the operator's to see to it.
+/// They require that all members grant the same timeouts, and that none grants less while a lock is held. After each
+/// reconnect, the client checks the members in the URL. It can't distinguish members behind a common address: there the
+/// operator must ensure it.
 pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }
 
-/// What was shown by fault tests, and nothing else.
+/// Only the guarantees that fault tests have shown.
 fn profile_within(limits: &Limits) -> Profile {
     let mut profile = Profile::new(BACKEND);
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -1,4 +1,4 @@
-//! Which session timeouts the servers grant: they don't say, so it is tried.
+//! The session timeouts that the servers grant. The servers don't report them, so they are tried.
 
 use std::time::Duration;
 
@@ -8,16 +8,14 @@ use tokio::task::JoinSet;
 use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 
-/// The longest that the protocol has: the servers shorten it to their `maxSessionTimeout`.
+/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
 pub(crate) const FOREVER: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// The shortest that is asked for. A shorter one would be over before the session is there.
+/// The shortest timeout to request. A session with less would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// For how long one server is waited for that is tried by itself, at most.
 const ONE_SERVER: Duration = Duration::from_secs(2);
 
-/// What the servers grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
@@ -26,26 +24,26 @@ pub(crate) struct Limits {
     pub(crate) tick: Duration,
 }
 
-/// What one server granted.
+/// The timeout that one server granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
-    /// As it stands in the URL.
+    /// As in the URL.
     pub(crate) host: String,
     pub(crate) asked: Duration,
     pub(crate) timeout: Duration,
 }
 
-/// Tries it, with a short session and one that is answered for further use. What each server granted
-/// comes with it.
+/// Finds the limits, with a short session and a long one. Returns the latter for further use, and each server's longest
+/// grant.
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
     nobody: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // Nobody asks when it was proven to live before the tick is known.
+    // Its proofs matter only once the tick is set.
     let long = Session::open(config, clock, nobody, FOREVER, FOREVER).await?;
     let (asked, shortest) = shortest(config).await?;
-    // A session moves among the servers, and each sets its timeout anew.
+    // A session moves among the servers, and each resets its timeout.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, FOREVER));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -54,8 +52,7 @@ pub(crate) async fn try_out(
     Ok((Limits { shortest, longest, tick }, most, long))
 }
 
-/// The session timeout that each server of the URL grants when this one is asked for, of those that
-/// can be reached.
+/// Returns the timeout that each reachable server of the URL grants for this request.
 pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     let mut trying = JoinSet::new();
     for host in config.contents.hosts.iter().cloned() {
@@ -70,13 +67,13 @@ pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     trying.join_all().await.into_iter().flatten().collect()
 }
 
-/// A short session timeout that can be asked for, and what is granted then.
+/// Returns the shortest timeout that succeeds, and the granted one.
 async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     let mut asked = SHORTEST;
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow way there is no session yet when this time is over.
+            // On a slow network, the session expires before it is created.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(FOREVER),
         }
@@ -84,14 +81,13 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
 }
 
 impl Limits {
-    /// Of servers that were set up as they come.
+    /// Returns the limits of servers with default settings.
     pub(crate) fn usual() -> Self {
         let tick = Duration::from_secs(2);
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// The shortest TTL: what a follower has heard reaches the leader within a tick, and a proof
-    /// takes two such.
+    /// Returns the shortest TTL. A follower reports to the leader within a tick, and a proof takes two reports.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -1,4 +1,4 @@
-//! Who holds what.
+//! Inspecting and listing locks.
 
 use std::sync::Arc;
 
@@ -14,17 +14,16 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::value::Value;
 
-/// How many names a page has.
+/// The number of names per page.
 const PAGE: usize = 100;
 
-/// Who holds, and how many wait.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) holders: Vec<Held>,
     waiters: usize,
 }
 
-/// The node of one who holds.
+/// The node of a holder.
 pub(crate) struct Held {
     pub(crate) path: String,
     pub(crate) stat: zk::Stat,
@@ -32,20 +31,18 @@ pub(crate) struct Held {
     mode: Mode,
 }
 
-/// Who holds a name.
 pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
     let session = up_to_date(shared).await?;
     let mut inspected = inspect_all(shared, &session, std::slice::from_ref(name)).await;
     inspected.pop().unwrap_or_else(|| Ok(Inspection::free(name.clone())))
 }
 
-/// The names that are held, in their order.
 pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let session = up_to_date(shared).await?;
     let root = shared.paths.root();
     let children = read(&session, session.client().list_children(root)).await;
     let children = children.map_err(|cause| match cause.kind() {
-        // Not that of one lock.
+        // The error concerns the root, not one lock.
         ErrorKind::Denied => error(
             ErrorKind::Denied,
             format!(
@@ -71,7 +68,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     names.truncate(PAGE);
     let next = names.last().filter(|_| !is_last).map(|last| Cursor(last.as_str().to_owned()));
     let inspected = inspect_all(shared, &session, &names).await.into_iter();
-    // What may not be read is another program's, as there may be anything below the root.
+    // Unreadable nodes belong to other programs.
     let readable = inspected
         .filter(|found| !found.as_ref().is_err_and(|cause| cause.kind() == ErrorKind::Denied));
     let mut names = readable.collect::<Result<Vec<_>>>()?;
@@ -79,14 +76,14 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     Ok(Page { names, next })
 }
 
-/// A session whose server has seen what the leader has.
+/// Returns a session whose server has caught up with the leader.
 pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
     let session = shared.sessions.for_looks(shared).await?;
     refresh(&session, &shared.config).await?;
     Ok(session)
 }
 
-/// Has its server see what the leader has. Without the chroot that isn't a place where nothing is held.
+/// Waits until the session's server has caught up with the leader. A missing chroot is an error, not an empty list.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
     match session.has_chroot(config).await? {
@@ -95,7 +92,7 @@ pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     }
 }
 
-/// Who holds these. All are asked for before the first answer is waited for.
+/// Inspects locks. All requests are sent before the first response is awaited.
 async fn inspect_all(
     shared: &Shared,
     session: &Session,
@@ -124,7 +121,7 @@ async fn inspect_all(
         let inspect = async {
             let found = match Queue::of(session, path, &queue?, asked).await? {
                 Some(found) => found,
-                // One went meanwhile: who is next?
+                // A holder has gone: read the queue again.
                 None => holders(session, path).await?,
             };
             let mut inspection = Inspection::free(name.clone());
@@ -132,7 +129,7 @@ async fn inspect_all(
             for held in found.holders {
                 inspection.holders.push(held.holder()?);
             }
-            // That of readers is the lowest that any of them has.
+            // Readers share the lowest fence that any of them has.
             let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
             for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
                 reader.fence = shared;
@@ -144,12 +141,10 @@ async fn inspect_all(
     inspected
 }
 
-/// Those of a queue who hold.
 fn holding(queue: &[Contender]) -> &[Contender] {
     &queue[..line::holders(&modes(queue))]
 }
 
-/// Who holds, and how many wait.
 pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
     loop {
         let children = read(session, session.client().list_children(path)).await?;
@@ -163,7 +158,7 @@ pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
 }
 
 impl Queue {
-    /// `None` if somebody has gone meanwhile.
+    /// `None` if a holder has gone.
     async fn of<A>(
         session: &Session,
         path: &str,
@@ -189,7 +184,7 @@ impl Held {
     }
 }
 
-/// What is there, if it is.
+/// `None` if the node doesn't exist.
 async fn read<T>(
     session: &Session,
     asked: impl Future<Output = Result<T, zk::Error>>,

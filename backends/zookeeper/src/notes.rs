@@ -1,7 +1,7 @@
 //! Notes on holds that were broken at once, in the data of their queue's node.
 //!
-//! The node of such a hold is gone, so the reason can't be there. The queue's node stays while it has
-//! children, and a while longer: the servers remove empty ones once a minute.
+//! Breaking deletes the hold's own node. The queue's node stays while it has children, and up to a minute longer: the
+//! servers remove empty ones once a minute.
 
 use lockwright_core::{LockName, Reason, Token};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ struct Note {
 }
 
 impl Notes {
-    /// Returns the notes in these data, or `None` if the data belong to another program.
+    /// Returns `None` if the data belong to another program.
     fn read(data: &[u8]) -> Option<Self> {
         if data.is_empty() { Some(Self::default()) } else { serde_json::from_slice(data).ok() }
     }

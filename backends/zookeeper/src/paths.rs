@@ -1,61 +1,57 @@
-//! Which nodes a lock has.
+//! The nodes of a lock.
 
 use std::fmt::Write as _;
 
 use lockwright_core::kit::{line, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
-/// What the nodes of one claim are called after its token, as Curator has it.
+/// The part of a node's name after the token, as in Curator.
 const LOCK: &str = "-lock-";
 
-/// What a node that stands in a queue has before its sequence: ours and Curator's mutex, kazoo's
-/// lock, and the read-write locks of both, which exclude us if somebody uses them on the same path. To us
-/// all of theirs are exclusive: what a reader of theirs lets in beside it isn't ours.
+/// The parts of a node's name before its sequence: Lockwright's and Curator's mutex, kazoo's lock, and the read-write
+/// locks of both. Foreign nodes all count as exclusive, as a reader of another program doesn't share with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
-/// The node below which all locks are.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
-    /// `/lockwright`, or nothing for the root.
+    /// `/lockwright`, or empty for the root.
     prefix: String,
 }
 
 impl Paths {
-    /// `prefix` begins with a slash and doesn't end with one, or is one.
+    /// `prefix` begins with a slash and doesn't end with one, or is `/`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.trim_end_matches('/').to_owned() }
     }
 
-    /// Where the names are.
     pub(crate) fn root(&self) -> &str {
         if self.prefix.is_empty() { "/" } else { &self.prefix }
     }
 
-    /// Where the queue of a name is.
     pub(crate) fn queue(&self, name: &LockName) -> String {
         format!("{}/{}", self.prefix, encode(name.as_str()))
     }
 
-    /// A node that is never there: no name is encoded like this.
+    /// Returns a node that never exists, as no name is encoded like this.
     pub(crate) fn nobody(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// What a node is called up to its sequence that shows what can be written; it is never a name's.
+    /// Returns the prefix of a node that tests write access. It is never a name's.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
 
-    /// The name whose queue is called so, if it is one of ours.
+    /// Returns the name of a queue's node.
     pub(crate) fn name_of(child: &str) -> Option<LockName> {
         let name = LockName::new(percent::decode(child)?).ok()?;
-        // Another spelling of the same name would be listed, and not locked.
+        // Another encoding of the name would be listed, but is never locked.
         (encode(name.as_str()) == child).then_some(name)
     }
 }
 
-/// What a node can't be called, by ZooKeeper's rules for paths. They are about UTF-16: what is
-/// outside of the basic plane is two surrogates there, which are refused.
+/// Encodes the characters that ZooKeeper forbids in node names. Its rules apply to UTF-16 units: characters outside the
+/// basic plane are surrogates, and forbidden.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     // Reserved below the root.
@@ -70,12 +66,11 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// What the node of a claim is called up to its sequence, which the server adds. After a lost reply
-/// it is found by this: Curator's protected creation.
+/// Returns the name of a claim's node, to which the server adds a sequence. After a lost response the node is found by
+/// this name, like Curator's protected creation.
 ///
-/// Readers and those who want permits have a mark between the token and the rest: `r` for a reader, `p2of3`
-/// for two of three permits. So whoever sees the queue sees how all in it want to hold. Curator's mutex
-/// and kazoo's lock wait for them as for any other.
+/// Nodes of readers and permit holders have a mark after the token: `r` for a reader, `p2of3` for two of three permits.
+/// So the names alone show the mode of each claim. Curator's mutex and kazoo's lock wait for them as for any other.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = line::mark(claim.mode) {
@@ -86,7 +81,6 @@ pub(crate) fn node(claim: &Claim) -> String {
     node
 }
 
-/// What the node of a token begins with.
 fn named(token: Token) -> String {
     let mut node = String::with_capacity(67);
     node.push_str("_c_");
@@ -99,7 +93,6 @@ fn named(token: Token) -> String {
     node
 }
 
-/// How the claim of a node wants to hold whose name up to its sequence is this.
 fn mode(node: &str) -> Mode {
     let marked = || {
         let rest = node.strip_prefix("_c_")?.strip_suffix(LOCK)?;
@@ -110,11 +103,9 @@ fn mode(node: &str) -> Mode {
     marked().unwrap_or(Mode::Exclusive)
 }
 
-/// A node that stands in the queue of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) node: String,
-    /// How it wants to hold.
     pub(crate) mode: Mode,
     sequence: i32,
 }
@@ -123,39 +114,36 @@ impl Contender {
     fn of(node: String) -> Option<Self> {
         let after = |kind: &&str| node.rfind(*kind).map(|at| at + kind.len());
         let at = KINDS.iter().filter_map(after).max()?;
-        // Ten digits, and maybe a minus before them once all have been given.
+        // Ten digits, possibly with a minus once all numbers have been used.
         let sequence = node.get(at..).filter(|text| text.len() >= 10)?.parse().ok()?;
         let mode = mode(&node[..at]);
         Some(Self { node, mode, sequence })
     }
 
-    /// Whether it is the node of a claim with this token.
     pub(crate) fn is_of(&self, token: Token) -> bool {
         let rest = self.node.strip_prefix(&named(token));
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Whether its number says nothing. The servers count in 32 bits, and from 2^31 - 1 on give that
-    /// number to all who come, or, to some who come at once, negative ones.
+    /// Returns whether its number is meaningless. The servers count in 32 bits. From 2^31 - 1 on, they repeat that
+    /// number, or give negative ones to concurrent clients.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }
 }
 
-/// The queue: who stands among these children, first come, first. Those whose number says nothing
-/// are behind all others.
+/// Returns the queue among these children, in order of arrival. Spent numbers come last.
 pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
     let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
     queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));
     queue
 }
 
-/// How these want to hold.
 pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
     queue.iter().map(|contender| contender.mode).collect()
 }
 
-/// Whether the number of the one that stands there says that it came before those behind it.
+/// Returns whether its number certainly determines its position.
 pub(crate) fn has_a_turn(queue: &[Contender], at: usize) -> bool {
     let is_equal =
         |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
@@ -221,7 +209,7 @@ mod tests {
         for alone in spent {
             assert!(!turns(&[alone])[0].1, "{alone}");
         }
-        // The servers don't give one twice. Somebody may make a node by hand.
+        // The servers give each number once, but a person may create a node.
         let tie = ["a-lock-0000000004", "b-lock-0000000003", "c-lock-0000000003"];
         assert_eq!(turns(&tie), [(3, false), (3, false), (4, true)]);
     }

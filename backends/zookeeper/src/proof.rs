@@ -1,37 +1,35 @@
-//! Until when a session certainly lives on the servers, by what they answered.
+//! How long a session certainly lives on the servers, given their responses.
 //!
-//! A follower answers pings and reads alone, so that they answer proves nothing: it may have been cut
-//! off from the leader, which ends the session when its time is over. A follower tells the leader
-//! which sessions it heard of, each time that the leader pings it: each half tick. So a request proves
-//! that the session lived on from its send only once a later one, sent at least a tick after the
-//! first was *answered*, was answered *through* the leader: by then the leader had heard of the first.
-//! A tick after its *sending* says less: a follower that stood still has both at once when it goes on,
-//! and forwards them before it tells of anything.
+//! A follower answers pings and reads alone, so they prove nothing: it may be cut off from the leader, which expires
+//! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
 //!
-//! "Through the leader" must mean: by its quorum. A leader that was cut off from its followers, or
-//! frozen until another was elected, goes on for some ticks believing that it leads, and answers
-//! `sync` alone. It can't commit anything any more. So the proof is a request which the quorum commits
-//! and that leaves nothing behind: deleting a node that isn't there. The leader proposes it like any
-//! other, and its commit says that there was no such node.
+//! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
+//! tick after the *response* to the first, and be committed through the leader: by then the leader had a report of the
+//! first. A tick after the first's *sending* is not enough. A paused follower receives both at once when it resumes,
+//! and forwards them before its report.
+//!
+//! The commit must involve the quorum. A replaced leader continues for some ticks, and answers `sync` alone. But it
+//! can't commit. So the proof is a request that the quorum commits and that leaves nothing behind: deleting a missing
+//! node. The leader proposes it like any other, and its commit reports the missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockwright_core::BootInstant;
 
-/// The answered requests of one session, as far as they say something.
+/// The relevant responses of one session.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     tick: Duration,
-    /// The servers keep the session for its timeout from here at least.
+    /// The servers keep the session for at least its timeout from here.
     anchor: BootInstant,
-    /// When later requests were sent and answered, that no still later one has confirmed.
+    /// When later, unconfirmed requests were sent and answered.
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
 impl Anchor {
-    /// A session whose creation was sent then. That is committed by the quorum, and the leader
-    /// counts from it.
+    /// Starts from the time when the creation request was sent. The quorum commits the session, and the leader counts
+    /// from then.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, anchor: created, unconfirmed: VecDeque::new() }
     }
@@ -44,7 +42,7 @@ impl Anchor {
         self.tick = tick;
     }
 
-    /// A request that was sent then was committed, as the answer says that came then.
+    /// Records the committed response to a request.
     pub(crate) fn committed(&mut self, sent: BootInstant, answered: BootInstant) {
         while let Some((first, its_answer)) = self.unconfirmed.front().copied() {
             if its_answer + self.tick > sent {
@@ -53,7 +51,7 @@ impl Anchor {
             self.anchor = self.anchor.max(first);
             self.unconfirmed.pop_front();
         }
-        // Answers may come out of order; a later send says no less.
+        // Responses may arrive out of order. A later send proves no less.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }
@@ -90,7 +88,7 @@ mod tests {
     #[test]
     fn a_request_counts_from_its_answer() {
         let mut anchor = Anchor::new(at(100), TICK);
-        // A follower stood still, and forwarded both at once when it went on.
+        // A follower was paused, and forwarded both when it resumed.
         anchor.committed(at(110), at(120));
         anchor.committed(at(113), at(120));
         assert_eq!(anchor.get(), at(100), "the leader may have heard of neither");

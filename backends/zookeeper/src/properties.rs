@@ -1,4 +1,4 @@
-//! Whatever stands in a URL, in a node or in its name, nothing panics, and errors are clear.
+//! Arbitrary URLs, node data and node names cause no panic, and errors are clear.
 
 use lockwright_conformance::kit;
 use lockwright_core::{LockName, Mode};
@@ -117,7 +117,7 @@ fn every_claim_is_found_in_its_queue() {
                 claim.mode = mode;
                 let queue = paths::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);
                 assert!(queue[0].is_of(claim.token));
-                // What can't be asked for isn't read.
+                // Impossible counts are not parsed.
                 if !matches!(mode, Mode::Permits { .. } if count == 0 || count > of) {
                     assert_eq!(queue[0].mode, mode);
                 }

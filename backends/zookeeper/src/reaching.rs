@@ -1,4 +1,4 @@
-//! Why no server gives a session: the client library doesn't tell, so each is tried by itself.
+//! Why no server accepts a session. The client library doesn't report it, so each server is tried.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,32 +14,29 @@ use crate::errors::error;
 use crate::four_letters::{self, Status};
 use crate::tls;
 
-/// How long a session is waited for before it is looked whether anybody is there at all.
+/// How long connecting may take before the servers' addresses are tried.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long one server is tried at most.
 const ONE_SERVER: Duration = Duration::from_secs(1);
 
-/// What became of trying a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Tried {
     Refuses,
     Unknown,
     Silent(Duration),
     Broken(String),
-    /// It is connected to, and says nothing that helps.
+    /// The server accepts connections, with no further information.
     Reached,
     Alone,
     Serves,
 }
 
-/// Waits until it is certain that nobody is at any of the servers' addresses, and says so. For ever, if
-/// somebody is.
+/// Waits until all servers refuse connections, and returns the error. Pending as long as any of them doesn't.
 ///
 /// # Cancel safety
-/// Dropping it leaves nothing behind.
+/// Dropping the future leaves nothing behind.
 pub(crate) async fn nobody_there(config: &Config) -> Error {
-    // One that is just being started again gets a second chance.
+    // A restarting server gets a second chance.
     for _ in 0..2 {
         sleep(PATIENCE).await;
         let tried = all(config).await;
@@ -50,7 +47,7 @@ pub(crate) async fn nobody_there(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Why there is no session, by what becomes of trying each server.
+/// Returns why there is no session, after trying each server.
 pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
@@ -65,7 +62,7 @@ fn refuse(tried: &[(String, Tried)]) -> bool {
     tried.iter().all(|(_, tried)| matches!(tried, Tried::Refuses | Tried::Unknown))
 }
 
-/// Tries all at the same time. They are in the order of the URL.
+/// Tries all servers in parallel. The results are in the URL's order.
 async fn all(config: &Config) -> Vec<(String, Tried)> {
     let limit = config.connect_timeout.min(ONE_SERVER);
     let is_secured = config.contents.tls.is_some();
@@ -103,7 +100,7 @@ async fn reached(host: &str) -> Result<(), Tried> {
     })
 }
 
-/// Says it in one sentence, those together of which the same is to be said.
+/// Describes the results, grouped by kind.
 fn said(tried: &[(String, Tried)], config: &Config) -> Error {
     let is_secured = config.contents.tls.is_some();
     let mut different: Vec<&Tried> = Vec::new();
@@ -125,7 +122,7 @@ fn said(tried: &[(String, Tried)], config: &Config) -> Error {
 }
 
 impl Tried {
-    /// How a sentence goes on that begins with who it is about.
+    /// Returns the predicate of the sentence.
     fn says(&self, is_one: bool, is_secured: bool) -> String {
         let choose = |one: &str, several: &str| if is_one { one } else { several }.to_owned();
         match self {

@@ -1,11 +1,11 @@
-//! The fence that readers beside each other share.
+//! The fence that concurrent readers share.
 //!
-//! Each reader's node has a number of its own, and they agree on the lowest of theirs: how, and why that is
-//! safe, stands at [`line`]. What another has taken stands in its node, so all of them are read.
+//! Each reader's node has its own number, and all agree on the lowest: [`line`] explains how, and why that is safe. A
+//! reader that takes another's fence stores it in its node, so all nodes are read.
 //!
-//! They aren't read in one step, but what comes of it is as good as if they were, as long as all that were
-//! seen are still there when they are read: who has the lowest fence now had it or took it from somebody who
-//! was there, and nobody can have a lower one later. If one has gone, they are looked at anew.
+//! The nodes aren't read in one step. But the result is as good, if all of them still exist when read. The reader with
+//! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
+//! has gone, all are read again.
 
 use lockwright_core::kit::line::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -17,7 +17,6 @@ use crate::paths::Contender;
 use crate::shared::Node;
 use crate::value::Value;
 
-/// A reader's node, as it was read.
 struct Read {
     path: String,
     version: i32,
@@ -25,8 +24,7 @@ struct Read {
 }
 
 impl Ask<'_> {
-    /// The fence of a reader that is let in, once that is settled. `None` if one of those beside it has gone
-    /// meanwhile: then it looks again.
+    /// Returns the fence of an admitted reader. `None` if a concurrent reader has gone: then it looks again.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],
@@ -36,7 +34,7 @@ impl Ask<'_> {
         let beside = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
         let paths: Vec<String> =
             beside.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
-        // All are asked for before the first answer is waited for.
+        // All requests are sent before the first response is awaited.
         let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
         let (mut readers, mut read) = (Vec::new(), Vec::new());
         for (path, asked) in paths.iter().zip(asked) {
@@ -63,7 +61,7 @@ impl Ask<'_> {
         Ok(noted.then(|| Fence::new(shared)))
     }
 
-    /// Notes in its node what a reader has taken from another one. False if either has changed.
+    /// Stores a fence taken from another reader. Returns false if either node has changed.
     async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
         let bad = |cause: zk::Error| Failure::Said(cause).error(Effect::Reads);
         let mut both = self.session.client().new_multi_writer();

@@ -1,4 +1,4 @@
-//! Renewing several holds.
+//! Renewing holds.
 
 use std::sync::Arc;
 
@@ -13,15 +13,14 @@ use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 
-/// A hold of the batch: its number in it, and its node.
+/// A hold of the batch, with its index.
 struct Numbered {
     at: usize,
     claim: Claim,
     node: Option<Node>,
 }
 
-/// Renews them: each session is proven to live, and then each node is looked at. A session that is silent
-/// is no reason for others to wait.
+/// Renews holds: proves that each session lives, and then reads the nodes. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let tell = Instant::now() + Renew::time_to_answer(holds);
@@ -55,7 +54,6 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     Ok(renewals)
 }
 
-/// Renews those of one session, and tells what is known of them.
 async fn renew_in(
     shared: &Shared,
     session: &Arc<Session>,
@@ -70,7 +68,7 @@ async fn renew_in(
         tracing::debug!(%cause, "holds could not be renewed");
         return Vec::new();
     }
-    // All nodes are asked for before the first answer is waited for.
+    // All requests are sent before the first response is awaited.
     let looks: Vec<_> = numbered
         .into_iter()
         .filter_map(|Numbered { at, claim, node }| {
@@ -86,7 +84,6 @@ async fn renew_in(
     known
 }
 
-/// The place of a hold, or why there is none.
 fn standing(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
     match shared.roster.place(claim) {
         None => Err(Reason::Gone),
@@ -97,7 +94,6 @@ fn standing(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
     }
 }
 
-/// What the node of a hold says.
 async fn renewal(
     shared: &Shared,
     claim: &Claim,
@@ -108,7 +104,7 @@ async fn renewal(
     let stat = match found {
         Ok((data, stat)) => {
             if Value::is_broken(&data) {
-                // It isn't kept for longer, nor removed before its end.
+                // Its node is neither kept longer nor removed early.
                 return Renewal::not_held(Reason::Broken);
             }
             stat
@@ -123,7 +119,7 @@ async fn renewal(
     if stat.ephemeral_owner != session.id() {
         return Renewal::not_held(Reason::Gone);
     }
-    // Its time may have passed while this was asked: then it is being removed.
+    // If it became overdue during this request, it is being removed.
     if !shared.keep(claim, shared.end_of_hold(claim)) {
         return Renewal::not_held(Reason::Expired);
     }

@@ -1,4 +1,4 @@
-//! One session on the servers, and what proves that it lives.
+//! A session on the servers, and proofs that it lives.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,17 +16,17 @@ use crate::{reaching, tls};
 /// The shortest silence timeout, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// How long to wait for the library's next connection before it is asked again.
+/// The pause before a read is repeated on the library's next connection.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// A session. It is closed, and its nodes are gone, when the last who uses it drops it.
+/// A session. It is closed, and its nodes removed, when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
     nobody: String,
     anchor: Mutex<Anchor>,
-    /// One proof at a time, shared by all who want one.
+    /// Held during a proof, which all concurrent callers share.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
@@ -34,8 +34,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a session that lives for `timeout` without being heard of, or as near to that as the
-    /// servers allow.
+    /// Opens a session with this timeout, or the nearest that the servers allow.
     pub(crate) async fn open(
         config: &Config,
         clock: &Clock,
@@ -58,7 +57,7 @@ impl Session {
         })
     }
 
-    /// Its requests. The order in which they are made is the order in which they are carried out.
+    /// Executes requests in the order in which they are made.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -67,17 +66,15 @@ impl Session {
         self.client.session_id().0
     }
 
-    /// For how long the servers keep it without hearing of it.
+    /// Returns how long the servers keep the session without contact.
     pub(crate) fn timeout(&self) -> Duration {
         self.client.session_timeout()
     }
 
-    /// What is known of that.
     pub(crate) fn certainty(&self) -> &Certainty {
         &self.certainty
     }
 
-    /// Waits until its timeout is certain.
     pub(crate) async fn trusted(&self) -> Result<()> {
         if self.certainty.wait(self.response_timeout).await {
             return Ok(());
@@ -89,27 +86,24 @@ impl Session {
         ))
     }
 
-    /// The servers' tick is this.
     pub(crate) fn set_tick(&self, tick: Duration) {
         lock(&self.anchor).set_tick(tick);
     }
 
-    /// Whether it is known to be over.
     pub(crate) fn is_over(&self) -> bool {
         self.client.state().is_terminated()
     }
 
-    /// Whether more may be asked for in it.
+    /// Returns whether it may be used for new requests.
     pub(crate) fn is_fit(&self) -> bool {
         !self.is_over() && !self.certainty.is_unfit()
     }
 
-    /// For how long after `start` it certainly lives on, by what is proven so far.
+    /// Returns how long after `start` it certainly lives.
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
         (lock(&self.anchor).get() + self.timeout()).saturating_since(start)
     }
 
-    /// Waits for the answer to a request of its.
     pub(crate) async fn answer<T>(
         &self,
         request: impl Future<Output = Result<T, zk::Error>>,
@@ -117,8 +111,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Waits for the answer to a request that changes nothing, and asks again if the connection breaks:
-    /// the library has another one soon.
+    /// Waits for the response to a read, and repeats it if the connection breaks: the library soon reconnects.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,
@@ -137,11 +130,11 @@ impl Session {
         }
     }
 
-    /// Has the quorum commit something, which leaves nothing behind. Whatever was asked for on this
-    /// session before is done or refused by then, and what is read afterwards is no older.
+    /// Has the quorum commit a request without effect. Afterwards all earlier requests of this session are done or
+    /// rejected, and later reads are no older.
     ///
     /// # Cancel safety
-    /// Dropping it loses at most the proof.
+    /// Dropping the future loses at most the proof.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -161,12 +154,12 @@ impl Session {
         Ok(())
     }
 
-    /// Proves once in `pause`, for as long as the session is there.
+    /// Proves once per `pause`, as long as the session exists.
     pub(crate) async fn keep_proving(this: Weak<Self>, pause: Duration) {
         loop {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
-            // Not `prove`, which would keep the session open for as long as it waits.
+            // Not `prove`, which would keep the session open while it waits.
             let request = session.client.delete(&session.nobody, None);
             let limit = session.response_timeout;
             drop(session);
@@ -177,7 +170,7 @@ impl Session {
                 Ok(()) => {
                     let (mut anchor, answered) = (lock(&session.anchor), clock.now());
                     anchor.committed(sent, answered);
-                    // Sooner it wouldn't confirm this one.
+                    // Sooner, it wouldn't confirm this one.
                     next = next.max(answered + anchor.tick());
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);
@@ -190,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Has its server see what the leader has by now.
+    /// Waits until the session's server has caught up with the leader.
     pub(crate) async fn sync(&self) -> Result<()> {
         match self.read(|| self.client.sync("/")).await {
             Ok(()) | Err(Failure::Said(zk::Error::NoNode)) => Ok(()),
@@ -198,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Whether the URL's chroot is there, if it has one, by what its server has seen.
+    /// Returns whether the URL's chroot exists on its server, if it has one.
     pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
         if config.contents.chroot.is_empty() {
             return Ok(true);
@@ -209,12 +202,10 @@ impl Session {
         }
     }
 
-    /// Notes that somebody has a use for it.
     pub(crate) fn touch(&self) {
         *lock(&self.used) = self.clock.now();
     }
 
-    /// For how long nobody had.
     pub(crate) fn idle(&self) -> Duration {
         self.clock.now().saturating_since(*lock(&self.used))
     }
@@ -224,7 +215,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the answer to the deletion of nobody's node says: these the quorum has committed.
+/// Maps the responses that prove a commit to `Ok`.
 fn committed(answer: Result<(), Failure>) -> Result<()> {
     match answer {
         Ok(()) | Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
@@ -232,7 +223,6 @@ fn committed(answer: Result<(), Failure>) -> Result<()> {
     }
 }
 
-/// Connects with a new session to any of the servers.
 pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Client> {
     let connected = tokio::select! {
         connected = connect_to(config, &config.contents.hosts, timeout, false) => connected,
@@ -244,13 +234,13 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// Returns how long a connection may be silent before its session moves to a new connection. The library's
-/// default of two fifths of the timeout leaves too little time for a hold whose renewal is due.
+/// Returns how long a connection may be silent before its session moves to a new connection. The library's default of
+/// two fifths of the timeout leaves too little time for a hold whose renewal is due.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }
 
-/// Connects with a new session to one of these, and tries each only once if `eagerly`.
+/// Opens a new session on one of these hosts. If `eagerly`, each is tried only once.
 pub(crate) async fn connect_to(
     config: &Config,
     hosts: &[String],

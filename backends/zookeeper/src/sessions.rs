@@ -1,4 +1,4 @@
-//! The sessions of a client: one for each TTL, shared by all its claims of that.
+//! The sessions of a client: one per TTL, shared by its claims.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,24 +16,22 @@ use crate::shared::Shared;
 /// By how many ticks the session of a fixed hold outlasts its TTL.
 pub(crate) const SPARE_TICKS: u32 = 3;
 
-/// Which claims share a session.
+/// The properties by which claims share a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
-    /// For how long the servers are to keep it without hearing of it.
     timeout: Duration,
-    /// How often it is proven to live.
+    /// The interval of proofs.
     pause: Duration,
-    /// Whether nothing is ever held in it.
+    /// The session is for reads only.
     looks: bool,
 }
 
 impl Kind {
-    /// For claims of this TTL.
+    /// Returns the kind for claims of this TTL.
     ///
-    /// What is proven is always some time ago: a tick, and the time since the last proof. A hold that
-    /// is renewed makes up for that by renewing. One that is fixed can't, so its session lives for
-    /// longer, and is proven more often: then the hold is valid for its whole TTL. Its nodes outlive
-    /// a client that dies by as much.
+    /// A proof is always some time ago: a tick, and the time since the last proof. A renewed hold makes up for that. A
+    /// fixed hold can't, so its session has a longer timeout and more frequent proofs: the hold is valid for its whole
+    /// TTL. After a client's death its nodes remain as much longer.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -46,27 +44,24 @@ impl Kind {
         Self { timeout: timeout.min(limits.longest), pause: pause.max(limits.tick), looks: false }
     }
 
-    /// For looking at locks.
     fn of_looks(limits: &Limits) -> Self {
         Self { timeout: limits.longest, pause: limits.longest / 4, looks: true }
     }
 }
 
-/// What there is of a kind. Whoever has the lock may be opening one.
+/// The session of a kind. The mutex is held while one is opened.
 #[derive(Debug, Default)]
 struct Current {
     session: Option<Arc<Session>>,
-    /// When none could be opened the last time, and why.
+    /// The last failure to open one.
     failed: Option<(BootInstant, Arc<Error>)>,
 }
 
 type Slot = Arc<tokio::sync::Mutex<Current>>;
 
-/// The sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slots: Mutex<HashMap<Kind, Slot>>,
-    /// Where everything runs that nobody waits for.
     pub(crate) runtime: Handle,
 }
 
@@ -75,23 +70,21 @@ impl Sessions {
         Self { slots: Mutex::default(), runtime }
     }
 
-    /// The session that all look through.
     pub(crate) async fn for_looks(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
         self.get(shared, Kind::of_looks(&shared.limits)).await
     }
 
-    /// Takes the session that was opened while connecting as the one that all look through.
     pub(crate) async fn take_in(&self, shared: &Arc<Shared>, session: Session) {
         let slot = self.slot(Kind::of_looks(&shared.limits));
         let session = self.watched(shared, session, Kind::of_looks(&shared.limits));
         slot.lock().await.session = Some(session);
     }
 
-    /// A session of this kind: the one that there is, if it is fit for more. When none can be opened all
-    /// who came meanwhile are told so, and don't try it one after the other.
+    /// Returns the session of this kind, or opens one. If that fails, all concurrent callers get the error, instead of
+    /// trying one after the other.
     ///
     /// # Cancel safety
-    /// A session that is being opened is opened all the same, for the next who asks.
+    /// The session is opened nevertheless, for the next caller.
     pub(crate) async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
         let came = shared.clock.now();
         let mut slot = self.slot(kind).lock_owned().await;
@@ -151,31 +144,29 @@ impl Sessions {
         session
     }
 
-    /// Doesn't give out this session any more.
     pub(crate) fn forget(&self, session: &Arc<Session>) {
         self.each(|slot| {
             slot.session.take_if(|known| Arc::ptr_eq(known, session));
         });
     }
 
-    /// Closes the sessions that nobody used for this long, and in which nobody has a place.
+    /// Closes the sessions that are unused for this long and have no claims.
     pub(crate) fn close_idle(&self, after: Duration, is_used: impl Fn(&Arc<Session>) -> bool) {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // Whoever is about to use one has it too.
+        // A caller that is about to use a slot has a reference to it.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }
 
-    /// Closes all, as soon as nobody uses them.
     pub(crate) fn close(&self) {
         self.each(|slot| slot.session = None);
     }
 
     fn each(&self, change: impl Fn(&mut Current)) {
         for slot in self.slots().values() {
-            // Somebody is opening it, if it is locked.
+            // A locked slot is opening a session.
             if let Ok(mut slot) = slot.try_lock() {
                 change(&mut slot);
             }
@@ -191,7 +182,6 @@ impl Sessions {
     }
 }
 
-/// The same for each who waited for it.
 fn not_opened(cause: &Arc<Error>) -> Error {
     let message = format!("no session could be opened: {}", cause.message());
     error(cause.kind(), message).with_source(Arc::clone(cause))

@@ -1,4 +1,4 @@
-//! What the methods of a backend and its tasks share.
+//! State that the methods and the tasks of a backend share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -20,13 +20,13 @@ use crate::sessions::{Kind, Sessions};
 use crate::watching::Watches;
 use crate::{SLOW_POLL, ending};
 
-/// How often the housekeeping looks for sessions that nobody uses, at least.
+/// The longest interval between searches for unused sessions.
 const LOOK_AROUND: Duration = Duration::from_secs(10);
 
-/// What cannot be removed from the servers now is tried again after this time.
+/// The pause before a failed removal is retried.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// How often is looked whether anything is left, once the backend has gone.
+/// The interval of checks for remaining claims after the backend was dropped.
 const LINGER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -44,19 +44,16 @@ pub(crate) struct Shared {
     pub(crate) seen: Seen,
 }
 
-/// Where a claim stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
-    /// Its node, once that is known: until then a request for it may be on its way.
+    /// Its node, once known. Until then a request for it may be in flight.
     pub(crate) node: Option<Node>,
-    /// Whether it was granted.
     pub(crate) held: bool,
-    /// Whether its time is over. Its node is still to be removed.
+    /// The claim is overdue, and its node still to be removed.
     pub(crate) over: bool,
 }
 
-/// The node of a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) path: Arc<str>,
@@ -64,7 +61,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// Who may do what with new nodes: with a login only who has the same one.
+    /// Returns the permissions of new nodes: with a login, only for that login.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -72,28 +69,25 @@ impl Shared {
         }
     }
 
-    /// The session for a claim.
     pub(crate) async fn session(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Session>> {
         let fixed = claim.upkeep == Upkeep::Fixed;
         self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
     }
 
-    /// When the servers are asked to forget a hold of this claim whose request was just answered.
     pub(crate) fn end_of_hold(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl
     }
 
-    /// Has a claim keep its place until then at least. False if it has none, or its time is over.
+    /// Returns false if the claim has no place, or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.roster.extend_if(claim, end, |place| !place.over)
     }
 
-    /// When a claim that waits, and isn't heard of any more, is taken out of the queue.
+    /// Returns when a waiting claim that isn't repeated leaves the queue.
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 5)
     }
 
-    /// The state of a session has changed.
     pub(crate) fn session_is(&self, session: &Arc<Session>, state: zk::SessionState) {
         if state.is_terminated() {
             tracing::debug!(?session, "a session ended");
@@ -106,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// Nobody has a place in this session any more. Answers who had one and held nothing.
+    /// Removes all claims of this session from the registry. Returns those that held nothing.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let places = self.roster.leave_all(|place| Arc::ptr_eq(&place.session, session));
@@ -121,8 +115,7 @@ impl Shared {
         others
     }
 
-    /// Removes what nobody renews, and closes sessions that nobody uses, for as long as the backend
-    /// lives.
+    /// Removes overdue claims and closes unused sessions, as long as the backend lives.
     pub(crate) async fn keep_house(this: Weak<Self>, roster: Arc<Roster<Place>>, idle: Duration) {
         loop {
             tokio::select! {
@@ -137,27 +130,26 @@ impl Shared {
         }
     }
 
-    /// Keeps what is held until its time is over, though the backend has gone. A hold ends by its
-    /// release or its TTL, and not because a value was dropped.
+    /// Keeps holds until they are overdue, after the backend was dropped. A hold ends by release or TTL only.
     pub(crate) async fn outlive(self: Arc<Self>) {
         self.remove(self.roster.leave_all(|place| !place.held));
         while self.roster.any(|_, _, _| true) {
             tokio::select! {
                 () = self.roster.until_overdue() => {}
-                // What is being removed has no end.
+                // A claim that is being removed has no deadline.
                 () = tokio::time::sleep(LINGER) => {}
             }
             self.remove_overdue();
         }
     }
 
-    /// Whose time is over has no hold from here on, and keeps its place until its node is gone: who
-    /// asks for it again meanwhile is told so, and isn't granted what is about to be removed.
+    /// Removes overdue claims. Each stays registered until its node is gone, so that a repeated acquire is rejected
+    /// instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.roster.mark_overdue(|place| place.over = true));
     }
 
-    /// Removes them, those of one session without waiting for another's.
+    /// Removes each session's claims in parallel to other sessions'.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
@@ -168,10 +160,10 @@ impl Shared {
         }
     }
 
-    /// Removes the nodes of these, and tries again until they are gone or their session is.
+    /// Removes the nodes of claims, with retries until the nodes or their session are gone.
     async fn remove_all(self: Arc<Self>, mut overdue: Vec<(LockName, Token, Place)>) {
         while !overdue.is_empty() {
-            // All are asked for before the first answer is waited for.
+            // All requests are sent before the first response is awaited.
             let removing: Vec<_> = overdue
                 .into_iter()
                 .map(|(name, token, place)| {
@@ -202,7 +194,6 @@ impl Shared {
         }
     }
 
-    /// Removes whatever stands in the queue of `name` for `token`, and says whether anything did.
     pub(crate) async fn remove_by_token(
         &self,
         session: &Arc<Session>,
@@ -222,7 +213,7 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// Its first request was unanswered when its session was given up, and it asked again meanwhile.
+    /// The session was given up with a request unanswered, and the claim was acquired again in between.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_removed_of_a_session_is_not_what_another_holds_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -239,7 +230,7 @@ mod tests {
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
-        // Its own goes.
+        // The claim's own node is removed.
         let place = Place { session, node: None, held: false, over: false };
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());

@@ -1,4 +1,4 @@
-//! Where a claim stands already, and noting where it stands now.
+//! The registered place of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// An error says that nothing came of it, or that this isn't known: while the claim has a place it
-/// isn't.
+/// Makes an error indeterminate if the claim still has a place, and so possibly a node.
 pub(crate) fn unsettled(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let says_so = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if says_so || shared.roster.place(claim).is_none() {
@@ -20,7 +19,6 @@ pub(crate) fn unsettled(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-/// Where a claim stands already, unless that is over.
 pub(crate) fn standing(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.over.reason(claim) {
         return Err(lost(reason));
@@ -30,7 +28,7 @@ pub(crate) fn standing(shared: &Shared, claim: &Claim) -> Result<Option<Place>> 
         return Err(expired(shared, claim));
     }
     if !place.session.is_over() {
-        // Who asks again is heard of, and isn't taken out of the queue meanwhile.
+        // A repeated acquire extends the time in the queue.
         if !place.held && !shared.keep(claim, shared.end_of_wait(claim)) {
             return Err(expired(shared, claim));
         }
@@ -40,7 +38,7 @@ pub(crate) fn standing(shared: &Shared, claim: &Claim) -> Result<Option<Place>> 
     if place.held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
 }
 
-/// Its time is over, and stays so for whoever was told.
+/// Returns the error for an overdue claim, now and for later calls.
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.over.set(claim, Reason::Expired);
     lost(Reason::Expired)
@@ -53,7 +51,7 @@ pub(crate) fn lost(reason: Reason) -> Error {
     )
 }
 
-/// Its node was removed by somebody.
+/// Handles the removal of a claim's node by another client.
 pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<Attempt> {
     if shared.roster.place(claim).is_some_and(|place| place.over) {
         return Err(expired(shared, claim));
@@ -61,15 +59,13 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<Att
     shared.roster.leave(claim);
     match held {
         true => Err(lost(Reason::Gone)),
-        // It asks anew, at the end of the queue.
+        // It queues again at the end.
         false => Ok(Attempt::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() })),
     }
 }
 
-/// Notes where it stands.
-///
-/// Its time may have passed while it was asked for: then its node is being removed, and whatever
-/// the answer was, nothing can be promised of it any more.
+/// Registers the node of a claim. If the claim became overdue during the request, its node is being removed, and the
+/// result is an error.
 pub(crate) fn note(
     shared: &Shared,
     claim: &Claim,
@@ -90,7 +86,7 @@ pub(crate) fn note(
             Ok(())
         }
         None if session.is_over() => Err(lost(Reason::SessionEnded)),
-        // Whatever became of its removal, this node is removed at once.
+        // An earlier removal may have missed this node: remove it at once.
         _ => {
             let (session, node) = (Arc::clone(session), Some(own.clone()));
             let place = Place { session, node, held: false, over: true };
@@ -109,7 +105,7 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// Its time was over while it was asked for: whether its removal is under way or done.
+    /// The claim became overdue during the request. Its removal is in progress or done.
     #[tokio::test]
     async fn nothing_is_noted_of_what_is_over_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -1,4 +1,4 @@
-//! TLS: whom a client trusts, and what it shows.
+//! TLS: trusted CAs, and the client's certificate.
 
 use lockwright_core::Result;
 use lockwright_core::kit::tls::{self, Files};
@@ -8,7 +8,7 @@ use zookeeper_client as zk;
 use crate::config::invalid;
 use crate::url::Contents;
 
-/// The files that a URL for TLS names.
+/// The TLS files in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
     authority: String,
@@ -16,7 +16,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Takes them from a URL's parameters. Without TLS there are none.
+    /// Takes them from a URL's parameters.
     pub(crate) fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -29,7 +29,7 @@ impl Security {
         if !cfg!(feature = "tls") {
             return Err(tls::not_in_this_build("zookeeper-tls"));
         }
-        // The client library knows no others.
+        // The client library supports no others.
         let authority = authority.ok_or(
             "the system's CAs aren't asked; name the file with those to trust, as ca=PATH",
         )?;
@@ -37,11 +37,11 @@ impl Security {
     }
 }
 
-/// The connector with what the URL's files say. They are read for each session anew.
+/// Adds TLS to the connector. The files are read again for each session.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(connector: zk::Connector, contents: &Contents) -> Result<zk::Connector> {
     let Some(Security { authority, client }) = &contents.tls else { return Ok(connector) };
-    // The client library panics at a name that no certificate can be for, and without a choice.
+    // Avoids panics of the client library: on an invalid server name, and without a chosen crypto provider.
     for host in &contents.hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
@@ -65,7 +65,6 @@ pub(crate) fn secured(connector: zk::Connector, contents: &Contents) -> Result<z
     Ok(connector.with_tls(options))
 }
 
-/// As it is.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn secured(connector: zk::Connector, _: &Contents) -> Result<zk::Connector> {
     Ok(connector)
@@ -77,7 +76,7 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
     String::from_utf8(text).map_err(|_| invalid(format!("{parameter}={file} has more than text")))
 }
 
-/// What is wrong with the files, if that is why the client library doesn't even begin to connect.
+/// Returns the problem with the files, if that is why the client library doesn't start to connect.
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {
@@ -87,8 +86,8 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     })
 }
 
-/// What else may be amiss where a server is reached that gives no session. The client library tells
-/// nothing of a handshake that failed, and tries again.
+/// Returns further reasons why a reachable server gives no session. The client library doesn't report failed
+/// handshakes, and retries.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
         "or TLS fails, of which the client library tells no more: nobody of ca=PATH signed a \

@@ -1,4 +1,4 @@
-//! Reading URLs.
+//! Parsing URLs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,14 +11,11 @@ use crate::tls::Security;
 
 const PORT: u16 = 2_181;
 
-/// Below which node the locks are, if the URL doesn't say.
 pub(crate) const PREFIX: &str = "/lockwright";
 
-/// How a URL is written.
 pub(crate) const FORM: &str = "zookeeper:[user:password@]host[:port],host[:port],…[/chroot][?prefix=/lockwright&tick=2s], \
      or with TLS zookeeper+tls:[user:password@]host:port,…[/chroot]?ca=FILE[&cert=FILE&key=FILE]";
 
-/// What stands in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) hosts: Vec<String>,
@@ -28,11 +25,11 @@ pub(crate) struct Contents {
     pub(crate) chroot: String,
     pub(crate) prefix: String,
     pub(crate) tick: Option<Duration>,
-    /// If it is for TLS.
+    /// Present with TLS.
     pub(crate) tls: Option<Security>,
 }
 
-/// Reads a URL. An error says what is wrong, without a secret.
+/// Parses a URL. Errors contain no secret.
 pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let url = url.trim();
     let (secured, rest) = match url.split_once(':') {
@@ -97,7 +94,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// Whether servers can have it: it is a number of milliseconds there, of 32 bits.
+/// Returns whether servers accept the tick: a 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
     (Duration::from_millis(1)..=FOREVER).contains(&tick)
 }
@@ -110,7 +107,7 @@ fn login(login: &str) -> Result<String, String> {
         return Err("the user or the password is empty".to_owned());
     }
     match (percent::decode(user), percent::decode(password)) {
-        // The first colon ends the user, for the servers too.
+        // The first colon ends the user name, for the servers too.
         (Some(user), _) if user.contains(':') => Err("the user has a colon".to_owned()),
         (Some(user), Some(password)) => Ok(format!("{user}:{password}")),
         _ => Err("the percent-encoding of the user or password can't be undone".to_owned()),
@@ -155,7 +152,7 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
     Ok(hosts)
 }
 
-/// A path of nodes, as the servers take it.
+/// Validates a node's path.
 fn path(what: &str, text: &str) -> Result<String, String> {
     let is_odd =
         |c: char| c.is_control() || ('\u{e000}'..='\u{f8ff}').contains(&c) || c >= '\u{fff0}';
@@ -168,7 +165,7 @@ fn path(what: &str, text: &str) -> Result<String, String> {
     Ok(path)
 }
 
-/// A prefix, checked: the root is a slash.
+/// Validates a prefix. The root is `/`.
 pub(crate) fn prefix(text: &str) -> Result<String, String> {
     let trimmed = text.trim_end_matches('/');
     if trimmed.is_empty() {

@@ -1,20 +1,20 @@
-//! What stands in the node of a claim, for people and for an operator's break.
+//! The data of a claim's node.
 
 use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The data of a node of ours, in JSON. Whatever else stands in one is another program's.
+/// The data of a node of this backend, in JSON. All other data belong to other programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
     pub(crate) identity: Identity,
-    /// The TTL of the claim: what an operator is told that its end may take.
+    /// The claim's TTL, for an operator's break.
     ttl_ms: u64,
-    /// Who broke the hold and why.
+    /// The operator who broke the hold, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// It reads, and this is the fence that it shares with others who do, if that isn't its own.
+    /// The fence that a reader shares with others, if that isn't its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -34,7 +34,6 @@ impl Value {
         serde_json::from_slice(data).ok()
     }
 
-    /// Whether these are the data of a hold that an operator broke.
     pub(crate) fn is_broken(data: &[u8]) -> bool {
         Self::read(data).is_some_and(|value| value.broken.is_some())
     }
@@ -43,24 +42,24 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// In less than this its hold is over if nobody renews it.
+    /// Returns after how long an unrenewed hold is certainly over.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }
 
-    /// The fence of a reader whose node has this number.
+    /// Returns the fence of a reader whose own fence is `own`.
     pub(crate) fn fence(value: Option<&Self>, own: Fence) -> Fence {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// As an operator sees it; a foreign one if there is nothing of ours.
+    /// Returns the holder for operators. Without a value, it is another program's.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;
         holder.fence = match mode {
             Mode::Exclusive => Some(own),
             Mode::Shared => Some(Self::fence(value.as_ref(), own)),
-            // Their numbers are no fences.
+            // Permits have no fences.
             _ => None,
         };
         if let Some(value) = value {

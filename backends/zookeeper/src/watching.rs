@@ -1,4 +1,4 @@
-//! Waiting: each who waits watches the one before it.
+//! Watches: each waiter watches its predecessors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,14 @@ use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// A node that is watched: the session that does it, and the path.
+/// The session and the path of a watched node.
 type Key = (i64, String);
 
-/// The watches that are set.
 #[derive(Debug, Default)]
 pub(crate) struct Watches(Mutex<HashMap<Key, AbortHandle>>);
 
 impl Watches {
-    /// Has those who wait for `name` woken when the node at `path` goes, and says whether it is
-    /// there.
+    /// Wakes the waiters for `name` when the node at `path` goes. Returns whether the node exists.
     pub(crate) async fn watch(
         shared: &Arc<Shared>,
         session: &Arc<Session>,
@@ -28,7 +26,7 @@ impl Watches {
     ) -> Result<bool> {
         let key = (session.id(), path);
         if shared.watches.all().contains_key(&key) {
-            // It hasn't gone as far as this session's server knows.
+            // Its session's server still has the node.
             return Ok(true);
         }
         let asking = session.client().check_and_watch_stat(&key.1);
@@ -40,7 +38,7 @@ impl Watches {
         let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
         let mut all = shared.watches.all();
         let task = shared.sessions.runtime.spawn(async move {
-            // Gone, changed, or the session is over: in any case they should look again.
+            // The node has gone or changed, or the session is over. In any case the waiters look again.
             watcher.changed().await;
             if let Some(owner) = owner.upgrade() {
                 owner.watches.all().remove(&watched);
@@ -48,13 +46,12 @@ impl Watches {
             }
         });
         if let Some(other) = all.insert(key, task.abort_handle()) {
-            // Two asked at the same time.
+            // Two callers asked at the same time.
             other.abort();
         }
         Ok(true)
     }
 
-    /// Ends all.
     pub(crate) fn close(&self) {
         for (_, task) in self.all().drain() {
             task.abort();

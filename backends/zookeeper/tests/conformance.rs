@@ -15,7 +15,7 @@ use lockwright_zookeeper::ZooKeeper;
 use lockwright_zookeeper::fencing::commit;
 use zookeeper_client as zk;
 
-/// All cases beside each other on one ensemble, and an ensemble of its own for each that harms it.
+/// Runs all cases in parallel on one ensemble. Each case that harms it gets its own ensemble.
 struct Ensemble(testbed::ZooKeeper);
 
 fn to(url: String) -> Connect {
@@ -29,7 +29,6 @@ fn problem(error: testbed::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// A value and its fence, in two nodes.
 struct Shelf {
     client: zk::Client,
     value: String,
@@ -66,7 +65,7 @@ impl Protected for Shelf {
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        // Its server may lag behind that of another writer.
+        // Its server may lag behind another writer's.
         self.client.sync(&self.value).await.map_err(said)?;
         let (data, _) = self.client.get_data(&self.value).await.map_err(said)?;
         Ok(std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()))
@@ -84,7 +83,7 @@ impl Factory for Ensemble {
     }
 
     fn ttl(&self) -> Duration {
-        // Each grant is a transaction of three servers, which share a machine with all cases.
+        // Each grant is a transaction of three servers on a machine that all cases share.
         Duration::from_secs(3)
     }
 

@@ -1,4 +1,4 @@
-//! Readers and permits, in one queue with all others.
+//! Readers and permits in the common queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn a_crowd_is_kept_in_order() {
     }
 }
 
-/// A key as Go's `concurrency` puts it is that of a writer.
+/// A key of Go's `concurrency` counts as a writer's.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_key_is_a_writers() {
     let (cluster, etcd) = member_and_client().await;
@@ -62,7 +62,7 @@ async fn another_programs_key_is_a_writers() {
     grant(&etcd, &claim_as(Mode::Shared)).await;
 }
 
-/// A key as Go's `concurrency` puts it comes to its turn before a permit that waits behind it.
+/// A key of Go's `concurrency` is admitted before a waiting permit behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (cluster, etcd) = member_and_client().await;

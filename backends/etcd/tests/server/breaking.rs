@@ -1,4 +1,4 @@
-//! Breaking a lock twice, and by several at once.
+//! Breaking a lock twice and concurrently.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,22 +21,21 @@ use crate::kit::{
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// The lease of the one key of a queue, and for how long it is yet. `None` if there is no key.
+/// Returns the lease of the queue's only key, and its remaining time. `None` without a key.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();
     let told = client.lease_client().time_to_live(lease, None).await.unwrap();
-    // In whole seconds, so it may be a little more.
+    // In whole seconds, so it may be slightly more.
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
-/// The key of the one hold of a name.
 fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().to_owned()
 }
 
-/// Who breaks a lock may die between the two steps that it takes.
+/// The operator's client may die between the two steps of breaking a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
     let (cluster, etcd) = member_and_client().await;
@@ -71,7 +70,7 @@ async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
 async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
     let (cluster, etcd) = member_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
-    // None of those that were broken runs out before the last one is.
+    // No broken hold expires before the last one is broken.
     let ttl = Duration::from_secs(120);
     for round in 0..5 {
         let held = claim_for(&format!("orders-{round}"), ttl);
@@ -84,7 +83,7 @@ async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
             breaking.spawn(async move {
                 let how = BreakHow::RunOut;
                 let broken = operator.break_lock(&name, Seen::Any, how, "me", "why").await;
-                // So that what it gives back gets there.
+                // Kept alive until its revocations arrive.
                 (broken, operator)
             });
         }
@@ -94,7 +93,7 @@ async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // The one that all share, and one for each that was broken.
+        // The shared lease, and one for each broken hold.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())
@@ -103,8 +102,7 @@ async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
     }
 }
 
-/// Frees a lock at once, loses the answer, and grants the lock to the next one. The request is sent
-/// again, and finds that.
+/// Frees a lock at once, loses the response, and grants the lock to the next waiter before the request is repeated.
 async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
@@ -120,8 +118,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
         let breaking = tokio::spawn(async move {
             breaking.break_lock(&name, seen, BreakHow::Now, "me", "why").await
         });
-        // Once it has looked who holds, and for how long yet, the request itself is on its way: when
-        // that is, depends on the pieces in which all comes.
+        // After two reads, the request itself is in flight. The time depends on how the data are split.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

@@ -1,4 +1,4 @@
-//! What the doctor finds, each on a cluster that has it.
+//! The doctor's findings.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ async fn found(url: &str) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// Version 3.6 in memory: nothing is found by itself but how many they are.
+/// Version 3.6 in memory, with no findings except about its size.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }
 
-/// How long writes take on a machine that is busy with other tests is no finding about the cluster.
+/// Slow writes on a busy machine say nothing about the cluster.
 fn without_slowness(mut found: Vec<(&'static str, Severity)>) -> Vec<(&'static str, Severity)> {
     found.retain(|(code, _)| *code != "etcd-slow-writes");
     found
@@ -71,7 +71,7 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
 
     cluster.members[(leader + 2) % 3].kill();
-    // The leader knows when it has heard of nobody for a while.
+    // The leader notices after a while.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
         let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;
@@ -89,7 +89,7 @@ async fn a_learner_is_a_warning() {
     let learner = ("etcd-learner", Severity::Warning);
     let all = without_slowness(found(&cluster.url()).await);
     assert_eq!(all, [LEASE_BUG, LEASE_BUG, learner, ONE_MEMBER]);
-    // It has no vote, and somebody else is asked.
+    // The client asks voting members instead.
     let etcd = crate::kit::connect(&cluster.url()).await;
     for number in 0..5 {
         grant(&etcd, &claim(&format!("lock {number}"))).await;
@@ -107,7 +107,7 @@ async fn members_of_different_clusters_are_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
-    // The file grows by 16 MiB at a time: to 48, which is nearly all, and then beyond it.
+    // The file grows by 16 MiB at a time: to 48 MiB, which is nearly full, and then beyond the quota.
     let quota = 52 << 20;
     let options = options().members(1).set("quota-backend-bytes", quota.to_string());
     let cluster = options.start().unwrap();
@@ -148,7 +148,7 @@ async fn alarms_are_errors() {
     }
 }
 
-/// Far away, say. (A member that is stopped again and again is slow or not, as the machine is busy.)
+/// A delay by the proxy. (A repeatedly stopped member's speed depends on the machine's load.)
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_take_long_are_a_warning() {
     let cluster = options().members(1).start().unwrap();
@@ -182,14 +182,14 @@ async fn a_restored_snapshot_is_an_error_for_whoever_has_seen_more() {
     let findings = eventually(async || etcd.doctor().await.ok()).await;
     let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
     assert_eq!(without_slowness(codes), [fell], "{findings:?}");
-    // Nobody else can know: even the cluster's id is the one of before.
+    // A new client can't detect it: even the cluster's id is unchanged.
     assert_eq!(without_slowness(found(&cluster.url()).await), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_leaves_the_machine_in_the_open_is_a_warning() {
     let cluster = options().start().unwrap();
-    // An address of this machine that isn't written as one.
+    // An address of this machine that doesn't look local.
     let url = cluster.url().replace("127.0.0.1", "127.1");
     let all = without_slowness(found(&url).await);
     let warnings = [("etcd-no-tls", Severity::Warning), ("etcd-no-login", Severity::Warning)];

@@ -1,5 +1,3 @@
-//! Late writes to etcd are refused.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +35,7 @@ fn refused<T>(answer: Result<T>, kind: ErrorKind) {
     assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
 }
 
-/// The holder's way to its locks is held up, as if its machine were, and it doesn't look at the clock.
+/// A stopped holder, simulated by holding up its connection, which doesn't check its deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_of_a_stopped_holder_is_refused() {
     let (cluster, client) = server().await;
@@ -102,7 +100,7 @@ async fn the_users_own_conditions_count_and_their_answers_come() {
     let answer = transact(&client, FENCE, &fenced(4), write(is("begun"))).await.unwrap();
     assert!(answer.succeeded());
     assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
-    // It was noted with the one whose conditions didn't hold.
+    // The fence is stored even if the conditions don't hold.
     refused(
         transact(&client, FENCE, &fenced(3), put("x")).await,
         ErrorKind::Lost(Reason::Superseded),
@@ -129,7 +127,7 @@ async fn what_cant_be_right_is_refused_and_changes_nothing() {
     assert!(all.kvs().is_empty(), "{all:?}");
 }
 
-/// However they come, the last that is let in has the highest.
+/// The last write has the highest fence, in any order of arrival.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_those_that_write_at_once_the_highest_is_the_last() {
     let (_cluster, client) = server().await;

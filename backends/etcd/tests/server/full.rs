@@ -1,4 +1,4 @@
-//! A database without space: what is refused may have been done.
+//! A full database: a refused request may have been carried out.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use crate::kit::{claim, connect, grant};
 use crate::queue::queue;
 
-/// When the space ends while requests are under way, etcd carries some out and then says that it had
-/// no space for them.
+/// If the space ends while requests are in flight, etcd carries some out and then reports no space for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_put_into_the_last_space_is_no_certain_refusal() {
     let mut shown = 0;
@@ -53,7 +52,7 @@ async fn what_was_put_into_the_last_space_is_no_certain_refusal() {
             }
             shown += 1;
             assert_eq!(failure.kind(), ErrorKind::Indeterminate, "{failure} and it was put");
-            // It is freed even so, though there is no space for what keeps out a late request.
+            // It is freed although there is no space for a tombstone.
             let _ = etcd.release(&claim, Settle::Unanswered).await;
             assert!(queue(&cluster, claim.name.as_str()).await.is_empty());
         }

@@ -1,4 +1,4 @@
-//! What is on a lease that is kept alive, and nobody knows of.
+//! Unregistered keys on a renewed lease.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::queue::queue;
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// One that looks at its leases once in a TTL of 3 s or more.
+/// A client that checks its leases once per TTL of 3 s or more.
 async fn watchful(url: &str) -> Etcd {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);
     config.response_timeout(Duration::from_secs(1)).connect().await.unwrap()
 }
 
-/// While anything of its TTL is held, its lease lives.
+/// The lease lives while any claim of its TTL is held.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -34,7 +34,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
     }
     let (key, created) = queue(&cluster, "held").await.remove(0);
     let lease = key.rsplit('/').next().unwrap().to_owned();
-    // Not ours to remove.
+    // Foreign keys stay.
     for other in [format!("lockwright/others/{lease}"), "lockwright/others/1".to_owned()] {
         cluster.ctl(&["put", &other, "", &format!("--lease={lease}")]).unwrap();
     }
@@ -50,7 +50,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
-    // And the lease takes the name again.
+    // And the lease accepts the name again.
     let renewals = etcd.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     eventually(|| async {
@@ -63,7 +63,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
     .await;
 }
 
-/// Of a request that was not answered it isn't known that its key is there.
+/// The key of an unanswered request counts as registered.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_answered_or_waits_is_not_removed() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -74,7 +74,7 @@ async fn what_was_not_answered_or_waits_is_not_removed() {
     grant(&other, &claim_for("orders", LIMIT)).await;
     let (first, unsure, waits) =
         (claim_for("first", ttl), claim_for("unsure", ttl), claim_for("orders", ttl));
-    // So that there is a lease.
+    // Creates the lease.
     grant(&etcd, &first).await;
     busy(&etcd, &waits, FOR_EVER).await;
     proxy.set(Traffic::SwallowAnswers);
@@ -84,7 +84,7 @@ async fn what_was_not_answered_or_waits_is_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // For two looks, and less than the 10 s for which a place is kept that nobody asks for.
+    // Two checks, and less than the 10 s after which an unrepeated claim loses its place.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);

@@ -1,12 +1,10 @@
-//! What the tests share.
-
 pub(crate) use lockwright_conformance::kit::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 
-/// A client whose time-outs no busy machine reaches.
+/// A client with timeouts that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> Etcd {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
@@ -15,7 +13,6 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// One member, for what needs no cluster.
 pub(crate) async fn member_and_client() -> (testbed::Etcd, Etcd) {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;

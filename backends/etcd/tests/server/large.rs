@@ -1,4 +1,4 @@
-//! Queues that are long, and others' values that are large: more than one answer has room for.
+//! Long queues and large foreign values, which don't fit into one response.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::kit::{LIMIT, busy, claim, connect, grant, name};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// 45 of them are more than 4 MiB.
+/// 45 large values exceed 4 MiB.
 const MANY: usize = 45;
 
 async fn client(cluster: &testbed::Etcd) -> Client {
@@ -25,7 +25,6 @@ fn start() -> testbed::Etcd {
     testbed::Etcd::options().members(1).start().unwrap()
 }
 
-/// Keys of others, as large as they like.
 async fn put_large(cluster: &testbed::Etcd, below: &str) {
     let mut client = client(cluster).await;
     for at in 0..MANY {
@@ -51,12 +50,11 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, waiting));
     assert_eq!(page.names[0].holders[0].token, Some(held.token));
-    // By one that has to look for them: the last one, and the first one.
     assert_eq!(other.release(&waits, Settle::Answered).await.unwrap(), Ended::Released);
     let seen = Seen::Token(held.token);
     let broken = other.break_lock(&name("orders"), seen, BreakHow::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    // Now one of the others holds it, and is broken as well.
+    // Now a foreign key holds, and is broken too.
     assert_eq!(busy(&etcd, &claim("orders"), Wait::No).await.holder.unwrap().token, None);
     for _ in 0..MANY {
         let broken = other.break_lock(&name("orders"), Seen::Any, BreakHow::Now, "me", "why").await;
@@ -79,7 +77,7 @@ async fn large_values_of_nested_names_are_in_nobodys_way() {
     assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
 }
 
-/// A server may be told to take values that fit into no answer.
+/// A server may accept values that fit into no response.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
     let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
@@ -92,7 +90,7 @@ async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
     let failure = asking.await.expect("another try is of no use").unwrap_err();
     assert_eq!(failure.kind(), ErrorKind::Indeterminate);
     assert!(failure.to_string().contains("larger than 4 MiB"), "{failure}");
-    // It is ended, and who stands in the way is shown and ended even so.
+    // The claim is released, and the blocking key is shown and deleted nevertheless.
     etcd.release(&claim, Settle::Unanswered).await.unwrap();
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].holders[0].token), (1, None));
@@ -102,7 +100,7 @@ async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
     grant(&etcd, &crate::kit::claim("a")).await;
 }
 
-/// A holder and so many who wait, whose keys come before its own.
+/// A holder and `waiters` waiters, whose keys sort before its own.
 async fn long_queue(cluster: &testbed::Etcd, waiters: usize) {
     let mut client = client(cluster).await;
     client.put("lockwright/long/f", "", None).await.unwrap();
@@ -125,7 +123,7 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, Some(2_101)));
     assert_eq!(page.names[0].holders, first.holders);
-    // Who was created first is the last that is read.
+    // The oldest key is read last.
     etcd.break_lock(&name("long"), Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
     let left = cluster.ctl(&["get", "lockwright/long/f"]).unwrap();
     assert_eq!(left.trim(), "", "another was broken");
@@ -143,7 +141,7 @@ async fn a_queue_that_is_compacted_away_while_it_is_read_is_read_anew() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
-        // For as long as the second page is asked for at the latest.
+        // Until the second page is requested, at the latest.
         let end = tokio::time::Instant::now() + delay * 4;
         let mut compacted = 0;
         while tokio::time::Instant::now() < end {
@@ -157,7 +155,7 @@ async fn a_queue_that_is_compacted_away_while_it_is_read_is_read_anew() {
     assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
 }
 
-/// The second one goes, and then the first one, which is read later: the second one never held.
+/// The second key is deleted, and then the first, which is read later. The second never held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();
@@ -169,7 +167,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
-        // The first page is on its way back.
+        // The first page is in flight to the client.
         sleep(delay * 2).await;
         // One transaction put all of them, so they are equally old.
         let second =
@@ -179,7 +177,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     });
     let holder = inspection.unwrap().holders[0].fence.unwrap();
     let keys = client.get("lockwright/long/000100", None).await.unwrap();
-    // The first one, or the third one if all was over before.
+    // The first holder, or the third if both deletions came before the read.
     assert!(
         [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
         "{holder}"

@@ -1,4 +1,4 @@
-//! Requests that arrive late: what was ended stays ended.
+//! Requests that arrive after the release of their claim.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// A member, a way to it that can be held up, and one that can't.
+/// A member, behind a proxy and directly.
 struct Late {
     cluster: testbed::Etcd,
     proxy: Proxy,
@@ -30,7 +30,7 @@ impl Late {
         Self { cluster, proxy }
     }
 
-    /// One that soon gives up waiting for an answer.
+    /// A client with a short response timeout.
     async fn hasty(&self) -> Etcd {
         let hour = Duration::from_secs(3_600);
         let config = Config::new(&self.cluster.url_through([self.proxy.port()])).unwrap();
@@ -54,10 +54,9 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     let etcd = late.hasty().await;
     for wait in [Wait::No, FOR_EVER] {
         let (other, lost) = (claim("other"), claim("orders"));
-        // So that there are a lease and a connection.
+        // Creates the lease and the connection.
         grant(&etcd, &other).await;
-        // It lies in the proxy while its client gives up, and is heard when that has ended it by a
-        // connection of its own.
+        // The proxy holds the request until its client has given up and released the claim through another connection.
         late.proxy.set(Traffic::Hold);
         let error = etcd.acquire(&lost, wait).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
@@ -72,18 +71,18 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
         assert_eq!(etcd.release(&other, Settle::Answered).await.unwrap(), Ended::Released);
     }
-    // With the leases go the tombstones, once nothing else is on them.
+    // Tombstones end with their leases, once nothing else is on them.
     drop(etcd);
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }
 
-/// With slow disks no answer may come in time, each time.
+/// With slow disks, each response may be too late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
     let late = Late::start();
     let etcd = late.hasty().await;
     let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
-    // One that was made on connecting would be shared by the claim.
+    // The claim would share a lease created on connecting.
     let before = leases().lines().count();
     for _ in 0..3 {
         late.proxy.set(Traffic::SwallowAnswers);
@@ -101,12 +100,11 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     });
     granted.await;
     assert_eq!(leases().lines().count(), before + 1, "{}", leases());
-    // It is kept alive as any other.
     let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 }
 
-/// It may have been granted as early as it was asked for first.
+/// It may have been granted as early as the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();
@@ -126,7 +124,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
         }
     })
     .await;
-    // From here on nothing keeps it alive.
+    // From here on it is not renewed.
     late.proxy.set(Traffic::Hold);
     let valid = granted.valid.unwrap_or(ttl);
     while sent.elapsed() < valid * 9 / 10 {
@@ -145,8 +143,8 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     grant(&etcd, &gone).await;
     etcd.release(&gone, Settle::Unanswered).await.unwrap();
     assert_eq!(late.tombstones(), 1);
-    // A copy of the request on the same lease, as it would come out of a frozen server's socket: the
-    // transaction itself, without the backend that knows better.
+    // A copy of the request on the same lease, as it may come out of a frozen server's socket: only the transaction,
+    // without the backend.
     let lease = lease_of(&late.cluster, "first");
     let key = format!("lockwright/orders/{lease}");
     let tombstone = format!("lockwright/ended:{}/", gone.token);
@@ -156,7 +154,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     let txn = Txn::new().when([is_new(&key), is_new(&tombstone)]).and_then([put]);
     let mut client = Client::connect(late.cluster.endpoints(), None).await.unwrap();
     assert!(!client.txn(txn).await.unwrap().succeeded(), "it wasn't kept out");
-    // Another backend, which doesn't know of it, is told so too.
+    // Another backend gets the error too.
     let other = connect(&late.cluster.url()).await;
     for wait in [Wait::No, FOR_EVER] {
         let error = other.acquire(&gone, wait).await.unwrap_err();
@@ -164,7 +162,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     }
 }
 
-/// Each lease is kept alive by itself, and renewed by itself.
+/// Each lease costs renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_gives_up_again_and_again_does_not_leave_a_lease_behind_each_time() {
     let (cluster, etcd) = member_and_client().await;
@@ -179,11 +177,11 @@ async fn who_gives_up_again_and_again_does_not_leave_a_lease_behind_each_time() 
             leases.insert(lease_of(&cluster, &name));
         }
     }
-    // The second one begins when the first has many tombstones.
+    // The second lease starts when the first has many tombstones.
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 
-/// The lease of the hold of a name, in hex.
+/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
@@ -207,7 +205,7 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
     .await;
     assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
     assert_eq!(etcd.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
-    // Its first request might still have come.
+    // Its first request might still have arrived.
     assert_eq!(late.tombstones(), 1);
 }
 
@@ -215,7 +213,6 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
 async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
     let late = Late::start();
     let second = Proxy::start(late.cluster.members[0].address()).unwrap();
-    // As if they were two members.
     let ports = [late.proxy.port(), second.port()];
     let config = Config::new(&late.cluster.url_through(ports)).unwrap();
     let etcd = config.connect().await.unwrap();
@@ -227,7 +224,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         proxy.set(Traffic::SwallowAnswers);
         let refusal = busy(&etcd, &refused, Wait::No).await;
         unsure += usize::from(refusal.queued);
-        // By whichever way it went, the next one is another.
+        // The next request uses another connection in any case.
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let tombstones = late.tombstones();

@@ -1,4 +1,4 @@
-//! For how long a lease is good, and what that means for those on it.
+//! The validity of leases and of the holds on them.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use crate::kit::{
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The fence of whoever holds.
+/// The fence of the present holder.
 async fn holder(etcd: &Etcd) -> Option<Fence> {
     etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
 }
 
-/// etcd deletes the keys of a lease up to a second after it has run out: until then a key is the first
-/// in the queue that holds nothing.
+/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in the queue may hold
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
     let mut shown = 0;
     for _ in 0..6 {
-        // It waits for the answers of a member that stands still.
+        // A client that waits for a paused member.
         let config = Config::new(&cluster.url()).unwrap();
         let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
         let waits = claim_for("orders", SHORT);
@@ -46,13 +46,13 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
             let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
             (attempt, waiter, waits)
         });
-        // It lies there when the member thaws.
+        // The request arrives before the member thaws.
         sleep(Duration::from_millis(300)).await;
         cluster.members[0].thaw();
         let (attempt, waiter, waits) = asking.await.unwrap();
         let Attempt::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
-        // For as long as it says, the key on which it relies must be there.
+        // The key must exist for as long as the grant is valid.
         let valid = granted.valid.unwrap_or(SHORT);
         while sent.elapsed() < valid * 9 / 10 {
             assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());
@@ -68,7 +68,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
     let (cluster, etcd) = member_and_client().await;
     let ttl = Duration::from_secs(4);
     grant(&etcd, &claim_for("first", ttl)).await;
-    // Kept alive at a quarter of its TTL, so it is somewhere in between.
+    // The lease is renewed after a quarter of its TTL.
     for at in 0..8 {
         let claim = claim_for(&format!("later-{at}"), ttl);
         let granted = grant(&etcd, &claim).await;
@@ -76,7 +76,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
         assert!(valid >= ttl * 2 / 3 && valid <= ttl, "{valid:?}");
         sleep(ttl / 13).await;
     }
-    // When the process dies, the server keeps the last one for what was said.
+    // After the process's death, the server keeps the last hold for at least its validity.
     let last = claim_for("last", ttl);
     let begun = Instant::now();
     let valid = grant(&etcd, &last).await.valid.unwrap_or(ttl);
@@ -101,7 +101,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
         grant(&etcd, claim).await;
     }
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
-    // Each takes two trips there and back: 16 s one after the other.
+    // Each takes two round trips: 16 s one after the other.
     let delay = Duration::from_millis(100);
     proxy.set(Traffic::Delay(delay));
     let begun = Instant::now();
@@ -114,13 +114,13 @@ async fn many_leases_are_renewed_at_the_same_time() {
     assert!(took < delay * 4 * 40 / 2, "{took:?}");
 }
 
-/// What was found must be told before whoever asks gives the answer up.
+/// Results must be returned before the caller gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
-    // Of one nothing is heard, and that the other is over is known without asking.
+    // One gets no response, and the other is over without a request.
     let (held, over) = (claim("held"), claim_for("over", SHORT));
     for claim in [&held, &over] {
         grant(&etcd, claim).await;
@@ -135,7 +135,6 @@ async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
 }
 
-/// Whose key is behind another's holds nothing that could be renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waits_is_not_renewed() {
     let (_cluster, etcd) = member_and_client().await;

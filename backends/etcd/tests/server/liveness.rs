@@ -1,5 +1,3 @@
-//! Clients that die, stop, close or give up: the waiters behind them, and the remains on the server.
-
 use std::time::Duration;
 
 use lockwright_conformance::liveness;
@@ -71,7 +69,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { queue(&cluster, "orders").await.is_empty().then_some(()) }).await;
 }
 
-/// The clients of a stopped server give up. What they leave on the server is bounded, and expires.
+/// The clients of a stopped server give up. Their remains on the server are bounded, and expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_server() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -91,7 +89,6 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
     assert!(gave_up < LIMIT, "{gave_up:?}");
     cluster.members[0].thaw();
     let leases = || cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1;
-    // The leases of abandoned requests expire.
     eventually(|| async {
         let keys = cluster.ctl(&["get", "--prefix", "lockwright/burst", "--keys-only"]).unwrap();
         (keys.trim().is_empty() && leases() <= 2).then_some(())

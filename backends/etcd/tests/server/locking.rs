@@ -1,5 +1,3 @@
-//! What stands on the server.
-
 use lockwright_core::{DistributedLock, Ended, Settle};
 
 use crate::kit::{claim, grant, member_and_client};

@@ -1,4 +1,4 @@
-//! Users and passwords: wrong ones, few permissions, logins that expire.
+//! Users and passwords: wrong passwords, missing permissions, expired logins.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use lockwright_testbed::etcd::Version;
 
 use crate::kit::{claim, claim_for, connect, eventually, grant, name, patient};
 
-/// A password that must never be shown, with what is special in URLs.
+/// A secret password with characters that are special in URLs.
 pub(crate) const SECRET: &str = "hush/hush@9";
 
-/// The error, which shows no secret.
+/// Returns the error, and checks that it contains no secret.
 pub(crate) async fn refused(url: &str) -> Error {
     let error = Etcd::connect(url).await.unwrap_err();
     let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
@@ -35,7 +35,7 @@ async fn denied(url: &str, says: &str) {
     assert!(error.to_string().contains(says), "{error}");
 }
 
-/// Everything that a client asks for.
+/// Sends every kind of request.
 async fn everything(url: &str) -> Result<()> {
     let etcd = patient(Config::new(url)?).connect().await?;
     let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
@@ -64,7 +64,7 @@ async fn a_role_that_may_read_and_write_the_prefix_is_enough_and_needed() {
         let other = format!("{}?prefix=other/", cluster.url());
         denied(&other, "prefix").await;
 
-        // One who may only read can look, and not lock.
+        // A user with read permission can inspect, but not lock.
         for command in [
             &["user", "add", "reader:hush"][..],
             &["role", "add", "reads"],
@@ -101,7 +101,7 @@ async fn wrong_logins_are_denied_and_a_login_that_nobody_asked_for_is_said() {
     }
 }
 
-/// With simple tokens, which are the default.
+/// With simple tokens, the default.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_expires_is_renewed() {
     for version in [Version::Debian, Version::Current] {
@@ -113,7 +113,7 @@ async fn a_login_that_expires_is_renewed() {
         grant(&etcd, &ours).await;
         etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await.unwrap();
         for _ in 0..3 {
-            // Nothing is asked for longer than a login lasts.
+            // Longer than a login lasts.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
             let renewed = etcd.renew(&[Renew::of(&ours)]).await.unwrap();
             assert_eq!(renewed, [Renewal::RENEWED], "{version:?}");
@@ -128,7 +128,7 @@ async fn a_login_that_expires_is_renewed() {
     }
 }
 
-/// And by a restart, which forgets all of them.
+/// A restart invalidates all simple tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_the_server_forgot_is_renewed() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");

@@ -1,4 +1,4 @@
-//! What only shows against an etcd of our own.
+//! Tests that need an etcd server.
 #![forbid(unsafe_code)]
 
 mod beside;

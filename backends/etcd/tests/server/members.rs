@@ -1,4 +1,4 @@
-//! Going on to the next member, and noticing that one stands still.
+//! Failover to the next member, and detection of paused members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::kit::{LIMIT, busy, claim, claim_for, eventually, grant, name};
 
-/// A cluster, and a way to it by two of its members.
+/// A cluster with proxies to two of its members.
 struct TwoWays {
     _cluster: testbed::Etcd,
     proxies: Vec<Proxy>,
@@ -41,7 +41,7 @@ impl TwoWays {
         self.proxies.iter().map(Proxy::accepted).sum()
     }
 
-    /// Waits so long for a new connection.
+    /// Returns whether the client reconnects within this time.
     async fn is_connected_anew(&self, within: Duration) -> bool {
         let (before, begun) = (self.connections(), Instant::now());
         while begun.elapsed() < within {
@@ -54,7 +54,7 @@ impl TwoWays {
     }
 }
 
-/// One hold, one who waits, and then nothing is asked for a minute: its lease is good for longer.
+/// One holder and one waiter, without any request for a minute: the lease lasts longer.
 async fn idle(etcd: &Etcd) {
     let (held, waits) = (
         claim_for("orders", Duration::from_secs(600)),
@@ -69,7 +69,7 @@ async fn a_member_that_stands_still_is_noticed_though_nothing_is_asked() {
     let ways = TwoWays::start();
     let etcd = ways.connect(Duration::from_millis(5_500)).await;
     idle(&etcd).await;
-    // As often as etcd allows: it didn't hang up.
+    // Pings as often as etcd allows.
     assert!(!ways.is_connected_anew(Duration::from_secs(18)).await, "it was hung up on");
     let mut noticed = 0;
     for proxy in &ways.proxies {
@@ -77,7 +77,7 @@ async fn a_member_that_stands_still_is_noticed_though_nothing_is_asked() {
         noticed += usize::from(ways.is_connected_anew(Duration::from_secs(12)).await);
         proxy.set(Traffic::Forward);
     }
-    // It is at one of them, and then at the other.
+    // The client is connected to one of them, and then to the other.
     assert!(noticed > 0, "nothing was noticed");
 }
 
@@ -90,12 +90,12 @@ async fn the_next_member_is_asked_when_one_fails() {
             let claim = claim("orders");
             grant(&etcd, &claim).await;
             if round == 0 {
-                // Without a word.
+                // Silently.
                 proxy.set(Traffic::Hold);
             } else {
                 proxy.cut();
             }
-            // At the other one, or at this one if it wasn't in use.
+            // At the other member, or at this one if it wasn't in use.
             eventually(|| async { etcd.release(&claim, Settle::Answered).await.ok() }).await;
             if round == 0 { proxy.set(Traffic::Forward) } else { proxy.mend() }
         }
@@ -109,7 +109,7 @@ async fn the_next_member_is_asked_when_one_fails() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
 }
 
-/// However many ask, the way to a cluster that is down is tried a few times in a second.
+/// The number of connection attempts doesn't grow with the number of requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_down_is_not_stormed() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -118,7 +118,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
     let etcd = Arc::new(config.connect().await.unwrap());
     grant(&*etcd, &claim("first")).await;
     proxy.cut();
-    // In its place somebody who hangs up at once, and counts.
+    // A listener in its place closes each connection at once, and counts.
     let down = TcpListener::bind(proxy.address()).await.unwrap();
     let stopped = Instant::now() + Duration::from_secs(3);
     let mut asking = JoinSet::new();
@@ -143,7 +143,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
     eventually(|| async { etcd.try_acquire(&claim("last")).await.ok() }).await;
 }
 
-/// An answer is waited for until the time for it is over, and not until somebody refuses a connection.
+/// A request retries until its timeout, and not only until a connection is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
     let mut cluster = testbed::Etcd::start().unwrap();
@@ -158,7 +158,7 @@ async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
         let etcd = Arc::clone(&etcd);
         asking.spawn(async move {
             let claim = claim(&format!("name-{at}"));
-            // What may have been sent to a member as it died may have been done, and is asked again.
+            // A request sent to a dying member may have been carried out, and is repeated.
             loop {
                 match etcd.try_acquire(&claim).await {
                     Err(failure) if failure.kind() == ErrorKind::Indeterminate => {}
@@ -167,7 +167,7 @@ async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
             }
         });
     }
-    // Longer than it takes to be refused by all of them.
+    // Longer than all members take to refuse.
     sleep(Duration::from_secs(1)).await;
     assert!(asking.try_join_next().is_none(), "somebody gave up while there was time");
     tokio::task::block_in_place(|| cluster.restart(true)).unwrap();
@@ -178,7 +178,7 @@ async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
     assert_eq!(etcd.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// They need a lease first, and it is asked for by one for all.
+/// They all need a lease first, which one of them requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -210,7 +210,7 @@ async fn times_without_end_are_no_end() {
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
 }
 
-/// In the middle of a wait, for longer than a place in the queue is kept for whoever isn't heard of.
+/// During a wait, for longer than an unrepeated claim keeps its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_is_told_that_the_server_does_not_answer() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();

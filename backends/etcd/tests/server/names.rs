@@ -1,4 +1,4 @@
-//! Names in keys, also those of other programs.
+//! Names in keys, including those of other programs.
 
 use lockwright_core::{
     Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Seen, Settle, Token, Wait,
@@ -72,7 +72,7 @@ async fn a_foreign_key_holds_and_queues_like_ours() {
     etcd.release(&waits, Settle::Answered).await.unwrap();
     busy(&etcd, &claim("a"), Wait::No).await;
     let inspection = etcd.inspect(&name("a")).await.unwrap();
-    // It has no lease, so it ends when somebody ends it.
+    // A key without a lease lasts until a client deletes it.
     assert_eq!(inspection.holders[0].remaining, None);
     assert!(inspection.holders[0].endless);
 }
@@ -88,7 +88,7 @@ async fn two_prefixes_are_two_places() {
     assert_eq!(other.list("", None).await.unwrap().names.len(), 1);
 }
 
-/// A prefix may end anywhere, and then all that begins with it and a slash may be another's queue.
+/// Keys that begin with any prefix and a slash may be another program's queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() {
     let cluster = start();
@@ -113,7 +113,7 @@ async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() 
             assert_eq!(whole.list("", None).await.unwrap().names, []);
         }
     }
-    // Go counts all that begins with the lock's name and a slash.
+    // Go counts all keys that begin with the lock's name and a slash.
     let of_go = cluster.ctl(&["get", "orders/", "--prefix", "--keys-only"]).unwrap();
     assert_eq!(of_go.trim(), "", "etcdctl's lock of 'orders' would wait for it");
     assert_eq!(cluster.ctl(&["lock", "orders", "echo", "held"]).unwrap().trim(), "held");
@@ -131,19 +131,19 @@ async fn a_key_without_a_lease_does_not_run_out() {
     grant(&etcd, &claim("a")).await;
 }
 
-/// The keys of raw names stand in the middle of each other's, and a page ends anywhere.
+/// The keys of raw names are nested, and a page ends anywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn raw_names_are_all_listed_once_wherever_a_page_ends() {
     let cluster = start();
     let mut client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
     let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
-    // The first page ends after as many keys as are read for one: within the nested names of `a`.
+    // The first page ends within the nested names of `a`.
     let mut expected: Vec<String> = (0..799).map(|at| format!("a/0{at:03}")).collect();
     expected.extend(["a/0", "a/0/0", "a/z0", "a/z0/b", "a/z1", "b"].map(str::to_owned));
     for name in &expected {
         client.put(format!("raw/{name}/1"), "", None).await.unwrap();
     }
-    // This one has keys before, between and behind them, and others have ones that are no names.
+    // `a` has keys before, between and after them, and there are foreign keys without a name.
     expected.push("a".to_owned());
     for key in ["a/0", "a/05", "a/07998", "a/5", "a/zz"] {
         client.put(format!("raw/{key}"), "", None).await.unwrap();

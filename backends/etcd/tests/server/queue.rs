@@ -1,4 +1,4 @@
-//! Places in a queue: who stands there, where, and for how long.
+//! Queue positions and their lifetime.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, memb
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// The keys of a queue in its order, with the revision that created each.
+/// The keys of a queue in order of creation, with their creation revisions.
 pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
     let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let sorted = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
@@ -23,7 +23,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// Longer than a claim keeps its place that nobody repeats: its TTL, or 10 s.
+/// Longer than an unrepeated claim keeps its place: its TTL, or 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_again_and_again_keeps_its_place() {
     let (cluster, etcd) = member_and_client().await;
@@ -48,7 +48,7 @@ async fn who_asks_again_and_again_keeps_its_place() {
     }
 }
 
-/// The answer comes from a look that changes nothing, and fails; but the key was put before it.
+/// The read after the put fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -57,7 +57,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     let url = format!("{}?names=raw", cluster.url_through([proxy.port()]));
     let config = Config::new(&url).unwrap().response_timeout(Duration::from_secs(2));
     let etcd = config.keep_alive(hour, hour).connect().await.unwrap();
-    // Keys of nested names are in the way, so it looks once more when it stands in the queue.
+    // Keys of nested names make the client read again once it is queued.
     for nested in ["1", "2"] {
         cluster.ctl(&["put", &format!("lockwright/orders/nested/{nested}"), ""]).unwrap();
     }
@@ -67,7 +67,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     proxy.set(Traffic::Delay(delay));
     let (asked, ()) = tokio::join!(etcd.acquire(&lost, FOR_EVER), async {
         eventually(|| async { (queue(&cluster, "orders").await.len() == 3).then_some(()) }).await;
-        // Its answer arrives, and what is asked next does not.
+        // Its response arrives, and the next request does not.
         sleep(delay * 3 / 2).await;
         proxy.set(Traffic::SwallowAll);
     });
@@ -76,7 +76,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     assert_eq!(queue(&cluster, "orders").await.len(), 2);
 }
 
-/// It is asked for while its removal doesn't get through: that must not hide what is still there.
+/// An acquire during a stuck removal must not hide the remaining key.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -89,7 +89,7 @@ async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
     let (late, second) = (claim_for("orders", ttl), claim_for("orders", ttl));
     let begun = Instant::now();
     grant(&etcd, &late).await;
-    // So that there is another lease, for whoever asks for this name.
+    // Creates another lease for this name.
     busy(&etcd, &second, FOR_EVER).await;
     etcd.release(&second, Settle::Answered).await.unwrap();
     sleep((ttl - Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
@@ -101,7 +101,7 @@ async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
     assert_eq!(queue(&cluster, "orders").await, [], "its key stays, and nobody knows of it");
 }
 
-/// Who gives up asking leaves nothing on the lease.
+/// A dropped acquire leaves nothing on the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -112,7 +112,7 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     let ttl = Duration::from_secs(16);
     grant(&etcd, &claim_for("first", ttl)).await;
     proxy.set(Traffic::Hold);
-    // It isn't good for most of its TTL any more.
+    // The lease is no longer valid for most of its TTL.
     sleep(ttl * 7 / 16).await;
     let dropped = claim_for("orders", ttl);
     timeout(Duration::from_millis(200), etcd.try_acquire(&dropped)).await.unwrap_err();
@@ -123,7 +123,7 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     assert_eq!(lease(&orders[0].0), lease(&first[0].0), "as if it were still there");
 }
 
-/// Ends a claim when the way is free again.
+/// Releases a claim once the network works again.
 async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::Ended {
     proxy.set(Traffic::Forward);
     proxy.drop_connections();

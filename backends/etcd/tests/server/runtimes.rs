@@ -1,4 +1,4 @@
-//! Clients that are used from other runtimes than the one that they were connected on.
+//! Clients used from another runtime than that of the connect call.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Whoever asks first has the lease kept alive and the watch begun.
+/// The first acquire starts the lease's renewal and the watch.
 #[test]
 fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
-    // A part of the program that isn't asynchronous itself.
+    // A synchronous part of the program.
     runtime().block_on(async {
         let first = claim_for("first", SHORT);
         grant(&etcd, &first).await;
@@ -39,7 +39,7 @@ fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
         let begun = Instant::now();
         while begun.elapsed() < SHORT * 3 {
             sleep(SHORT / 8).await;
-            // What it asks itself proves nothing of its lease, and keeps nothing alive.
+            // The waiter's own requests renew nothing.
             let now = crate::queue::queue(&cluster, "orders").await;
             assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
         }

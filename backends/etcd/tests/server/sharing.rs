@@ -1,4 +1,4 @@
-//! Several claims on one backend, whose keys are made of their lease: the own-key rule.
+//! Several claims on one backend, whose keys contain their lease.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     assert_eq!(leases(), 2);
     grant(&etcd, &claim_for("other", Duration::from_secs(29))).await;
     assert_eq!(leases(), 3);
-    // One of 29.5 s goes with those of 30 s.
+    // 29.5 s are rounded up to 30 s.
     grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
     assert_eq!(leases(), 3);
     assert_eq!(etcd.release(&fixed, Settle::Answered).await.unwrap(), Ended::Released);
@@ -117,7 +117,7 @@ async fn a_hold_goes_on_to_who_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The first one, which isn't asked to renew it, leaves it alone, and so does its lease's end.
+    // The first backend, which doesn't renew it, leaves it alone, and so does the end of its lease.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let renewals = other.renew(&[Renew::of(&claim)]).await.unwrap();
@@ -131,8 +131,8 @@ async fn a_hold_goes_on_to_who_repeats_its_claim() {
     ));
 }
 
-/// Who ends a hold of another backend's looks for its key first. Keys are made of the name and the
-/// lease, so the next hold there may have the same one.
+/// Releasing another backend's hold starts with a search for its key. The next hold may have the same key, made of the
+/// name and the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
     let (cluster, etcd) = member_and_client().await;
@@ -140,7 +140,7 @@ async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
     let far = connect(&cluster.url_through([proxy.port()])).await;
     let delay = Duration::from_millis(300);
     proxy.set(Traffic::Delay(delay));
-    // So that the lease goes on.
+    // Keeps the lease.
     grant(&etcd, &claim("other")).await;
     for _ in 0..5 {
         let (held, later) = (claim("orders"), claim("orders"));
@@ -149,7 +149,7 @@ async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
         let begun = tokio::time::Instant::now();
         let ending = async { (far.release(&held, Settle::Answered).await, begun.elapsed()) };
         let ((ended, took), own) = tokio::join!(ending, async {
-            // It was looked for, and what it found is on its way.
+            // The search's response is in flight.
             tokio::time::sleep(delay * 2).await;
             let own = etcd.release(&held, Settle::Answered).await.unwrap();
             grant(&etcd, &later).await;
@@ -159,7 +159,7 @@ async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, Settle::Answered).await.unwrap();
-        // It was found, and not yet deleted.
+        // Found, and not yet deleted.
         if took >= delay * 3 && own == Ended::Released {
             return assert_eq!(ended.unwrap(), Ended::NotHeld);
         }

@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use std::time::Duration;
 
 use lockwright_conformance::silence::{self, Client};
@@ -12,7 +10,6 @@ use tokio::time::{Instant, sleep};
 /// The TTLs to try, in seconds. The first is the shortest of the profile.
 const TTLS: [u64; 4] = [2, 3, 5, 30];
 
-/// A client behind proxies.
 async fn client(cluster: &testbed::Etcd) -> Client {
     let start = |member: &testbed::etcd::Member| Proxy::start(member.address()).unwrap();
     let proxies: Vec<_> = cluster.members.iter().map(start).collect();
@@ -60,7 +57,6 @@ async fn dropped_requests_have_the_connection_replaced() {
     silence::dropped_requests_have_the_connection_replaced(&client(&cluster).await, limit).await;
 }
 
-/// The member that the client is connected to is stopped, or is cut off from the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_with_a_short_ttl_survives_the_loss_of_its_member() {
     let cluster = testbed::Etcd::start().unwrap();

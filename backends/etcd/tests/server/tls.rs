@@ -1,4 +1,4 @@
-//! TLS: whom a client trusts, what it shows, and what is said when either isn't enough.
+//! TLS: trusted CAs, client certificates, and error messages.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -42,7 +42,7 @@ async fn members_are_trusted_when_the_authority_that_is_named_signed_for_them() 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_are_not_trusted() {
     let cluster = testbed::Etcd::options().members(1).tls().start().unwrap();
-    // The system's authorities don't know ours.
+    // The system doesn't trust the test's CA.
     wrong(&cluster.url(), ErrorKind::InvalidConfig, "ca=PATH").await;
     let other = Certificates::new().unwrap();
     let strangers = with(&cluster.url(), &[("ca", &other.authority())]);
@@ -71,7 +71,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     grant(&etcd, &claim("a")).await;
     assert!(!format!("{etcd:?}").contains("BEGIN"), "{etcd:?}");
 
-    // Why it hung up may be lost on the way: both say what to do.
+    // The server's reason may be lost: both errors say what to do.
     let without = refused(&with(&cluster.url(), &all[..1])).await;
     assert!(matches!(without.kind(), ErrorKind::Denied | ErrorKind::Unavailable), "{without}");
     assert!(without.to_string().contains("cert=PATH"), "{without}");
@@ -88,12 +88,12 @@ async fn who_speaks_tls_and_who_does_not_is_said() {
     let plain = testbed::Etcd::options().members(1).start().unwrap();
     let url = plain.url().replace("http:", "https:");
     wrong(&url, ErrorKind::Unavailable, "write http for https").await;
-    // One that hangs up at the first word of it.
+    // A server that closes the connection at the first message.
     let rude = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("etcd:https://{}", rude.local_addr().unwrap());
     let hangs_up = tokio::spawn(async move {
         loop {
-            // What was sent is left unread, so it is reset.
+            // Unread data make the kernel reset the connection.
             rude.accept().await.unwrap().0.readable().await.unwrap();
         }
     });

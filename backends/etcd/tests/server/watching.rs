@@ -1,4 +1,4 @@
-//! The watch: through restarts and compactions, and what it tells holders.
+//! The watch: restarts, compactions, and notifications of holders.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn who_is_next_is_woken_and_nobody_else() {
     assert_eq!(next(&mut of_second).await, Event::Wake(claims[0].name.clone()));
     let quiet = timeout(Duration::from_millis(300), of_third.recv()).await;
     assert!(quiet.is_err(), "the third one was woken too: {quiet:?}");
-    // It is when the second one gives up its place.
+    // It is woken when the second gives up its place.
     second.release(&claims[1], Settle::Answered).await.unwrap();
     assert_eq!(next(&mut of_third).await, Event::Wake(claims[0].name.clone()));
 }
@@ -43,7 +43,7 @@ async fn the_watch_goes_on_after_a_restart() {
     busy(&waiter, &waits, FOR_EVER).await;
     let mut told = events(&waiter);
     cluster.restart(true).unwrap();
-    // Somebody may have left meanwhile, so it is woken once.
+    // The waiter is woken once, as events may have been missed.
     assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
     busy(&waiter, &waits, FOR_EVER).await;
     while told.try_recv().is_ok() {}
@@ -58,7 +58,7 @@ async fn what_was_missed_is_told_afterwards() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (held, other) = (claim_for("held", LONG), claim_for("other", LONG));
     grant(&etcd, &held).await;
-    // One who waits makes sure that the watch stands.
+    // A waiter ensures that the watch has started.
     grant(&etcd, &other).await;
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let mut told = events(&etcd);
@@ -87,7 +87,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     }
     let mut told = events(&waiter);
     proxy.cut();
-    // What it would have to be told is no longer known when it comes back.
+    // The missed events are compacted before the watch resumes.
     holder.release(&claims[0], Settle::Answered).await.unwrap();
     for at in 0..20 {
         cluster.ctl(&["put", "elsewhere", &at.to_string()]).unwrap();
@@ -97,11 +97,11 @@ async fn the_watch_goes_on_after_a_compaction() {
     cluster.ctl(&["compact", revision.trim(), "--physical"]).unwrap();
     proxy.mend();
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
-    // Both are woken, as nobody knows who left.
+    // Both are woken, as the missed events are unknown.
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
     sleep(Duration::from_secs(1)).await;
     while told.try_recv().is_ok() {}
-    // As it was woken, it asks again.
+    // Once woken, it asks again.
     busy(&waiter, &waits[1], FOR_EVER).await;
     let quiet = timeout(Duration::from_millis(700), told.recv()).await;
     assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");
@@ -114,7 +114,7 @@ async fn who_holds_is_told_when_somebody_deletes_the_key() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    // The watch begins with the first hold; one who waits makes sure that it stands.
+    // A waiter ensures that the watch has started.
     grant(&etcd, &given_back).await;
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
@@ -125,7 +125,7 @@ async fn who_holds_is_told_when_somebody_deletes_the_key() {
     assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
 }
 
-/// Keys are made of the name and the lease, so the next hold of the name has the same one.
+/// The next hold of the name has the same key, made of the name and the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_holds_is_not_told_of_the_end_of_an_earlier_hold() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -133,11 +133,11 @@ async fn who_holds_is_not_told_of_the_end_of_an_earlier_hold() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
-    // The watch stands.
+    // The watch has started.
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // The end is heard only when the next one holds.
+    // The event arrives only when the next one holds.
     proxy.drop_connections();
     etcd.release(&hot, Settle::Answered).await.unwrap();
     let again = claim_for("hot", LONG);
@@ -151,7 +151,7 @@ async fn who_holds_is_not_told_of_the_end_of_an_earlier_hold() {
     }
 }
 
-/// The lease of the hold of a name, in hex.
+/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
@@ -162,7 +162,6 @@ async fn a_holder_that_is_broken_elsewhere_is_told_so() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (etcd, operator) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     grant(&etcd, &claim_for("other", LONG)).await;
-    // The watch stands.
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let (mut told, mut leases) = (events(&etcd), HashSet::new());
     for _ in 0..120 {
@@ -174,7 +173,7 @@ async fn a_holder_that_is_broken_elsewhere_is_told_so() {
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
         etcd.release(&broken, Settle::Answered).await.unwrap();
     }
-    // Their tombstones are on those leases, which take a hundred at most, so that they go one day.
+    // Their tombstones are on these leases, which take at most a hundred, so that they end one day.
     assert!((2..5).contains(&leases.len()), "{leases:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The suite on a cluster of three members, of whichever version.
+//! The suite on a cluster of three members.
 
 mod shelf;
 
@@ -14,7 +14,7 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases beside each other on one cluster, and a cluster of its own for each that harms it.
+/// Runs all cases in parallel on one cluster. Each case that harms it gets its own cluster.
 struct Cluster {
     cluster: testbed::Etcd,
     options: Options,
@@ -23,7 +23,7 @@ struct Cluster {
 
 /// The `main` of a suite. The label is for tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
-    // Where eight cases and three members share two cores, a leader may be silent for a second.
+    // With eight cases and three members on two cores, a leader may be silent for a second.
     let options = options.heartbeat(200).election(2_000);
     if let Some(code) = child::main(|url| async move { Etcd::connect(&url).await }) {
         return code;
@@ -63,7 +63,7 @@ impl Factory for Cluster {
     }
 
     fn ttl(&self) -> Duration {
-        // Above the least that these clusters have, which is 3 s.
+        // More than these clusters' minimum of 3 s.
         Duration::from_secs(4)
     }
 

@@ -1,19 +1,15 @@
-//! What locks protect in an etcd.
-
 use etcd_client::{Client, Error as ClientError, Txn, TxnOp};
 use lockwright_conformance::{Protect, Protected, protect};
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, LockName, Result, async_trait};
 use lockwright_etcd::fencing::transact;
 
-/// A value and its fence, under two keys.
 struct Shelf {
     client: Client,
     value: String,
     fence: String,
 }
 
-/// In the cluster with these endpoints.
 pub(crate) fn shelf(endpoints: Vec<String>) -> Protect {
     protect(move |name| Shelf::open(endpoints.clone(), name))
 }

@@ -1,4 +1,4 @@
-//! Whether the data are what they were, and whether locks can be made.
+//! Detection of restored data, and of locks that can't be created.
 
 use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
 use zookeeper_client as zk;
@@ -7,7 +7,7 @@ use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Makes a node that ends with the session, and removes it.
+/// Creates an ephemeral node, and removes it.
 pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Finding>> {
     let root = shared.paths.root();
     let options = zk::CreateMode::EphemeralSequential.with_acls(shared.acls());
@@ -16,7 +16,7 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
     let zxid = match session.answer(making).await {
         Ok((stat, sequence)) => {
             let path = format!("{probe}{sequence}");
-            // If it isn't removed, it goes with the session.
+            // Otherwise it ends with the session.
             let _ = session.answer(session.client().delete(&path, None)).await;
             stat.czxid
         }
@@ -24,7 +24,7 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
             if !session.has_chroot(&shared.config).await? {
                 return Ok(vec![no_chroot(&shared.config.contents.chroot)]);
             }
-            // All is gone, or nobody ever locked here.
+            // All data are gone, or no client ever locked here.
             0
         }
         Err(failure) if failure.is(&zk::Error::NoAuth) => return Ok(vec![denied(root)]),
@@ -59,7 +59,7 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// Sessions are local, in all likelihood.
+/// Returns the finding of, most likely, local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

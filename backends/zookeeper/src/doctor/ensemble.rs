@@ -1,4 +1,4 @@
-//! What all servers together do, and what they say of each other.
+//! Findings about the ensemble as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::limits::{FOREVER, Granted, Limits, granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// What a request gets that names no TTL.
+/// The TTL of a request that sets none.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// How many commits and reads are timed. The median counts.
+/// The number of timed commits and reads, of which the median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(
@@ -65,7 +65,6 @@ fn limits(limits: &Limits) -> Option<Finding> {
     })
 }
 
-/// A session moves among the servers.
 fn differing(granted: &[Granted]) -> Option<Finding> {
     let least = granted.iter().min_by_key(|granted| granted.timeout)?;
     let most = granted.iter().max_by_key(|granted| granted.timeout)?;
@@ -82,8 +81,7 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// A quarter of a tick is far above what a healthy ensemble needs, and the least that shows in what
-/// is left of a TTL.
+/// A quarter of a tick is far above a healthy commit time, and the least that noticeably shortens a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {
@@ -113,7 +111,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
     }))
 }
 
-/// What the ensemble says of its members, of whom so many are named.
+/// `named` is the number of servers in the URL.
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
@@ -125,7 +123,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
                 why: "how many servers vote can't be seen".to_owned(),
                 fix: "let the login in the URL read it; or look by hand".to_owned(),
             };
-            // Who leads or follows isn't on its own.
+            // A leader or follower implies others.
             let has_others = servers.iter().any(|server| match &server.status {
                 Status::Serves { mode, .. } => mode != "standalone",
                 _ => false,
@@ -138,13 +136,12 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     let members = || config.lines().filter(|line| line.starts_with("server."));
     let is_observer = |line: &&str| line.contains(":observer");
     let observers = members().filter(is_observer).count();
-    // A server on its own lists nobody.
+    // A standalone server has an empty list.
     let voters = (members().count() - observers).max(1);
     let unnamed = (named < voters).then(|| unnamed(named, &voters.to_string()));
     Ok([few(voters), self::observers(observers), unnamed].into_iter().flatten().collect())
 }
 
-/// What the others grant isn't tried.
 fn unnamed(named: usize, voters: &str) -> Finding {
     Finding {
         severity: Severity::Warning,

@@ -1,4 +1,4 @@
-//! What is wrong with an ensemble, as far as locks are concerned.
+//! Diagnosis of an ensemble, as far as it concerns locks.
 
 mod data;
 mod ensemble;
@@ -16,7 +16,6 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::url::Contents;
 
-/// Looks at everything.
 pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
     let is_secured = shared.config.contents.tls.is_some();
     let servers = if is_secured { Vec::new() } else { look(&shared.config).await };
@@ -27,7 +26,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
     match of_ensemble(shared, &servers).await {
         Ok(found) => findings.extend(found),
         Err(cause) if cause.kind() == ErrorKind::Unavailable => {
-            // Nobody there at all is no finding.
+            // If no server answers at all, that is an error, not a finding.
             if servers.iter().all(|server| matches!(server.status, Status::Silent(_))) {
                 return Err(cause);
             }
@@ -42,10 +41,8 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What all servers together say.
 async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
-    // Of its own: one that lives may be stuck where it is, and whether a new one can be had is a
-    // question too.
+    // A new session: an existing one may be stuck, and opening one is part of the test.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
     let session = Session::open(config, clock, shared.paths.nobody(), longest, tick).await?;
@@ -55,7 +52,7 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
     Ok(findings)
 }
 
-/// What leaves this machine should not be read by anybody on the way.
+/// Warns about unencrypted connections to other machines.
 fn in_the_open(config: &Config) -> Option<Finding> {
     let Contents { hosts, tls, login, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;

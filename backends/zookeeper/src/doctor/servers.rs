@@ -1,14 +1,14 @@
-//! What each server says of itself.
+//! Findings about each server.
 
 use lockwright_core::{Finding, Severity};
 
 use crate::four_letters::{Server, Status};
 use crate::shared::Shared;
 
-/// Since then the transaction that made a node comes with the answer, and empty parents go.
+/// The first version that returns a node's transaction when creating it, and that removes empty parents.
 const OLDEST: (u32, u32) = (3, 5);
 
-/// Below this no fixes come any more.
+/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);
 
 pub(super) fn look_at(server: &Server) -> Vec<Finding> {
@@ -33,7 +33,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
     }
 }
 
-/// Over TLS, as commands of four letters go without it.
+/// Four-letter commands aren't available over TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
     Finding {
         severity: Severity::Note,
@@ -105,7 +105,7 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// What is proven is reckoned in ticks.
+/// Proofs depend on the tick.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

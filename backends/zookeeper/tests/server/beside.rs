@@ -1,4 +1,4 @@
-//! Readers and permits, in one queue with all others.
+//! Readers and permits in the common queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use crate::kit::{busy, connect, ensemble_and_client, grant, raw, server_and_clie
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 
-/// What stands in the queue of `x`.
 async fn queue(raw: &zk::Client) -> Vec<String> {
     match raw.list_children("/lockwright/x").await {
         Err(zk::Error::NoNode) => Vec::new(),
@@ -19,7 +18,7 @@ async fn queue(raw: &zk::Client) -> Vec<String> {
     }
 }
 
-/// Whose servers lag behind each other.
+/// Their servers lag behind each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
@@ -59,7 +58,7 @@ async fn those_who_ask_at_once_get_no_more_than_there_are() {
     assert!(queue(&raw(&ensemble.url()).await).await.is_empty());
 }
 
-/// A node of Curator's comes to its turn before a permit that waits behind it.
+/// A node of Curator's is admitted before a waiting permit behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (server, zookeeper) = server_and_client().await;
@@ -76,7 +75,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     assert_eq!(queue(&raw).await.len(), 1);
 }
 
-/// A node of Curator's mutex is that of a writer, and so is one of its readers.
+/// A node of Curator's mutex counts as a writer's, and so does its reader's.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_node_is_a_writers() {
     let (server, zookeeper) = server_and_client().await;

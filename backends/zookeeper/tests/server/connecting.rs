@@ -1,5 +1,3 @@
-//! Connecting: URLs, chroots, logins, limits.
-
 use std::time::Duration;
 
 use lockwright_core::{BreakHow, Broken, DistributedLock, ErrorKind, Seen, Upkeep};
@@ -64,7 +62,6 @@ async fn nobody_there_is_unavailable() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// Times that nobody can reckon with.
 #[tokio::test]
 async fn what_is_too_long_is_refused_or_as_good_as_for_ever() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -87,7 +84,7 @@ async fn what_is_too_long_is_refused_or_as_good_as_for_ever() {
     assert!(matches!(broken, Broken::RunsOut(left) if left > tick * 4), "{broken:?}");
 }
 
-/// What became of connecting there, with time-outs that nobody should have to wait for.
+/// Returns the error of a connection attempt with timeouts that are too long to wait for.
 async fn not_connected(url: &str) -> String {
     let begun = Instant::now();
     let config = Config::new(url).unwrap().connect_timeout(LIMIT);
@@ -110,14 +107,14 @@ async fn who_is_there_and_gives_no_session_is_told_from_who_is_not() {
         let config = Config::new(url).unwrap().connect_timeout(Duration::from_millis(300));
         config.connect().await.unwrap_err().to_string()
     };
-    // One that takes connections and says nothing.
+    // A listener that never answers.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mute = mute.local_addr().map(|address| (mute, address)).unwrap();
     let told = connect(&format!("zookeeper:127.0.0.1:1,{}", mute.1)).await;
     assert!(told.contains("127.0.0.1:1 refuses connections"), "{told}");
     assert!(told.contains(&format!("{} is reached, and gives no session", mute.1)), "{told}");
     assert!(told.contains("zookeeper+tls"), "{told}");
-    // One that has lost the others.
+    // A server without a quorum.
     let mut ensemble = testbed::ZooKeeper::start().unwrap();
     ensemble.members[0].kill();
     ensemble.members[1].kill();
@@ -139,7 +136,7 @@ async fn the_ttls_are_what_the_servers_grant() {
     assert_eq!(range, tick * 4..=Duration::from_secs(40), "two ticks, and four for the proof");
     let slower = connect(&format!("{}?tick=1s", server.url())).await;
     assert_eq!(*slower.profile().ttl.start(), Duration::from_secs(4));
-    // As long as asked for, in whole milliseconds, rounded up.
+    // The requested TTL in whole milliseconds, rounded up.
     let mut claim = claim("x");
     claim.ttl = Duration::from_micros(2_000_100);
     grant(&zookeeper, &claim).await;
@@ -171,7 +168,7 @@ async fn locks_are_below_the_prefix_and_the_chroot() {
     }
 }
 
-/// At the root there may be anything: a broker's nodes, which it keeps to itself.
+/// The root may contain unreadable nodes of other programs.
 #[tokio::test]
 async fn what_may_not_be_read_is_passed_over_in_a_list_and_refused_by_name() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -191,7 +188,7 @@ async fn what_may_not_be_read_is_passed_over_in_a_list_and_refused_by_name() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
-/// Sessions that only one server knows make no ephemeral nodes.
+/// Local sessions create no ephemeral nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn local_sessions_are_refused_unless_they_become_global() {
     let options = testbed::ZooKeeper::options().set("localSessionsEnabled", "true");
@@ -210,7 +207,7 @@ async fn local_sessions_are_refused_unless_they_become_global() {
     assert_eq!((finding.code, finding.severity), expected, "{findings:?}");
 }
 
-/// A mistyped one must not look like one where nothing is held.
+/// A mistyped chroot must not look like an ensemble without locks.
 #[tokio::test]
 async fn a_missing_chroot_is_named() {
     let (server, _) = server_and_client().await;
@@ -220,7 +217,7 @@ async fn a_missing_chroot_is_named() {
         assert!(error.to_string().contains("chroot of the URL, /nowhere, is not"), "{error}");
     };
     is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
-    // Nor when it goes later.
+    // Also if it is removed later.
     let raw = raw(&server.url()).await;
     let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
     raw.create("/nowhere", b"", &options).await.unwrap();

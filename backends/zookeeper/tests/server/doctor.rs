@@ -1,4 +1,4 @@
-//! What the doctor finds, each on an ensemble that has it.
+//! The doctor's findings.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::kit::{claim, connect, eventually, grant, patient};
 
 const WARNING: Severity = Severity::Warning;
 
-/// Of whom there is always one where nobody logs in.
+/// The finding on all ensembles without a login.
 const OPEN: (&str, Severity) = ("zookeeper-open", Severity::Note);
 
 const SLOW: &str = "zookeeper-slow-commits";
@@ -23,13 +23,13 @@ async fn findings_at(url: &str) -> Vec<Finding> {
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
 }
 
-/// The ticks here are so short that a busy machine is slow for them.
+/// The ticks here are so short that a busy machine seems slow.
 fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.code != SLOW);
     findings
 }
 
-/// With the time-outs that everybody has: where there is no quorum they are waited for.
+/// With default timeouts, which tests without a quorum wait for.
 async fn impatient(url: &str) -> Vec<Finding> {
     let config = Config::new(url).unwrap().for_diagnosis();
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
@@ -49,21 +49,19 @@ fn as_user(url: &str, login: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_ensemble_of_three_has_nothing() {
-    // The tick that everybody has, so that a busy machine isn't slow for it.
+    // The default tick, so that a busy machine doesn't seem slow.
     let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
-    // With locks too, and from a client that holds some.
+    // Also from a client with locks.
     let zookeeper = connect(&ours).await;
     let claim = crate::kit::claim_for("a", Duration::from_secs(30));
     grant(&zookeeper, &claim).await;
     assert_eq!(zookeeper.doctor().await.unwrap(), []);
     assert_eq!(zookeeper.inspect(&claim.name).await.unwrap().holders.len(), 1);
 
-    // Without a login, everybody may do everything.
     let url = format!("{}?prefix=/free", ensemble.url());
     assert_eq!(found(&url).await, [OPEN]);
-    // What belongs to one login is closed to another.
     for stranger in [as_user(&ensemble.url(), "other:secret"), ensemble.url()] {
         let findings = findings_at(&stranger).await;
         assert_eq!(findings[0].code, "zookeeper-denied", "{findings:?}");
@@ -71,7 +69,6 @@ async fn a_healthy_ensemble_of_three_has_nothing() {
     }
 }
 
-/// One that is mistyped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chroot_that_is_not_there_is_an_error() {
     let server = ZooKeeper::options().members(1).start().unwrap();
@@ -94,7 +91,7 @@ async fn a_single_server_is_too_few_and_its_sessions_may_be_too_short() {
     assert!(found(&server.url()).await.contains(&("zookeeper-session-limits", WARNING)));
 }
 
-/// Sessions that may be shorter than two ticks.
+/// The sessions may be shorter than two ticks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let (tick, shortest) = (Duration::from_secs(1), Duration::from_millis(400));
@@ -105,14 +102,13 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let findings = findings_at(&server.url()).await;
     assert_eq!(codes(&findings), [("zookeeper-tick", Severity::Error), few, OPEN]);
     let what = &findings[0].what;
-    // 200, unless it took so long to connect that a longer session had to be asked for.
+    // 200 ms, or more if connecting took so long that a longer session was requested.
     assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
-    // What it says to do helps.
+    // The suggested fix works.
     let url = |tick: &str| format!("{}?tick={tick}", server.url());
     assert_eq!(found(&url("1s")).await, [few, OPEN]);
     assert_eq!(found(&url("999ms")).await[0], ("zookeeper-tick", Severity::Error));
 
-    // One that doesn't say how long it is.
     let server = options.set("4lw.commands.whitelist", "srvr,ruok").start().unwrap();
     let unseen = ("zookeeper-not-looked-at", Severity::Note);
     let findings = findings_at(&server.url()).await;
@@ -136,12 +132,11 @@ async fn servers_that_grant_different_sessions_are_a_warning() {
     assert_eq!(codes(&findings), [("zookeeper-limits-differ", WARNING), OPEN]);
     let (one, what) = (format!("{} grants", ensemble.members[1].address()), &findings[0].what);
     assert!(what.contains(&one) && what.contains("35s") && what.contains("40s"), "{what}");
-    // A client goes by the least, whichever it is connected to.
+    // A client uses the lowest limits, whichever server it is connected to.
     for _ in 0..4 {
         let zookeeper = connect(&ensemble.url()).await;
         assert_eq!(*zookeeper.profile().ttl.end(), Duration::from_secs(35));
     }
-    // The others by themselves grant the same.
     let others = [0, 2].map(|member| ensemble.members[member].port());
     assert_eq!(found(&ensemble.url_through(others)).await, [UNNAMED, OPEN]);
 }
@@ -153,7 +148,7 @@ async fn an_even_number_and_observers_are_noted() {
         [("zookeeper-even-number", Severity::Note), ("zookeeper-observers", Severity::Note), OPEN];
     let voters = ensemble.url_through(ensemble.members[..4].iter().map(|member| member.port()));
     assert_eq!(found(&voters).await, notes);
-    // Whoever is connected to one is told.
+    // A client of an observer gets a warning.
     let observer = ensemble.url_through([ensemble.members[4].port()]);
     let findings = findings_at(&observer).await;
     assert_eq!(codes(&findings)[0], ("zookeeper-observer", WARNING));
@@ -161,7 +156,7 @@ async fn an_even_number_and_observers_are_noted() {
     assert_eq!(codes(&findings)[1..], [&[UNNAMED], notes.as_slice()].concat());
 }
 
-/// Where all go by one address, what the others grant can't be tried.
+/// Behind a common address, each server's limits can't be checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_the_url_does_not_name_are_a_warning() {
     let ensemble = ZooKeeper::start().unwrap();
@@ -169,7 +164,7 @@ async fn servers_that_the_url_does_not_name_are_a_warning() {
     let findings = findings_at(&one).await;
     assert_eq!(codes(&findings), [UNNAMED, OPEN]);
     assert!(findings[0].what.contains("names 1 ") && findings[0].what.contains("are 3"));
-    // It says itself that it isn't alone.
+    // The server's mode shows that there are others.
     ensemble.members[1].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
     let unseen = ("zookeeper-not-looked-at", WARNING);
     assert_eq!(found(&one).await, [unseen, UNNAMED, OPEN]);
@@ -191,7 +186,7 @@ async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
     ensemble.members[1].kill();
     let quorum = ("zookeeper-no-quorum", Severity::Error);
     eventually(|| async { ensemble.leader().is_err().then_some(()) }).await;
-    // It is seen before the client gives its sessions up, and by one that never had any.
+    // Reported by a connected client and by a new one.
     let findings = impatient(&ensemble.url()).await;
     assert_eq!(codes(&findings).iter().filter(|found| **found == quorum).count(), 1);
     eventually(|| async {
@@ -239,7 +234,7 @@ async fn what_can_not_be_looked_at_is_a_finding() {
     assert_eq!(found(&server.url()).await, [few, OPEN]);
 }
 
-/// A client that saw more than the ensemble has now.
+/// The client has seen later transactions than the ensemble has now.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_data_are_found_by_who_has_seen_later_ones() {
     let back = ("zookeeper-data-went-back", Severity::Error);
@@ -247,8 +242,8 @@ async fn older_data_are_found_by_who_has_seen_later_ones() {
     let zookeeper = connect(&ensemble.url()).await;
     grant(&zookeeper, &claim("a")).await;
     let snapshot = ensemble.snapshot().unwrap();
-    // Each leader begins a new epoch. So if there was none since the copy, a restored ensemble goes on
-    // above all that was, and nobody can tell.
+    // Each leader begins an epoch. Without a new one since the copy, a restored ensemble continues above all earlier
+    // transactions, and no client can detect the restore.
     let before = grant(&zookeeper, &claim("b")).await.fence;
     ensemble.restore(&snapshot).unwrap();
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
@@ -264,10 +259,10 @@ async fn older_data_are_found_by_who_has_seen_later_ones() {
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
     ensemble.restore(&snapshot).unwrap();
     assert!(codes(&zookeeper.doctor().await.unwrap()).contains(&back));
-    // One that was started afterwards can't know.
+    // A client that started later can't detect it.
     assert!(!found(&ensemble.url()).await.contains(&back));
 
-    // All is gone.
+    // All data are gone.
     ensemble.restart(false).unwrap();
     let findings = zookeeper.doctor().await.unwrap();
     assert!(findings[0].what.contains("/lockwright is gone"), "{findings:?}");

@@ -1,5 +1,3 @@
-//! Late writes to ZooKeeper are refused.
-
 use std::error::Error as _;
 use std::sync::Arc;
 
@@ -40,7 +38,7 @@ fn refused<T>(answer: Result<T>, kind: ErrorKind) {
     assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
 }
 
-/// The holder's way to its locks is held up, as if its machine were, and it doesn't look at the clock.
+/// A stopped holder, simulated by holding up its connection, which doesn't check its deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_of_a_stopped_holder_is_refused() {
     let (server, client) = server().await;
@@ -115,7 +113,7 @@ async fn what_cant_be_right_is_refused_and_changes_nothing() {
     assert_eq!(get(&client).await, "");
 }
 
-/// However they come, the last that is let in has the highest.
+/// The last write has the highest fence, in any order of arrival.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_those_that_write_at_once_the_highest_is_the_last() {
     let (server, client) = server().await;
@@ -134,7 +132,7 @@ async fn of_those_that_write_at_once_the_highest_is_the_last() {
     assert_eq!(get(&client).await, "12");
 }
 
-/// A later holder writes after the fence was looked at, and before the operations are sent.
+/// A later holder writes after the fence was read, and before the operations are sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_later_holder_that_comes_in_between_is_noticed() {
     let (_server, client) = server().await;

@@ -1,5 +1,3 @@
-//! What the tests share.
-
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::kit::{
@@ -9,10 +7,10 @@ use lockwright_core::{Claim, DistributedLock, Renew, RenewalOutcome};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::{Config, ZooKeeper};
 
-/// A TTL that is long against what a busy machine does.
+/// A TTL longer than a busy machine's delays.
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// A client whose time-outs no busy machine reaches.
+/// A client with timeouts that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> ZooKeeper {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
@@ -21,21 +19,19 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT).silence_timeout(LIMIT)
 }
 
-/// Three members, and a client that may reach any of them.
 pub(crate) async fn ensemble_and_client() -> (testbed::ZooKeeper, ZooKeeper) {
     let ensemble = testbed::ZooKeeper::start().unwrap();
     let zookeeper = connect(&ensemble.url()).await;
     (ensemble, zookeeper)
 }
 
-/// One server on its own, for what isn't about several, and a client.
 pub(crate) async fn server_and_client() -> (testbed::ZooKeeper, ZooKeeper) {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let zookeeper = connect(&server.url()).await;
     (server, zookeeper)
 }
 
-/// The client library itself, for what other programs do.
+/// The client library itself, to simulate other programs.
 pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
     let servers = url.strip_prefix("zookeeper:").unwrap();
     zookeeper_client::Client::connector()
@@ -45,7 +41,7 @@ pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
         .unwrap()
 }
 
-/// How many sessions of this timeout there are.
+/// Returns the number of sessions with this timeout.
 pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize {
     let timeout = format!("to={},", timeout.as_millis());
     let members = 0..server.members.len();
@@ -53,17 +49,17 @@ pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize 
     all.map(|listed| listed.matches(&timeout).count()).sum()
 }
 
-/// One server that takes few connections.
+/// A server that accepts few connections.
 pub(crate) fn crowdable() -> testbed::zookeeper::Options {
     testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "12")
 }
 
-/// Takes all connections of such a server that are left: who loses one may come back, and nobody else
-/// is let in.
+/// Takes all remaining connections of such a server. A client that loses a connection may reconnect, and no other
+/// client gets one.
 pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::Client> {
     let address = server.members[0].address().to_string();
     let mut crowd = Vec::new();
-    // One after the other: those that the server is still busy with don't count.
+    // One by one: connections that the server is still busy with don't count.
     while let Ok(client) = zookeeper_client::Client::connector()
         .with_session_timeout(Duration::from_secs(20))
         .with_fail_eagerly()
@@ -76,12 +72,11 @@ pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::
     crowd
 }
 
-/// An exclusive claim for that.
 pub(crate) fn claim(locked: &str) -> Claim {
     claim_for(locked, TTL)
 }
 
-/// What a node of the claim is called, up to its sequence.
+/// Returns the name of the claim's node without its sequence.
 pub(crate) fn node_of(claim: &Claim) -> String {
     let t = claim.token.to_string();
     format!("_c_{}-{}-{}-{}-{}-lock-", &t[..8], &t[8..12], &t[12..16], &t[16..20], &t[20..])

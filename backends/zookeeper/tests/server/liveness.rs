@@ -1,5 +1,3 @@
-//! Clients that die, stop, close or give up: the waiters behind them, and the remains on the servers.
-
 use std::time::Duration;
 
 use lockwright_conformance::liveness;
@@ -24,7 +22,6 @@ fn server() -> testbed::ZooKeeper {
     testbed::ZooKeeper::options().members(1).start().unwrap()
 }
 
-/// Reads a metric of the server.
 fn figure(server: &testbed::ZooKeeper, name: &str) -> usize {
     let all = server.four_letter(0, "mntr").unwrap();
     let line = all.lines().find_map(|line| line.strip_prefix(name)).expect("it has that figure");
@@ -82,7 +79,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { (nodes() == 0).then_some(()) }).await;
 }
 
-/// The clients of a stopped server give up. What they leave on the server is bounded, and expires.
+/// The clients of a stopped server give up. Their remains on the server are bounded, and expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_servers() {
     let server = server();

@@ -1,5 +1,3 @@
-//! Logins: who is refused, and what is said about it.
-
 use lockwright_core::{DistributedLock, Error, ErrorKind, Locks};
 use lockwright_testbed::ZooKeeper;
 use lockwright_zookeeper::Config;
@@ -12,7 +10,7 @@ fn as_user(url: &str, user: &str) -> String {
     url.replace("zookeeper:", &format!("zookeeper:{user}:{SECRET}@"))
 }
 
-/// Of an error, all that anybody could print.
+/// Checks that no form of the error contains the secret.
 fn without_secrets(error: Error) -> Error {
     for shown in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
         assert!(!shown.contains(SECRET), "{shown}");
@@ -42,7 +40,7 @@ async fn who_has_another_login_or_none_is_refused_and_told_what_to_do() {
         let refused = without_secrets(stranger.list("", None).await.unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
         assert!(refused.to_string().contains("/lockwright, with all locks"), "{refused}");
-        // What is no business of its doesn't free anything either.
+        // The error shows nothing of the lock, and the lock isn't reported as free.
         let refused = Locks::new(stranger).unwrap().inspect("orders").await.unwrap_err();
         let refused = without_secrets(refused);
         assert_eq!(refused.kind(), ErrorKind::Denied);
@@ -62,6 +60,6 @@ async fn servers_that_take_no_login_say_so() {
     let refused = without_secrets(refused);
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains("login"), "{refused}");
-    // Without one it works.
+    // It works without a login.
     grant(&connect(&server.url()).await, &claim("orders")).await;
 }

@@ -1,5 +1,4 @@
-//! The ZooKeeper backend against real ensembles: what is ZooKeeper's own, beside the conformance
-//! suite.
+//! Tests that need real ensembles, beyond the conformance suite.
 #![forbid(unsafe_code)]
 
 mod beside;

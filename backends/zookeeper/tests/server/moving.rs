@@ -1,4 +1,4 @@
-//! Sessions that come back: whether the servers keep them for as long as before isn't known at first.
+//! Reconnected sessions, whose timeout is uncertain at first.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::kit::{
     sessions,
 };
 
-/// So long that nothing ends by itself here.
+/// Long enough that nothing expires here.
 const LONG: Duration = Duration::from_secs(39);
 
-/// A server that takes few connections, a client that can lose its one, and one of somebody else's that
-/// holds what all others ask for.
+/// A server that accepts few connections, a client that can lose its only one, and another client that holds the lock
+/// `taken`.
 struct Crowded {
     server: testbed::ZooKeeper,
     proxy: Proxy,
@@ -31,7 +31,7 @@ async fn crowded(ttl: Duration) -> Crowded {
     crowded_beside(ttl, None).await
 }
 
-/// The URL names another server too, on this port.
+/// The URL also names another server on this port.
 async fn crowded_beside(ttl: Duration, another: Option<u16>) -> Crowded {
     let server = crowdable().start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
@@ -43,18 +43,18 @@ async fn crowded_beside(ttl: Duration, another: Option<u16>) -> Crowded {
     let taken = claim_for("taken", LONG - Duration::from_secs(1));
     grant(&other, &taken).await;
     grant(&zookeeper, &claim_for("warm", ttl)).await;
-    // The one for looks would come back at the same time.
+    // The session for reads would reconnect at the same time.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 1).then_some(()) }).await;
     Crowded { server, proxy, zookeeper, other, taken }
 }
 
-/// Waits until its session has a connection.
+/// Waits until its session is connected.
 async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
     eventually(|| async { zookeeper.try_acquire(&claim_for("taken", ttl)).await.ok() }).await;
 }
 
-/// A connection is there again, and nobody knows yet what the server behind it grants.
+/// After a reconnect, the client can't check yet which timeout the server grants.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_renewed_while_a_sessions_timeout_is_not_certain() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
@@ -73,8 +73,8 @@ async fn nothing_is_renewed_while_a_sessions_timeout_is_not_certain() {
     .await;
 }
 
-/// It is on a server for so short a time that nobody can look there, as when a majority fails at once.
-/// What that one grants is known from before.
+/// Its connections are too short to check the servers, as when a majority fails at once. Their limits are known from
+/// before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_moves_on_among_known_servers_goes_on() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
@@ -93,7 +93,7 @@ async fn a_session_that_moves_on_among_known_servers_goes_on() {
     .await;
 }
 
-/// The client library asks all others for no more than what that server granted, whatever it was.
+/// The client library requests no more from other servers than that server granted, however little.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
     let ttl = Duration::from_secs(8);
@@ -114,7 +114,7 @@ async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
         let renewed = renew(&zookeeper, &held).await;
         assert!(!matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
     }
-    // Another takes its place.
+    // Another session takes its place.
     let another = claim_for("z", ttl);
     eventually(|| async {
         let asked = zookeeper.try_acquire(&another).await;
@@ -124,7 +124,7 @@ async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
 }
 
-/// A client that can't find out doesn't stand at the head of the queue for ever.
+/// A client that can't check doesn't block the queue forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_turn() {
     let ttl = Duration::from_secs(8);
@@ -161,7 +161,7 @@ async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_tu
     eventually(|| async { zookeeper.try_acquire(&claim_for("z", ttl)).await.ok() }).await;
 }
 
-/// A server that the session moves to sets its timeout anew, and the client library doesn't say so.
+/// Each server resets the session's timeout, and the client library doesn't report it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_kept_for_less_than_before_is_given_up() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -178,7 +178,7 @@ async fn a_session_that_is_kept_for_less_than_before_is_given_up() {
     assert_ne!(text, lower);
     std::fs::write(&settings, lower).unwrap();
     server.members[0].restart(true).unwrap();
-    // Nothing is renewed by a session of which it isn't known how long it lives.
+    // A session with an uncertain lifetime renews nothing.
     let clock = Clock::boot();
     let mut believed = clock.now();
     let outcome = eventually(|| {

@@ -1,4 +1,4 @@
-//! The servers count the nodes of a name in 32 bits: what is after the last number.
+//! The end of the servers' 32-bit sequence numbers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::kit::{busy, claim_for, connect, eventually, grant, node_of, raw, rene
 
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// Long enough that nothing ends by itself here.
+/// Long enough that nothing expires here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A server on which so many nodes were made below `/lockwright/x`.
+/// Starts a server that has created `nodes` nodes below `/lockwright/x`.
 async fn server_after(nodes: i32) -> testbed::ZooKeeper {
-    // It writes a snapshot all so many transactions, and would see that its data were changed.
+    // It takes a snapshot every few transactions. The digest would reveal the changed data.
     let options = testbed::ZooKeeper::options().members(1).property("zookeeper.snapCount", "10");
     let mut server = options.property("zookeeper.digest.enabled", "false").start().unwrap();
     let raw = raw(&server.url()).await;
@@ -40,7 +40,7 @@ async fn server_after(nodes: i32) -> testbed::ZooKeeper {
     server
 }
 
-/// Changes it in all snapshots that are whole, and says in how many.
+/// Changes the count in all complete snapshots, and returns how many there are.
 fn set_counts(data: &Path, nodes: i32) -> usize {
     let files = fs::read_dir(data).unwrap().map(|file| file.unwrap().path());
     let snapshots = files.filter(|file| file.file_stem().is_some_and(|stem| stem == "snapshot"));
@@ -55,9 +55,9 @@ fn set_counts(data: &Path, nodes: i32) -> usize {
     changed.count()
 }
 
-/// Changes how many children a node had, if it is there and the snapshot is whole.
+/// Changes a node's count of created children. Returns false if the node is missing or the snapshot is incomplete.
 fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
-    // A sum of all before it, and a slash, end each part.
+    // Each part ends with a checksum and a slash.
     let ends: Vec<usize> = (8..snapshot.len().saturating_sub(4))
         .filter(|end| snapshot[*end..].starts_with(b"\0\0\0\x01/"))
         .filter(|end| snapshot[*end - 8..*end] == adler32(&snapshot[..*end - 8]).to_be_bytes())
@@ -72,7 +72,7 @@ fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
     };
     let data = at + path.len();
     let acl = data + 4 + length(&snapshot[data..data + 4]);
-    // The ACL, the transactions that made and changed it, when, and the version.
+    // Skips the ACL, two transactions, two times, and the version.
     let found = acl + 8 + 4 * 8 + 4;
     snapshot[found..found + 4].copy_from_slice(&count.to_be_bytes());
     for end in ends {
@@ -103,7 +103,7 @@ async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert!(nodes.contains(&format!("{}2147483646", node_of(&third))), "{nodes:?}");
 
-    // Who comes later has no place, and the others have theirs in their order.
+    // Later claims get no place, and earlier ones keep their order.
     let late = claim_for("x", LONG);
     for (holder, held, next, waiting) in
         [(&ours, &first, &others[0], &second), (&others[0], &second, &others[1], &third)]
@@ -128,7 +128,7 @@ async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert_eq!(nodes.len(), 1, "{nodes:?}");
 
-    // Then it goes on from zero.
+    // Then the numbers start from zero.
     others[1].release(&third, Settle::Answered).await.unwrap();
     let granted = eventually(|| async {
         match ours.acquire(&late, FOREVER).await.unwrap() {

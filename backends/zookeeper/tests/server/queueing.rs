@@ -1,4 +1,4 @@
-//! The queue of a name: its nodes, who watches whom, and what others put there.
+//! The queue of a name: nodes, watches, and foreign nodes.
 
 use lockwright_core::{Attempt, Busy, DistributedLock, Ended, Event, Locks, Settle, Wait};
 use lockwright_core::{BootInstant, BreakHow, Broken, ErrorKind, Reason, RenewalOutcome, Seen};
@@ -13,7 +13,7 @@ use crate::kit::{
 
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// Curator's, as its `InterProcessMutex` makes it.
+/// The prefix of a node of Curator's `InterProcessMutex`.
 const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
 
 fn ephemeral() -> zk::CreateOptions<'static> {
@@ -43,7 +43,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// What stands below a name and is no contender is in nobody's way: the paths of other locks.
+/// Such nodes are the paths of other locks.
 #[tokio::test]
 async fn a_node_that_does_not_stand_in_the_queue_is_in_nobodys_way() {
     let (server, zookeeper) = server_and_client().await;
@@ -68,7 +68,7 @@ async fn each_who_waits_watches_the_one_ahead_and_only_the_next_is_woken() {
         let zookeeper = connect(&server.url()).await;
         let (told, claim) = (events(&zookeeper), claim("x"));
         assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
-        // A second time changes nothing.
+        // A repeat changes nothing.
         assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
         waiting.push((zookeeper, told, claim));
     }
@@ -82,7 +82,7 @@ async fn each_who_waits_watches_the_one_ahead_and_only_the_next_is_woken() {
     holder.release(&held, Settle::Answered).await.unwrap();
     assert_eq!(next(&mut waiting[0].1).await, Event::Wake(name("x")));
     grant(&waiting[0].0, &waiting[0].2).await;
-    // The one in the middle gives up: the last watches whoever is ahead now, and isn't granted.
+    // The middle waiter gives up: the last one watches its new predecessor, and isn't granted.
     waiting[1].0.release(&waiting[1].2, Settle::Answered).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     assert!(busy(&waiting[2].0, &waiting[2].2, FOREVER).await.queued);
@@ -129,7 +129,7 @@ async fn another_programs_hold_can_be_freed_at_once() {
     grant(&zookeeper, &claim).await;
 }
 
-/// Somebody who removes nodes by hand takes holds and places, and the next renewal says so.
+/// A person who removes nodes ends holds and places, and the next renewal reports it.
 #[tokio::test]
 async fn what_somebody_removed_is_lost_and_asked_for_anew() {
     let (server, zookeeper) = server_and_client().await;
@@ -141,7 +141,7 @@ async fn what_somebody_removed_is_lost_and_asked_for_anew() {
         raw.delete(&format!("/lockwright/x/{node}"), None).await.unwrap();
     }
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Gone));
-    // Its place has gone: it goes to the end of the queue.
+    // Its place is gone: it queues at the end.
     let granted = eventually(|| async {
         match zookeeper.acquire(&waiting, FOREVER).await.unwrap() {
             Attempt::Granted(granted) => Some(granted),
@@ -152,7 +152,7 @@ async fn what_somebody_removed_is_lost_and_asked_for_anew() {
     assert!(granted.fence > fence);
 }
 
-/// Empty containers are removed by the servers: then the numbers begin anew, and fences don't.
+/// The servers remove empty containers. Then the numbers start again, but fences continue.
 #[tokio::test]
 async fn fences_grow_though_the_queue_itself_is_removed() {
     let (server, zookeeper) = server_and_client().await;
@@ -168,7 +168,7 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
     }
 }
 
-/// In the middle of a wait, for longer than its session lasts.
+/// During a wait, for longer than its session lasts.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_is_told_that_the_server_does_not_answer() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -200,12 +200,12 @@ async fn who_waits_is_told_that_the_server_does_not_answer() {
     }
 }
 
-/// It is asked for when its session ends: then there is nothing to wait for but another one.
+/// The acquire comes as its session ends, and needs a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_while_its_session_ends_is_told_why_there_is_no_other() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    // Not a patient one: whoever waits for one answer for longer than for its turn is taken out of the
-    // queue before its session ends, and hears that for ever.
+    // With default timeouts: a claim that waits longer for one response than for its turn leaves the queue before its
+    // session ends, and gets that error forever.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;

@@ -1,4 +1,4 @@
-//! Replies that get lost: a node is found again by its token, and nothing is left behind.
+//! Lost responses: the node is found by its token, and nothing is left behind.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, node
 
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// Long enough that no session ends by itself here.
+/// Long enough that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A server, a way to it that can be harmed, and a client on that way.
+/// A server behind a proxy, and a client.
 async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
     harmed_with(testbed::ZooKeeper::options().members(1)).await
 }
@@ -34,21 +34,21 @@ async fn harmed_with(
     (server, proxy, zookeeper)
 }
 
-/// The nodes in the queue of `x` that are this claim's.
+/// Returns the claim's nodes in the queue of `x`.
 async fn nodes(raw: &zookeeper_client::Client, claim: &Claim) -> Vec<String> {
     let mut nodes = raw.list_children("/lockwright/x").await.unwrap_or_default();
     nodes.retain(|node| node.starts_with(&node_of(claim)));
     nodes
 }
 
-/// Asks, and loses the reply of what was made.
+/// Creates a node, and loses the response.
 async fn lose_the_reply(
     proxy: &Proxy,
     zookeeper: &ZooKeeper,
     raw: &zookeeper_client::Client,
     claim: &Claim,
 ) {
-    // The session is there, and so is the parent: only the node's creation is on its way.
+    // The session and the parent exist: only the node's creation is in flight.
     grant_and_release(zookeeper, claim).await;
     proxy.set(Traffic::SwallowAnswers);
     let error = zookeeper.acquire(claim, FOREVER).await.unwrap_err();
@@ -58,7 +58,6 @@ async fn lose_the_reply(
     proxy.drop_connections();
 }
 
-/// One like this.
 async fn grant_and_release(zookeeper: &ZooKeeper, claim: &Claim) {
     let first = Claim { token: Token::random(), ..claim.clone() };
     grant(zookeeper, &first).await;
@@ -89,7 +88,7 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     assert_eq!(zookeeper.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// An operator sees its node before its client hears of it.
+/// An operator breaks the hold before its client gets the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     let (server, proxy, zookeeper) = harmed().await;
@@ -107,7 +106,7 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     });
     let told = told.await.expect_err("it is broken");
     assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
-    // Nobody believes in it, so nobody need wait for its end.
+    // It was never granted, so it is removed at once.
     grant(&other, &claim_for("x", LONG)).await;
     let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Lost(Reason::Broken), "{again}");
@@ -126,7 +125,7 @@ async fn a_node_whose_reply_was_lost_is_removed_when_settled() {
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
 }
 
-/// A request that the client library still sends when everybody has given up is settled too.
+/// The client library sends the request after the caller has given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_late_is_settled() {
     let (server, proxy, zookeeper) = harmed().await;
@@ -145,7 +144,7 @@ async fn what_is_sent_late_is_settled() {
     assert!(nodes(&raw, &claim).await.is_empty());
 }
 
-/// A claim whose future was dropped on its way, and which nobody settles, ends by itself.
+/// The future of the claim was dropped, and no client releases it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_ends_by_itself() {
     let (server, proxy, zookeeper) = harmed().await;
@@ -161,11 +160,10 @@ async fn a_dropped_request_ends_by_itself() {
     grant(&connect(&server.url()).await, &crate::kit::claim("x")).await;
 }
 
-/// A claim is asked for again when its time is over, while the request that was on its way for it is
-/// being removed.
+/// The claim is repeated after it became overdue, while its first request's node is being removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_is_not_granted_what_is_being_removed() {
-    // A session that lives for some ticks longer than the claim.
+    // The session outlives the claim by some ticks.
     let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(1));
     let (server, proxy, zookeeper) = harmed_with(options).await;
     let other = connect(&server.url()).await;
@@ -175,7 +173,7 @@ async fn a_repeat_is_not_granted_what_is_being_removed() {
     proxy.set(Traffic::SwallowAll);
     let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
-    // Its time passes, and nothing can be removed.
+    // The claim becomes overdue, and nothing can be removed.
     tokio::time::sleep(claim.ttl + Duration::from_secs(1)).await;
     let expired = ErrorKind::Lost(Reason::Expired);
     let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
@@ -191,8 +189,7 @@ async fn a_repeat_is_not_granted_what_is_being_removed() {
     assert_eq!(again.kind(), expired, "{again}");
 }
 
-/// An error while a node stands in the queue says that something may have come of it: else nobody
-/// would remove it.
+/// Any other error would leave the queued node without a release.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_while_a_node_stands_there_is_indeterminate() {
     let (server, _proxy, zookeeper) = harmed().await;
@@ -201,7 +198,7 @@ async fn an_error_while_a_node_stands_there_is_indeterminate() {
     grant(&zookeeper, &held).await;
     busy(&zookeeper, &waiting, FOREVER).await;
     let path = format!("/lockwright/x/{}", nodes(&raw, &waiting).await[0]);
-    // It can't be read any more.
+    // Makes it unreadable.
     let acls = [zk::Acl::new(zk::Permission::WRITE, zk::AuthId::anyone())];
     raw.set_acl(&path, &acls, None).await.unwrap();
     let error = zookeeper.acquire(&waiting, FOREVER).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Sessions: which claims share one, how they end, and what is proven of them.
+//! Sessions: shared by claims, closed when idle, and proven to live.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn all_claims_of_one_ttl_share_a_session_and_what_is_fixed_has_another() {
     assert_eq!(all, [1, 1, 1]);
 }
 
-/// Who asks waits for a while only, and then takes the whole batch for unanswered.
+/// The caller waits for a limited time, and then treats the whole batch as unanswered.
 #[tokio::test]
 async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -72,11 +72,11 @@ async fn a_session_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
         1,
         "something is held in it, so it is the one for others too"
     );
-    // And there is another when it is wanted.
+    // Another session opens on demand.
     grant(&zookeeper, &claim_for("y", TTL * 2)).await;
 }
 
-/// When the servers are away all who want a session hear of one attempt.
+/// If the servers are down, concurrent callers share one attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_want_a_session_share_an_attempt_that_fails() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -88,7 +88,7 @@ async fn those_who_want_a_session_share_an_attempt_that_fails() {
         .connect()
         .await
         .unwrap();
-    // The one for looks would try to come back.
+    // The session for reads would reconnect.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 0).then_some(()) }).await;
     proxy.set(Traffic::SwallowAll);
@@ -107,15 +107,15 @@ async fn those_who_want_a_session_share_an_attempt_that_fails() {
         }
         opened.push(proxy.accepted() - before);
     }
-    // One that comes late makes an attempt of its own, which is shared by who comes later still.
+    // A late caller makes its own attempt, which later callers share.
     assert!(0 < opened[0] && opened[1] <= opened[0] * 2, "{opened:?} connections");
-    // And it isn't remembered for longer.
+    // The failure isn't remembered.
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
     eventually(|| async { zookeeper.try_acquire(&claim("x")).await.ok() }).await;
 }
 
-/// What is fixed is valid for all of its TTL, also in a session that is older.
+/// Also in an older session.
 #[tokio::test]
 async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
     let (_server, zookeeper) = server_and_client().await;
@@ -123,14 +123,13 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
         let mut fixed = claim(&format!("x{number}"));
         fixed.upkeep = Upkeep::Fixed;
         let valid = grant(&zookeeper, &fixed).await.valid;
-        // On a machine that is busy with other tests a proof may be late.
+        // On a busy machine a proof may be late.
         assert!(valid.is_some_and(|valid| valid > TTL - TTL / 8), "in round {number}: {valid:?}");
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
 }
 
-/// If the client of a broken hold is dead the servers keep its session for its time-out, and up to a tick
-/// more: an operator is told no less.
+/// The servers keep a dead client's session for its timeout and up to a tick more. The reported time is no shorter.
 #[tokio::test]
 async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
     let (server, zookeeper) = server_and_client().await;
@@ -154,7 +153,7 @@ async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
     }
 }
 
-/// What a renewal says never goes beyond what a request before the last tick has proven.
+/// A renewal's validity starts at a proven request, which is at least a tick old.
 #[tokio::test]
 async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
     let (_server, zookeeper) = server_and_client().await;
@@ -169,7 +168,7 @@ async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
             panic!("it is held");
         };
         let (age, took) = (sent.saturating_since(begun), clock.now().saturating_since(sent));
-        // Its creation alone is an anchor at once; later ones are a tick older than the last one.
+        // Only the session's creation counts at once; later proofs are at least a tick old.
         assert!(valid + tick <= TTL + took || age < tick * 3, "{valid:?} after {age:?}");
         least = least.min(valid);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -186,7 +185,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     let config = Config::new(&ways).unwrap().response_timeout(Duration::from_millis(500));
     let zookeeper = config.connect().await.unwrap();
     let mut told = events(&zookeeper);
-    // Long enough for a connection to come back meanwhile, on any machine.
+    // Long enough to reconnect on any machine.
     let long = TTL * 3;
     let (one, two) = (claim_for("x", long), claim_for("y", long));
     let fence = grant(&zookeeper, &one).await.fence;
@@ -196,7 +195,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     for hold in [&one, &two] {
         assert!(at_risk.contains(&Event::AtRisk(hold.token)), "{at_risk:?}");
     }
-    // It was short: they are held on.
+    // The outage was short: the holds survive.
     eventually(|| async {
         matches!(renew(&zookeeper, &one).await, RenewalOutcome::Renewed { .. }).then_some(())
     })
@@ -211,7 +210,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     proxies.iter().for_each(Proxy::mend);
     let gone = renew(&zookeeper, &one).await;
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
-    // Another session takes its place by itself.
+    // Another session takes its place.
     let again = claim_for("y", long);
     let granted = eventually(|| async {
         match zookeeper.try_acquire(&again).await {
@@ -222,7 +221,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     assert!(granted.await.fence > fence);
 }
 
-/// A hold ends by its release or its TTL, and not because a value was dropped.
+/// A hold ends by release or TTL only.
 #[tokio::test]
 async fn what_is_held_outlives_the_backend_and_what_waits_does_not() {
     use lockwright_core::{BootInstant, Wait};
@@ -251,7 +250,7 @@ async fn what_is_held_outlives_the_backend_and_what_waits_does_not() {
     assert_eq!(other.release(&blocking, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// The session for looks isn't theirs.
+/// The session for reads isn't shared.
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));

@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use std::time::Duration;
 
 use lockwright_conformance::silence::{self, Client};
@@ -11,7 +9,6 @@ use tokio::task::JoinSet;
 /// The TTLs to try, in seconds. ZooKeeper's own default tick allows them from 8 s on.
 const TTLS: [u64; 4] = [2, 3, 5, 30];
 
-/// A client behind proxies.
 async fn client(server: &testbed::ZooKeeper) -> Client {
     let start = |member: &testbed::zookeeper::Member| Proxy::start(member.address()).unwrap();
     let proxies: Vec<_> = server.members.iter().map(start).collect();

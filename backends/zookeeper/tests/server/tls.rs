@@ -1,4 +1,4 @@
-//! TLS: whom a client trusts, what it shows, and what is said when either isn't enough.
+//! TLS: trusted CAs, client certificates, and error messages.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,10 +12,10 @@ use lockwright_zookeeper::{Config, ZooKeeper};
 
 use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant};
 
-/// Longer than a server is away while it starts again.
+/// Longer than a server's restart.
 const TTL: Duration = Duration::from_secs(30);
 
-/// As the URL of the servers' ports for TLS is to be written.
+/// Returns the URL with TLS and these files.
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =
         parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
@@ -28,7 +28,7 @@ async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
     matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
 }
 
-/// With time-outs as users have them.
+/// With default timeouts.
 async fn refused(url: &str) -> Error {
     let begun = Instant::now();
     let connecting = Config::new(url).unwrap().connect();
@@ -37,7 +37,7 @@ async fn refused(url: &str) -> Error {
     error
 }
 
-/// The library doesn't say why, so that all is said that it may be.
+/// The library doesn't report the reason, so the message lists all.
 async fn fails(url: &str) {
     let error = refused(url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{url}: {error}");
@@ -55,7 +55,7 @@ fn wrong(url: &str, says: &str) {
     assert!(!error.to_string().contains("hush"), "{error}");
 }
 
-/// All that locks are made of, on servers as everybody has them.
+/// Runs all operations on servers with default settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() {
     let options = testbed::ZooKeeper::options().tick(Duration::from_secs(2)).tls();
@@ -74,7 +74,7 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     zookeeper.release(&first, Settle::Answered).await.unwrap();
     assert!(grant(&by_name, &next).await.fence > fence);
 
-    // All else is looked at, and well. Servers that can't be asked aren't taken for dead.
+    // The other checks pass. Servers that can't be asked don't count as dead.
     let findings = zookeeper.doctor().await.unwrap();
     let found: Vec<_> = findings.iter().map(|finding| (finding.code, finding.severity)).collect();
     assert_eq!(found, [("zookeeper-not-looked-at", Severity::Note)], "{findings:?}");
@@ -93,7 +93,7 @@ async fn a_session_comes_back_over_tls() {
     eventually(|| async { is_renewed(&zookeeper, &held).await.then_some(()) }).await;
     assert_eq!(grant(&zookeeper, &held).await.fence, fence, "it is the same hold");
 
-    // What a session trusts is what the file had when it was opened.
+    // A session trusts the file's content at the time of opening.
     std::fs::write(trusted.path(), "").unwrap();
     assert!(is_renewed(&zookeeper, &held).await);
     let another = claim_for("b", TTL / 2);
@@ -110,13 +110,13 @@ async fn others_are_not_trusted_and_a_certificate_is_for_its_host_only() {
     let other = Certificates::new().unwrap();
     fails(&with(&server.url(), &[("ca", &other.authority())])).await;
 
-    // It is for `localhost` and `127.0.0.1`.
+    // The certificate is for `localhost` and `127.0.0.1`.
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], testbed::port::free()));
     let proxy = testbed::Proxy::start_at(elsewhere, server.members[0].address()).unwrap();
     let authority = server.authority();
     fails(&with(&format!("zookeeper:{elsewhere}"), &[("ca", &authority)])).await;
     assert!(proxy.accepted() > 0);
-    // With the same files the server itself lets in.
+    // The same files work for the server itself.
     connect(&with(&server.url(), &[("ca", &authority)])).await;
 }
 
@@ -148,7 +148,6 @@ async fn who_speaks_tls_and_who_does_not_is_said() {
     assert!(error.to_string().contains("write zookeeper+tls for zookeeper"), "{error}");
 }
 
-/// A file with this.
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -207,7 +206,7 @@ async fn what_a_url_for_tls_lacks_is_said() {
     }
     wrong("zookeeper:a?ca=x", "doesn't begin with zookeeper+tls");
     wrong("zookeeper+tls:u:hush@a?ca=x", "the port is missing");
-    // The client library would panic as soon as it reached one.
+    // The client library would panic when it reached the server.
     let certificates = Certificates::new().unwrap();
     let url = with("zookeeper:no%20name.:1", &[("ca", &certificates.authority())]);
     let error = refused(&url).await;

@@ -1,5 +1,5 @@
-//! The leader stands still for longer than the TTL, and goes on. It may then revoke leases that are
-//! alive, and no profile promises that holds outlive it.
+//! A leader that is frozen for longer than the TTL, and resumes. It may then revoke live leases, and no profile
+//! promises that holds survive.
 
 use lockwright_conformance::participants::now;
 use lockwright_core::{Fault, HoldState};
@@ -12,8 +12,8 @@ use super::{
 
 on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
 
-/// The hold goes on without it for as long as it is frozen. When it thaws, the hold may end: then its
-/// holder is told, fences grow, and all go on by themselves.
+/// The hold survives the freeze. After the thaw it may end: then its holder is notified, fences increase, and all
+/// clients recover by themselves.
 async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version: Version) {
     let cluster = start(version);
     let all = participants(SHORT * 2);
@@ -29,7 +29,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     assert!(!waiter.is_finished(), "the other one has it too");
     cluster.members[old].thaw();
     whole(&cluster);
-    // What it may have revoked is told by now, or is told to who asks.
+    // By now, or on request, the holder is notified of a revocation.
     let verified = holder.guard.verify().await;
     let fence = holder.guard.fence();
     println!("{version:?}: {verified:?}, {:?}", holder.guard.signal().state());
@@ -54,7 +54,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     again.release().await;
 }
 
-/// As it is told when that happens: by the watch, and not by the next renewal.
+/// By the watch, and not by the next renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn whose_lease_is_revoked_is_told_at_once() {
     let cluster = start(Version::Debian);
@@ -72,6 +72,6 @@ async fn whose_lease_is_revoked_is_told_at_once() {
         told.saturating_since(before),
         told.saturating_since(revoked)
     );
-    // A third of the TTL is when it would be renewed.
+    // The next renewal is due after a third of the TTL.
     assert!(told < before + LONG / 2, "told {:?} later", told.saturating_since(before));
 }

@@ -1,5 +1,3 @@
-//! The leader dies, or is cut off.
-
 use lockwright_conformance::participants::now;
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
@@ -15,12 +13,12 @@ on_each_version!(
     a_client_that_knows_others_leaves_a_leader_that_is_cut_off,
 );
 
-/// Nobody freezes here, so that Debian's version has no leases to revoke that are alive.
+/// No member freezes here, so Debian's version revokes no live leases.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let old = cluster.leader().unwrap();
-    // The one is cut off from its member by it, the other isn't.
+    // The holder's client loses its member, the waiter's doesn't.
     let (ours, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
     let holder = all.hold("holder", &ours).await;
@@ -29,7 +27,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // And the other way round: the waiter's is gone.
+    // And the other way round.
     super::blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {
@@ -60,7 +58,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Ve
     let since = now();
     cluster.isolate(old);
     elected(&cluster, old);
-    // The new leader begins to count anew when it is elected.
+    // A new leader restarts the leases' time.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     cluster.heal(old);
     all.comes_back(&ours, next).await;

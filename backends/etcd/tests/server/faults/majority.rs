@@ -1,4 +1,4 @@
-//! Members are restarted: one after the other, and most of them at once.
+//! Restarts of members: one by one, and most at once.
 
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
@@ -31,7 +31,7 @@ async fn a_hold_outlives_a_restart_of_most_members_at_once(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let leader = cluster.leader().unwrap();
-    // The one is at a member that stays, the other at one that goes.
+    // The holder's member stays, the waiter's goes.
     let ours = locks(&url_of(&cluster, (leader + 1) % 3)).await;
     let others = locks(&url_of(&cluster, leader)).await;
     let holder = all.hold("holder", &ours).await;

@@ -1,4 +1,4 @@
-//! A follower dies, freezes, or is cut off, and our client is connected to it.
+//! A follower with a connected client dies, freezes, or is cut off.
 
 use lockwright_conformance::participants::now;
 use lockwright_core::Fault;
@@ -6,7 +6,7 @@ use lockwright_testbed::etcd::Version;
 
 use super::{LONG, SHORT, connected_to, follower, locks, participants, start, url_of, url_without};
 
-/// Its client reaches it, and a ping proves nothing.
+/// Its client still reaches it, and a ping proves nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);
@@ -18,16 +18,16 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let waiter = all.wait("waiter", &others).await;
     let since = now();
     cluster.isolate(member);
-    // The leader stays, and counts from the last renewal that it heard.
+    // The leader stays, and counts from the last renewal that it received.
     let next = all.is_lost(&holder, waiter, since, SHORT).await;
     cluster.heal(member);
     all.comes_back(&ours, next).await;
 }
 
-/// The one who waits is cut off: its place goes to nobody, and it comes back to the end.
+/// A cut-off waiter loses its place, and returns to the end of the queue.
 ///
-/// Not on Debian's: up to 3.4 a member that comes back has campaigned meanwhile and unseats the leader,
-/// and a hold of a few seconds need not outlive the election.
+/// Not on Debian's version: up to 3.4, a returning member has campaigned and unseats the leader, and a short hold need
+/// not survive the election.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let cluster = start(Version::Current);
@@ -39,7 +39,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let waiter = all.wait("waiter", &ours).await;
     cluster.isolate(member);
     holder.goes_on().await;
-    // By now its lease has run out, and its key with it.
+    // By now its lease has expired, and its key with it.
     holder.goes_on().await;
     cluster.heal(member);
     holder.goes_on().await;

@@ -1,4 +1,4 @@
-//! Members that die, freeze, are cut off or restarted, in the middle of holds and of waits.
+//! Members that die, freeze, are cut off or restart during holds and waits.
 
 mod bug;
 mod leader;
@@ -14,17 +14,16 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// A TTL that is waited for.
+/// A TTL that tests wait for.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// One that an election fits into on a machine that is busy with other tests. By default the others
-/// notice within two seconds that a leader is gone.
+/// A TTL longer than an election on a busy machine. By default members notice a lost leader within two seconds.
 const LONG: Duration = Duration::from_secs(15);
 
-/// How much later than promised something may happen on such a machine.
+/// The tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// The same body as a test on each version.
+/// Runs a test on each version.
 macro_rules! on_each_version {
     ($($name:ident),* $(,)?) => {
         mod on_debians {
@@ -52,23 +51,21 @@ fn participants(ttl: Duration) -> Participants {
     Participants::new("orders", ttl, SLACK)
 }
 
-/// A client of its own, as another process has one.
+/// A separate client, like another process's.
 async fn locks(url: &str) -> Locks {
     Locks::new(Etcd::connect(url).await.unwrap()).unwrap()
 }
 
-/// How to connect to this member alone.
 fn url_of(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through([cluster.members[member].port()])
 }
 
-/// How to connect to all members but this.
 fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// A client that knows all members and is connected to this one. The proxies stand before the others.
+/// A client of all members that is connected to this one. Proxies precede the others.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =
@@ -81,7 +78,7 @@ async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Pro
     (locks, proxies)
 }
 
-/// Does what takes its time without leaving the runtime a thread short.
+/// Runs blocking code without occupying a thread of the runtime.
 fn blocking<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }
@@ -90,7 +87,6 @@ fn follower(cluster: &testbed::Etcd) -> usize {
     (cluster.leader().unwrap() + 1) % 3
 }
 
-/// Waits until another member leads.
 fn elected(cluster: &testbed::Etcd, old: usize) -> usize {
     blocking(|| cluster.wait_for_another_leader(old)).unwrap()
 }

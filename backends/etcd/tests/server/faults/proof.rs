@@ -1,4 +1,4 @@
-//! What proves that a hold is alive, and what doesn't.
+//! Proofs that a hold is alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,10 @@ use crate::kit::{busy, claim_for, eventually, grant};
 
 on_each_version!(a_leader_that_was_replaced_proves_nothing);
 
-/// How long a request may be under way while its member stands still.
+/// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// A client that waits for a member that stands still, so that its request is the first thing that is
-/// heard there.
+/// A client that waits for a paused member, which receives its request first when it resumes.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -33,8 +32,8 @@ async fn stubborn_for(url: &str, standstill: Duration) -> Etcd {
     config.connect().await.unwrap()
 }
 
-/// It was frozen and cut off, and another leads. When it thaws it believes for a second that it
-/// leads: a keep-alive that is answered then is one that nobody else knows of.
+/// A replaced leader that thaws still acts as leader for a second. No other member receives the keep-alives that it
+/// answers then.
 async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
@@ -54,7 +53,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // Both requests lie there when it thaws.
+    // Both requests arrive before it thaws.
     sleep(Duration::from_millis(500)).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
@@ -69,11 +68,11 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     }
 }
 
-/// The keep-alive is answered by a leader that was replaced, and the look by another member: the lease
-/// is as old as before, and must be kept alive there too.
+/// A replaced leader answers the keep-alive, and another member the read. The lease was not renewed, and must be
+/// renewed at the other member too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
-    // So long that nobody keeps it alive in the background meanwhile.
+    // Long enough that no background task renews it.
     let ttl = Duration::from_secs(240);
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
@@ -84,7 +83,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // Six times what it may take, as a part of it is for each member.
+    // Six times the pause, as each member gets a part of it.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -96,7 +95,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // The new leader counts.
+    // The new leader counts down.
     let counts = Duration::from_secs(10);
     sleep(counts).await;
     cluster.members[old].thaw();
@@ -111,11 +110,9 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     }
 }
 
-/// The keep-alive is answered by a leader that was replaced, and the look by the same member, which has
-/// heard of it in between.
+/// A replaced leader answers the keep-alive. The election's news reaches it before it answers the read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
-    // So long that nobody keeps it alive in the background meanwhile.
     let ttl = Duration::from_secs(400);
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
@@ -123,7 +120,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let etcd = stubborn_for(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
-    // From here on a keep-alive is one message to and fro.
+    // From here on a keep-alive is one message each way.
     etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     let endpoint = cluster.members[old].endpoint();
     let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
@@ -133,14 +130,13 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // So long that it hears of the election between the keep-alive and the look.
+    // Long enough for the election's news to arrive between the keep-alive and the read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // The new leader counts.
     let counts = Duration::from_secs(30);
     sleep(counts).await;
     cluster.members[old].thaw();
@@ -154,7 +150,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     assert!(left > ttl - counts / 2, "it was not renewed where it counts: {left:?}");
 }
 
-/// For how long the lease of the one hold is, as this member has it.
+/// Returns the remaining time of the hold's lease at this member.
 fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     let keys = member.ctl(&["get", "lockwright/orders/", "--prefix", "-w=fields"]).unwrap();
     assert!(keys.contains(&format!("\"CreateRevision\" : {fence}")), "{keys}");
@@ -165,7 +161,7 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     Duration::from_secs(left.parse().unwrap())
 }
 
-/// Its key is the first in the queue, and the lease has run out: the key goes any moment.
+/// Its key is the first in the queue, but the lease has expired, and the key is about to be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);

@@ -1,5 +1,3 @@
-//! The leader dies, freezes, is cut off.
-
 use lockwright_conformance::participants::now;
 use lockwright_testbed::ZooKeeper;
 
@@ -9,7 +7,7 @@ use super::{LONG, SHORT, blocking, elected, hold_at, locks, participants, url_of
 async fn a_hold_outlives_the_leader() {
     let mut ensemble = ZooKeeper::start().unwrap();
     let all = participants(LONG);
-    // The one loses its server by it, the other doesn't.
+    // The holder's client loses its server, the waiter's doesn't.
     let old = ensemble.leader().unwrap();
     let (ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
     let others = locks(&url_without(&ensemble, old)).await;
@@ -18,7 +16,7 @@ async fn a_hold_outlives_the_leader() {
     elected(&ensemble, old);
     all.survives(holder, waiter).await;
 
-    // And the other way round, with the member that is back again.
+    // And the other way round, with the restarted member.
     blocking(|| ensemble.members[old].restart(true)).unwrap();
     blocking(|| ensemble.wait_until_whole()).unwrap();
     let all = participants(LONG);
@@ -47,7 +45,7 @@ async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
     all.survives(holder, waiter).await;
 }
 
-/// Whoever reaches no other server is cut off by it, and told in time.
+/// A client of no other server is cut off too, and notified in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
     let ensemble = ZooKeeper::start().unwrap();
@@ -67,7 +65,7 @@ async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
-    // It believes for 6 s that it leads: as long as the hold lasts.
+    // It acts as leader for 6 s, as long as the hold lasts.
     let ensemble = ZooKeeper::options().sync_limit(30).start().unwrap();
     let all = participants(SHORT);
     let old = ensemble.leader().unwrap();
@@ -78,7 +76,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
     let since = now();
     ensemble.isolate(old);
     elected(&ensemble, old);
-    // The new leader begins to count when it is elected.
+    // The new leader starts to count at its election.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     ensemble.heal(old);
     all.comes_back(&ours, next).await;

@@ -1,13 +1,11 @@
-//! A majority is restarted.
-
 use std::time::Duration;
 
 use lockwright_testbed::ZooKeeper;
 
 use super::{LONG, blocking, is_back, locks, participants};
 
-/// A TTL that two outages one after the other fit into. Each is as long as two members take to start and
-/// to elect a leader, some seconds on a busy machine; and a client may take as long again to come back.
+/// A TTL longer than two successive outages. In each, two members start and elect a leader, for some seconds on a busy
+/// machine. A client may take as long again to reconnect.
 const TWO_OUTAGES: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

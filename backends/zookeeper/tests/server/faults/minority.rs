@@ -1,5 +1,4 @@
-//! A follower is cut off from its peers, with a client connected to it: it answers pings and reads as
-//! if nothing was.
+//! A cut-off follower with a connected client still answers pings and reads.
 
 use lockwright_conformance::participants::now;
 use lockwright_testbed::ZooKeeper;
@@ -7,7 +6,7 @@ use lockwright_testbed::ZooKeeper;
 use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
 use crate::kit::eventually;
 
-/// For longer than the TTL: only who asks the quorum notices.
+/// Longer than the TTL: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +27,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     all.comes_back(&ours, next).await;
 }
 
-/// One that waits there isn't granted anything either, and waits on when the follower is back.
+/// A waiter there isn't granted the lock, and continues to wait when the follower is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     let ensemble = ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
@@ -53,7 +52,7 @@ async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     all.check();
 }
 
-/// Within ten ticks the follower gives up, and a client that knows the others goes on there.
+/// The follower gives up within ten ticks, and a client of all servers moves to another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_outlives_a_follower_that_is_cut_off_where_the_others_are_known() {
     let ensemble = ZooKeeper::start().unwrap();
@@ -62,7 +61,7 @@ async fn a_hold_outlives_a_follower_that_is_cut_off_where_the_others_are_known()
     let (_ours, holder) = hold_at(first, &ensemble, &all, LONG).await;
     let others = locks(&ensemble.url()).await;
     let waiter = all.wait("waiter", &others).await;
-    // And then the leader, to whom it may have gone.
+    // And then the leader, to which the client may have moved.
     for cut_off in [first, ensemble.leader().unwrap()] {
         ensemble.isolate(cut_off);
         eventually(|| async { ensemble.members[cut_off].mode().is_none().then_some(()) }).await;

@@ -1,4 +1,4 @@
-//! What an answer proves, and what doesn't: the experiments behind the choice of the proof.
+//! The experiments behind the choice of the proof.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use zookeeper_client as zk;
 use super::{follower, url_of};
 use crate::kit::{claim_for, eventually, grant, raw, renew};
 
-/// A member that is cut off doesn't notice it while these tests run.
+/// A cut-off member doesn't notice it during these tests.
 const UNNOTICED: u32 = 150;
 
-/// How long a member that answers may take for it.
+/// How long a member may take to answer.
 const SOON: Duration = Duration::from_secs(3);
 
 async fn answers<T>(request: impl Future<Output = Result<T, zk::Error>>) -> bool {
@@ -35,7 +35,7 @@ async fn a_leader_that_is_cut_off_answers_sync_and_cannot_commit() {
     assert!(answers(client.list_children("/")).await, "it reads");
     assert!(answers(client.sync("/")).await, "and asks itself whether it is up to date");
     assert!(!answers(client.delete("/nobody", None)).await, "but nobody commits with it");
-    // It doesn't know better.
+    // It hasn't noticed.
     eventually(|| async { ensemble.members[leader].is_leader().then_some(()) }).await;
 }
 
@@ -52,7 +52,7 @@ async fn a_follower_that_is_cut_off_answers_reads_and_nothing_that_goes_to_the_l
     assert_eq!(mode, "follower");
 }
 
-/// Deleting what isn't there is proposed and committed as any other change is, and changes nothing.
+/// Deleting a missing node is proposed and committed like any other change.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proof_is_a_transaction_and_leaves_nothing() {
     let ensemble = testbed::ZooKeeper::start().unwrap();
@@ -67,7 +67,7 @@ async fn the_proof_is_a_transaction_and_leaves_nothing() {
     assert_eq!(nodes(), had);
 }
 
-/// The same through the backend: with the leader cut off, and with a follower.
+/// Renewals at a cut-off leader, and at a cut-off follower.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
     let ttl = Duration::from_secs(10);
@@ -82,14 +82,14 @@ async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
         assert!(matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
         ensemble.isolate(member);
         let cut = now();
-        // What was under way may still be answered.
+        // Requests in flight may still be answered.
         eventually(|| async {
             (renew(&zookeeper, &claim).await == RenewalOutcome::Indeterminate).then_some(())
         })
         .await;
         assert!(now() < cut + SOON * 2, "it went on being renewed");
         assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::Indeterminate);
-        // It doesn't know better: while it is cut off it would find no mode any more.
+        // It hasn't noticed: otherwise it would have no mode.
         eventually(|| async { ensemble.members[member].mode() }).await;
     }
 }

@@ -9,22 +9,18 @@ use lockwright_conformance::history::journal::Journal;
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
-/// The environment variable that contains the [`Job`] as JSON.
+/// The environment variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// The job of a client process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) plan: workload::Plan,
     pub(crate) url: String,
-    /// The client's name in the journal.
     pub(crate) name: String,
     pub(crate) journal: PathBuf,
-    /// The address of the register.
     pub(crate) register: String,
 }
 
-/// Runs the client that the environment describes.
 pub(crate) fn main() -> ExitCode {
     match job().and_then(|job| run(&job)) {
         Ok(()) => ExitCode::SUCCESS,

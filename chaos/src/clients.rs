@@ -1,4 +1,4 @@
-//! The client processes of a schedule. Faults kill or stop them.
+//! The client processes of a schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,9 @@ use crate::client::{JOB, Job};
 use crate::plan::Schedule;
 use crate::servers::{Result, state_of};
 
-/// The longest time for which a fault waits for a client that holds a lock.
+/// The longest wait of a fault for a client with a hold.
 const HOLDS_SOON: Duration = Duration::from_millis(800);
 
-/// All client processes of a schedule.
 pub(crate) struct Clients<'a> {
     url: String,
     register: String,
@@ -32,15 +31,12 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
-    /// True if a fault has chosen this client. Later faults choose a different client if they can.
+    /// True if a fault has chosen this client. Later faults prefer others.
     is_chosen: bool,
 }
 
 impl<'a> Clients<'a> {
-    /// Starts one process for each plan, with its journal in `folder`.
-    ///
-    /// # Errors
-    /// If a process can't be started.
+    /// Starts one process per plan, with its journal in `folder`.
     pub(crate) fn start(
         plans: &[workload::Plan],
         url: String,
@@ -77,10 +73,7 @@ impl<'a> Clients<'a> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a client has been granted a lock.
-    ///
-    /// # Errors
-    /// If that takes longer than half a minute.
+    /// Waits at most half a minute for a grant.
     pub(crate) fn wait_for_a_grant(&self) -> Result<()> {
         let granted = wait::until(Duration::from_secs(30), || {
             let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
@@ -89,14 +82,13 @@ impl<'a> Clients<'a> {
         granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
     }
 
-    /// Returns all journal entries that the clients have written so far.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let paths: Vec<PathBuf> = self.all().iter().map(|one| one.job.journal.clone()).collect();
         paths.iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Counts the requests for the locks of `names` that were sent before `since` and are still pending.
-    /// Returns 0 if one of these locks has been granted after `since`.
+    /// Counts the requests for `names` from before `since` that are still pending. Returns 0 after a grant since
+    /// then.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -121,12 +113,11 @@ impl<'a> Clients<'a> {
         pending.values().filter(|asked| **asked < since).count()
     }
 
-    /// Returns the name of a client in the journal.
     pub(crate) fn name(&self, index: usize) -> String {
         self.all()[index].job.name.clone()
     }
 
-    /// Chooses a client that holds a lock exclusively now, or any client if none does.
+    /// Chooses a client with an exclusive hold, otherwise any client.
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
             let all = self.all();
@@ -147,10 +138,7 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Kills a client, and starts a replacement after `pause`. Returns the observed effect.
-    ///
-    /// # Errors
-    /// If the replacement can't be started.
+    /// Kills a client, and starts a replacement after `pause`. Returns the effect.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();
@@ -169,7 +157,7 @@ impl<'a> Clients<'a> {
         Ok(Some(format!("killed with {held} holds")))
     }
 
-    /// Stops a client for `time`. Returns the observed effect, if there is one.
+    /// Stops a client for `time`. Returns the effect, if any.
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
             let all = self.all();
@@ -186,11 +174,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Starts one more client, and returns its name. Its grants show that the servers serve new clients after the
-    /// faults.
-    ///
-    /// # Errors
-    /// If the process can't be started.
+    /// Starts another client, whose grants show that the servers work after the faults. Returns its name.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;
@@ -201,7 +185,6 @@ impl<'a> Clients<'a> {
         Ok(name)
     }
 
-    /// Waits until all clients have ended. Returns the failures.
     pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
         let mut problems = Vec::new();
@@ -227,12 +210,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal that its process may still write to.
+/// Reads a journal to which its process may still write.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the exclusive holds that haven't ended in a journal. Only their holders write to the register.
+/// Counts the open exclusive holds. Only their holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

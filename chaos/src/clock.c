@@ -1,7 +1,7 @@
-/* Moves the wall clock of one process: CLOCK_REALTIME is the kernel's plus an offset in nanoseconds, which is read
- * from a file that is mapped. All other clocks are the kernel's.
+/* Moves the wall clock of a process: adds an offset in nanoseconds, from a mapped file, to CLOCK_REALTIME. Other
+ * clocks are unchanged.
  *
- * libfaketime can't be used for Redis: its allocator reads the clock before libfaketime is ready, and both recurse
+ * libfaketime doesn't work for Redis: its allocator reads the clock before libfaketime is ready, and both recurse
  * until the process ends. This file calls nothing that allocates. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-//! The wall clock of the servers, which can be stepped while they run.
+//! The servers' wall clock, which can be stepped at run time.
 //!
-//! `LD_PRELOAD` loads a small C library into each server. The library adds an offset to the wall clock. It works for
-//! Redis, PostgreSQL, MariaDB and ZooKeeper, but not for etcd, which is linked statically.
+//! `LD_PRELOAD` loads a C library into each server that adds an offset. etcd is linked statically, so this fails
+//! there.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -14,16 +14,11 @@ use crate::servers::Result;
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// The offset of the servers' wall clock.
 #[derive(Debug)]
 pub(crate) struct ServersClock(fs::File);
 
 impl ServersClock {
-    /// Sets up the stepped clock for all servers that are started after this call. The clock's offset is a file in
-    /// `folder`. Returns `None` if there is no C compiler.
-    ///
-    /// # Errors
-    /// If the files can't be written.
+    /// Sets up the clock for servers that start later. Returns `None` if there is no C compiler.
     pub(crate) fn begin(folder: &Path) -> Result<Option<Self>> {
         let Some(library) = compile(folder)? else { return Ok(None) };
         let path = folder.join("clock-offset");
@@ -37,17 +32,11 @@ impl ServersClock {
     }
 
     /// Steps the clock by `milliseconds`, which may be negative.
-    ///
-    /// # Errors
-    /// If the file can't be written.
     pub(crate) fn step(&self, milliseconds: i64) -> Result<()> {
         self.set(self.offset()? + milliseconds * 1_000_000)
     }
 
-    /// Sets the servers' clock back to the clock of this machine.
-    ///
-    /// # Errors
-    /// If the file can't be written.
+    /// Resets the clock to this machine's.
     pub(crate) fn reset(&self) -> Result<()> {
         self.set(0)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A backend configuration: a backend in one of its modes, with its servers.
+/// A backend in one of its modes, with its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Configuration {
     Sqlite,
@@ -21,7 +21,6 @@ pub(crate) enum Configuration {
     ZooKeeper,
 }
 
-/// The server software of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
@@ -38,7 +37,6 @@ use Configuration::{
 };
 
 impl Configuration {
-    /// All configurations.
     pub(crate) const ALL: [Self; 13] = [
         Sqlite,
         PostgresLease,
@@ -55,7 +53,6 @@ impl Configuration {
         ZooKeeper,
     ];
 
-    /// Returns the name for `--backend`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Sqlite => "sqlite",
@@ -74,7 +71,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the configuration named `text`, or else all whose names begin with `text` and a hyphen.
+    /// Returns the configuration `text`, or else all with the prefix `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.name() == text);
         let modes = Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
@@ -82,7 +79,6 @@ impl Configuration {
         if exact.is_empty() { modes.collect() } else { exact }
     }
 
-    /// Returns the server software.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Sqlite => Kind::Sqlite,
@@ -94,12 +90,11 @@ impl Configuration {
         }
     }
 
-    /// Returns whether a hold belongs to a connection and ends with that connection.
+    /// Returns whether a hold belongs to a connection and ends with it.
     pub(crate) fn holds_by_connection(self) -> bool {
         matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
     }
 
-    /// Returns whether several servers serve one lock.
     pub(crate) fn has_several_servers(self) -> bool {
         matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
     }
@@ -113,18 +108,17 @@ impl Configuration {
         }
     }
 
-    /// Returns the TTL of the schedules: 1 s, or more if the backend needs it.
     pub(crate) fn ttl(self) -> Duration {
         match self {
-            // The shortest lease of etcd, and of sessions that MySQL counts in whole seconds.
+            // The shortest lease of etcd, and of sessions, which MySQL counts in seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Each connection begins with a question to three Sentinels.
+            // Each connection begins with requests to three Sentinels.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
     }
 
-    /// Returns the size, in MiB, of the file system in memory for the data of one lane's servers.
+    /// Returns the size in MiB of the in-memory file system for a lane's data.
     pub(crate) fn data_size(self) -> u64 {
         match self.kind() {
             Kind::Sqlite => 16,
@@ -132,7 +126,7 @@ impl Configuration {
             Kind::Postgres => 192,
             Kind::Mysql => 384,
             Kind::ZooKeeper => 128,
-            // It allocates each member's log in pieces of 64 MB.
+            // etcd allocates each member's log in pieces of 64 MB.
             Kind::Etcd => 1024,
         }
     }

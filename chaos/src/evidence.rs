@@ -1,4 +1,4 @@
-//! The record of schedules, with one line for each in `chaos/evidence/CONFIGURATION.tsv`.
+//! The record of schedules: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,11 @@ use crate::schedule::{Ran, effects};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The names of the columns.
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a schedule. Replaces an earlier line of the same seed, unless that line has a violation: someone who has
-/// found the cause deletes it.
-///
-/// # Errors
-/// If the file can't be read or written.
+/// Records a schedule. Replaces a line of the same seed, unless it has a violation, which a developer deletes
+/// after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Lanes are processes, and several may record the same configuration.
@@ -30,7 +26,6 @@ pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> 
     Ok(fs::rename(new, path)?)
 }
 
-/// Returns the record with `line`, which replaces an earlier line of the same seed without a violation.
 fn with(text: &str, seed: u64, line: &str) -> String {
     let mut lines: Vec<(u64, &str)> = text.lines().skip(1).filter_map(numbered).collect();
     let violation = Outcome::Violation.to_string();
@@ -48,7 +43,6 @@ fn numbered(line: &str) -> Option<(u64, &str)> {
     Some((line.split('\t').next()?.parse().ok()?, line))
 }
 
-/// Returns the line of a schedule.
 pub(crate) fn line(ran: &Ran) -> String {
     let figures = &ran.verdict.checked.figures;
     let columns = [
@@ -67,9 +61,8 @@ pub(crate) fn line(ran: &Ran) -> String {
     columns.join("\t")
 }
 
-/// Returns the folder of the records.
 pub(crate) fn folder() -> PathBuf {
-    // At run time when cargo says so: a target folder may be shared between clones.
+    // The compiled path may belong to another clone that shares the target folder.
     std::env::var_os("LOCKWRIGHT_ROOT")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),

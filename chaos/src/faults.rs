@@ -1,7 +1,7 @@
-//! The faults: the configurations that each applies to, and the promises that hold under it.
+//! The faults, where they apply, and the promises under them.
 //!
-//! A promise comes from the backend's profile if the profile covers the fault. This module states the other
-//! promises. The fault matrix of `docs/src/guarantees.md` shows all of them.
+//! A promise comes from the backend's profile if that covers the fault, otherwise from this module. The fault
+//! matrix of `docs/src/guarantees.md` shows all of them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,7 +11,6 @@ use lockwright::{Fault as Promised, Fencing, Profile};
 
 use crate::configuration::{Configuration, Kind};
 
-/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fault {
     ClientKilled,
@@ -44,27 +43,22 @@ use Fault::{
     TableLocked, Throttled,
 };
 
-/// The promises that hold under a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
-    /// Exclusive holds never overlap.
     pub(crate) exclusion: bool,
     /// Fences are unique and grow.
     pub(crate) fences: bool,
 }
 
 impl Promise {
-    /// Exclusion and fences.
     pub(crate) const KEPT: Self = Self { exclusion: true, fences: true };
 
-    /// Returns the promises that both `self` and `other` contain.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { exclusion: self.exclusion && other.exclusion, fences: self.fences && other.fences }
     }
 }
 
 impl Fault {
-    /// All faults.
     pub(crate) const ALL: [Self; 20] = [
         ClientKilled,
         ClientStopped,
@@ -88,7 +82,6 @@ impl Fault {
         ClockBack,
     ];
 
-    /// Returns the fault's name for `--faults`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ClientKilled => "client-killed",
@@ -114,17 +107,16 @@ impl Fault {
         }
     }
 
-    /// Returns the fault with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Returns whether the fault affects a client process. Other faults affect the servers or the connections.
+    /// Returns whether the fault affects a client process.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Returns whether the fault affects only the connections between clients and servers.
+    /// Returns whether the fault affects only connections.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -136,7 +128,6 @@ impl Fault {
         )
     }
 
-    /// Returns whether the fault can be injected on this configuration.
     pub(crate) fn applies_to(self, configuration: Configuration) -> bool {
         let kind = configuration.kind();
         match self {
@@ -150,14 +141,14 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
+            // etcd has no limit, and ZooKeeper's can't be changed at run time.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // PostgreSQL and MariaDB write small changes to files that have their size already.
+            // PostgreSQL and MariaDB write small changes to preallocated files.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
-            // etcd is linked statically, so nothing can be put before its clock. The elections of
-            // Sentinels and Clusters are another matter than the expiry of a hold.
+            // etcd is linked statically, so no library can be loaded before its clock. On Sentinel and Cluster, a
+            // step also affects elections, which are a separate matter.
             ClockForward | ClockBack => matches!(
                 configuration,
                 Configuration::Redis
@@ -173,7 +164,7 @@ impl Fault {
         }
     }
 
-    /// Returns the range of the fault's duration, in milliseconds, on a configuration with this TTL.
+    /// Returns the range of the fault's duration in milliseconds, for this TTL.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {
@@ -192,7 +183,7 @@ impl Fault {
         }
     }
 
-    /// Returns the promises that hold during and after the fault. `leader` is true if it affects the leader.
+    /// Returns the promises during and after the fault. `leader` is true if it affects the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,
@@ -204,13 +195,13 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // What the client treats as held ends by its own clock.
+            // The client's holds end by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // A Sentinel or another node may take it for dead.
+            // A Sentinel or another node may consider it dead.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
-                // A frozen leader may end leases that are alive.
+                // A frozen leader may end live leases.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
@@ -220,22 +211,22 @@ impl Fault {
             },
             ServerDataLost => data_lost(configuration, profile),
             Failover => match configuration {
-                // Another leader has all that was acknowledged.
+                // Another leader has all acknowledged writes.
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // It refuses the Sentinels as well.
+            // The limit refuses the Sentinels as well.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
             ClockForward => survives(Promised::ServerClockStep),
-            // A hold that is not renewed lasts longer, and nothing else.
+            // It only makes holds that aren't renewed last longer.
             ClockBack => Promise::KEPT,
         }
     }
 }
 
-/// Returns the promises that hold after one of several servers, or the only server, has lost its data.
+/// Returns the promises after one of several servers, or the only one, lost its data.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

@@ -1,4 +1,4 @@
-//! Injects a fault for its duration, and observes its effect.
+//! Injection of faults, and observation of their effects.
 
 use std::fs;
 use std::io::Write;
@@ -21,32 +21,28 @@ use crate::faults::Fault;
 use crate::plan::{self, Planned, Schedule};
 use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
 
-/// The servers and clients that a fault can affect.
 pub(crate) struct Scene<'a> {
     pub(crate) servers: &'a mut dyn Servers,
     pub(crate) schedule: &'a Schedule,
     pub(crate) clients: &'a Clients<'a>,
     pub(crate) journal: &'a Journal,
-    /// The folder of the file system that `disk-full` fills, if there is one.
+    /// The file system that `disk-full` fills.
     pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: Option<&'a ServersClock>,
 }
 
-/// An injected fault.
 #[derive(Debug)]
 pub(crate) struct Injected {
     pub(crate) fault: Fault,
-    /// The observed effect, or `None` if there was none.
     pub(crate) effect: Option<String>,
 }
 
-/// The largest step back of a server's clock, in milliseconds. The hold of a dead client lasts longer by the step.
+/// The largest step back of a server's clock, in milliseconds. A dead client's hold lasts longer by it.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
-/// The longest time until a process shows an effect.
+/// The time limit for an effect on a process.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Injects a fault into a client process.
 pub(crate) fn on_a_client(
     clients: &Clients<'_>,
     journal: &Journal,
@@ -71,9 +67,6 @@ fn note(journal: &Journal, fault: Fault, target: &str, effect: Option<String>, b
 
 impl Scene<'_> {
     /// Injects a fault into the servers or the connections to them.
-    ///
-    /// # Errors
-    /// If a server can't be started again.
     pub(crate) fn on_the_servers(&mut self, planned: Planned) -> Result<Injected> {
         let fault = planned.fault;
         let target = self.schedule.configuration.name();
@@ -116,7 +109,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns the index of the affected server: a follower if `pick` is odd and there is one, or else the leader.
+    /// Returns the index of a follower if `pick` is odd and there is one, otherwise of the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -124,7 +117,6 @@ impl Scene<'_> {
         if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }
     }
 
-    /// Calls `what` with the server at `index`.
     fn with<T>(&mut self, index: usize, what: impl FnOnce(&mut dyn Server) -> T) -> T {
         let mut servers = self.servers.servers();
         what(&mut *servers[index])
@@ -157,7 +149,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients come back when the administrator has made the tables again.
+        // Clients reconnect after the administrator has created the tables again.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -183,7 +175,7 @@ impl Scene<'_> {
         stopped.then(|| format!("server {index} stopped"))
     }
 
-    /// Stops a server repeatedly, which imitates slow syncs to its disk.
+    /// Stops a server repeatedly, to imitate slow disk syncs.
     fn stall(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
         let end = Instant::now() + lasts;
@@ -265,8 +257,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects new clients for `lasts`, or longer until one is refused. Returns the number of refused clients
-    /// as the observed effect.
+    /// Connects new clients for `lasts`, or longer until one is refused. Returns the number of refused clients.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -277,7 +268,6 @@ impl Scene<'_> {
         (refused > 0).then(|| format!("{refused} refused"))
     }
 
-    /// Acquires and releases a lock as a new client.
     fn acquires(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (url, name) = (self.servers.direct_url(), format!("{}probe", self.schedule.prefix()));
@@ -292,14 +282,14 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // All present ones stay, and there is no other.
+        // Open descriptors exceed it and stay open. No new one can be opened.
         const LIMIT: &str = "4";
         let pid = self.with(0, |server| server.pid());
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
         limit_descriptors(pid, LIMIT)?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
-        // It may have ended.
+        // The server may have ended.
         let _ = limit_descriptors(pid, &usual);
         self.servers.recover()?;
         Ok(effect)
@@ -330,15 +320,13 @@ impl Scene<'_> {
     }
 }
 
-/// Returns the limit of open descriptors of a process.
 fn descriptor_limit(pid: u32) -> Option<String> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Sets the limit of open descriptors, as the user of the process. Another user would need a capability, which root
-/// often lacks.
+/// Sets the limit as the process's user. Another user would need a capability, which root often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")
@@ -352,7 +340,6 @@ fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     }
 }
 
-/// Fills the file system with `file`. Returns the number of megabytes written.
 fn fill(file: &Path) -> usize {
     let Ok(mut file) = fs::File::create(file) else { return 0 };
     let piece = vec![0x55; 64 << 10];
@@ -360,7 +347,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // The rest, byte by byte, would be refused to the servers as well.
+    // Fills the rest in small pieces, so that small writes fail too.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

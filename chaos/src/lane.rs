@@ -1,4 +1,4 @@
-//! A lane: a process that runs schedules of one configuration in sequence, on the same servers.
+//! A lane: a process that runs schedules of one configuration on the same servers.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,15 +18,12 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The number of times that a lane may start its servers. It starts them again after a failure that no fault
-/// explains.
+/// The number of starts of a lane's servers: at first, and after failures that no fault explains.
 const STARTS: usize = 3;
 
-/// The number of times that the test command runs a schedule that shows nothing. On a busy machine, a fault may
-/// end before a client notices it.
+/// The most runs of a schedule that shows nothing. On a busy machine, a fault may end before a client notices it.
 const RUNS: usize = 3;
 
-/// Runs the seeds of a lane.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,7 +62,7 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises with `--record`. In the test command, compares them with the record.
+/// Records the promises with `--record`. The test command compares them with the record.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {
@@ -78,7 +75,6 @@ fn hold_to_record(now: &Promises, configuration: Configuration, options: &Option
     Ok(())
 }
 
-/// The settings of a lane, and its servers.
 struct Job {
     configuration: Configuration,
     options: Options,
@@ -90,7 +86,7 @@ struct Job {
 }
 
 impl Job {
-    /// Runs the schedule of a seed. Returns `Continue` if the schedule must run again.
+    /// Runs a seed. Returns `Continue` if it must run again.
     fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
         let lane = match &mut self.lane {
             Some(lane) => lane,
@@ -131,7 +127,7 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-/// Prints the figures of a schedule, records them, and saves the journal and the timeline of a failed schedule.
+/// Prints and records the figures. Saves the journal and the timeline of a failed schedule.
 fn tell(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;

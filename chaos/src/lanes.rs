@@ -1,4 +1,4 @@
-//! Runs schedules in parallel lanes. Each lane is a process with its own servers.
+//! Parallel lanes, each a process with its own servers that runs schedules.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
@@ -15,19 +15,17 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// The number of schedules that a lane runs before its servers are replaced.
+/// The number of schedules before a lane's servers are replaced.
 const SCHEDULES: usize = 20;
 
-/// The seeds of the test command, chosen because they draw many different faults.
+/// The seeds of the test command. They draw many different faults.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
-/// Schedules for one lane.
 struct Task {
     configuration: Configuration,
     seeds: Vec<u64>,
 }
 
-/// The number of schedules with each outcome.
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
@@ -38,7 +36,6 @@ struct Counts {
     problems: usize,
 }
 
-/// Runs all schedules that the options select.
 pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     remove_abandoned();
     let begun = Instant::now();
@@ -71,7 +68,7 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Divides the seeds into tasks. The tasks alternate between the configurations.
+/// Divides the seeds into tasks that alternate between the configurations.
 fn tasks(options: &Options) -> VecDeque<Task> {
     let seeds: Vec<u64> = match (options.selection, options.time) {
         (true, _) => SELECTION.to_vec(),
@@ -103,7 +100,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// Returns the seeds that are recorded as `kept` or `not-promised` for this version of the plan.
+/// Returns the seeds that need not run again for this plan's version.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -112,14 +109,13 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        // A violation stays until its cause is known.
+        // A violation stays recorded until its cause is known.
         let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };
     text.lines().filter_map(seed).collect()
 }
 
-/// Runs a lane in a separate process, and forwards its output.
 fn run_lane(
     lane: usize,
     task: &Task,
@@ -129,7 +125,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // It ends with this thread, and its servers and clients with it.
+    // The lane ends with this thread, and its servers and clients with it.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
@@ -150,8 +146,8 @@ fn run_lane(
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// The environment variables of a lane: its folder, whether its data has a separate file system, and the instant of
-/// the boot clock after which it begins no more schedules.
+/// The environment of a lane: its folder, and whether its data has a separate file system. `UNTIL` is the last
+/// instant of the boot clock to begin a schedule.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
@@ -171,17 +167,14 @@ fn count(line: &str, counts: &Mutex<Counts>) {
     }
 }
 
-/// The folder of a lane. It contains the journals, and a file system in memory of limited size for the servers'
-/// data.
+/// A lane's folder: journals, and a size-limited in-memory file system for the servers.
 struct Folder {
     path: PathBuf,
     is_mounted: bool,
 }
 
-/// The prefix of the names of these folders.
 const FOLDERS: &str = "lockwright-chaos-";
 
-/// Removes the folders that killed runs left behind.
 fn remove_abandoned() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
@@ -227,7 +220,6 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the folder of journals and timelines.
 pub(crate) fn results() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");

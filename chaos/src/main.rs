@@ -1,23 +1,23 @@
 //! Random faults on real servers: `cargo xtask chaos`.
 //!
 //! A *schedule* is the plan of one seed on one configuration: a workload of several client processes, and one to
-//! three faults. A *lane* is a process with its own servers, which runs schedules in sequence.
+//! three faults. A *lane* is a process with its own servers that runs schedules.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `options` | the command line |
-//! | `lanes`, `lane` | several lanes in parallel; one lane |
+//! | `lanes`, `lane` | parallel lanes; one lane |
 //! | `configuration` | the backend configurations |
-//! | `faults` | the faults, where they apply, the promises that hold under them |
+//! | `faults` | the faults, where they apply, the promises under them |
 //! | `plan` | the schedule of a seed |
 //! | `schedule` | runs a schedule |
 //! | `clients`, `client` | the client processes; one of them |
 //! | `servers` | the servers, and a scan for leftovers |
-//! | `inject`, `clock` | makes a fault; steps the servers' clock |
+//! | `inject`, `clock` | injects a fault; steps the servers' clock |
 //! | `verdict` | the rules that apply, and the outcome |
 //! | `evidence`, `promises` | the record: schedules, and promises |
 //! | `soak` | minutes of work without faults |
-//! | `page` | the part of the guarantees page that is made from the record |
+//! | `page` | the generated part of the guarantees page |
 #![forbid(unsafe_code)]
 
 mod client;

@@ -6,10 +6,8 @@ use std::time::Duration;
 use crate::configuration::Configuration;
 use crate::faults::Fault;
 
-/// The text that `--help` prints.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-/// The options of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) configurations: Vec<Configuration>,
@@ -18,21 +16,15 @@ pub(crate) struct Options {
     pub(crate) faults: Vec<Fault>,
     pub(crate) beside: usize,
     pub(crate) record: bool,
-    /// Save the journal and the timeline of every schedule.
     pub(crate) keep: bool,
-    /// Skip the seeds that are recorded as `kept` or `not-promised`.
     pub(crate) missing: bool,
     /// Run the fixed seeds of the test command.
     pub(crate) selection: bool,
-    /// Run without faults, and look for leaks.
     pub(crate) soak: bool,
 }
 
 impl Options {
-    /// Reads the command line.
-    ///
-    /// # Errors
-    /// If an option is unknown or has an invalid value. The error lists the valid ones.
+    /// Reads the command line. An error lists the valid values.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

@@ -1,4 +1,4 @@
-//! The part of the guarantees page that is generated from the record.
+//! The generated part of the guarantees page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,14 +13,12 @@ use crate::faults::{Fault, Promise};
 use crate::promises::{Promised, Promises, claim_name};
 use crate::servers::Result;
 
-/// The markers around the generated part.
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// The number of schedules that are needed to confirm a claim.
+/// The number of schedules that confirm a claim.
 const FEWEST: usize = 3;
 
-/// The columns of each table of faults.
 const GROUPS: [&[Configuration]; 3] = [
     &[
         Configuration::Sqlite,
@@ -40,7 +38,7 @@ const GROUPS: [&[Configuration]; 3] = [
     &[Configuration::Etcd, Configuration::ZooKeeper],
 ];
 
-/// Claims that no schedule can confirm, and the reasons why they hold.
+/// Claims that no schedule can confirm, with the reasons why they hold.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -57,27 +55,21 @@ const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     ),
 ];
 
-/// The records of one configuration.
 struct Record {
     schedules: Vec<Schedule>,
     promises: Promises,
 }
 
-/// One line of the record.
 struct Schedule {
     outcome: String,
-    /// The operations, grants, hand-overs, longest wait, largest lag, refused writes, and refused late writes.
+    /// Operations, grants, hand-overs, longest wait, largest lag, refused writes, refused late writes.
     figures: [u64; 7],
-    /// The faults with an observed effect.
     faults: Vec<Fault>,
 }
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Writes the generated part of the page.
-///
-/// # Errors
-/// If the record or the page can't be read or written, or if the record doesn't confirm a claim of a profile.
+/// Writes the generated part. Fails if the record doesn't confirm a claim of a profile.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -93,7 +85,6 @@ fn path() -> PathBuf {
     evidence::folder().join("../../docs/src/guarantees.md")
 }
 
-/// Returns the page with a new generated part.
 fn made(page: &str, records: &Records) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).ok_or("the page has no generated part")?;
     let (_, after) = rest.split_once(END).ok_or("the generated part of the page has no end")?;
@@ -131,11 +122,11 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules that confirm `promise` under this fault, which must have had an observed effect. If the
-    /// fault affects no promise, a schedule counts only if its other faults affect none either.
+    /// Counts the schedules that confirm `promise` under this fault, which must have had an effect. If the fault
+    /// affects no promise, neither may the schedule's other faults.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // Another fault may take the fences away.
+        // Another fault may affect the fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)
@@ -179,7 +170,7 @@ fn part(records: &Records) -> String {
     text + "\n### How much was run\n\n" + &totals(records)
 }
 
-/// Returns the table cell with the promise under one fault and the number of schedules that confirm it.
+/// Returns a table cell: the promise, and the number of schedules that confirm it.
 fn cell(record: Option<&Record>, fault: Fault) -> String {
     let found = record.and_then(|record| {
         let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;
@@ -231,7 +222,7 @@ fn totals(records: &Records) -> String {
     text
 }
 
-/// Returns the problems of the record: unconfirmed claims, unconfirmed promises, and violations.
+/// Returns the problems of the record: unconfirmed claims and promises, and violations.
 fn unshown(records: &Records) -> Vec<String> {
     let mut problems = Vec::new();
     for (configuration, record) in records {
@@ -266,7 +257,6 @@ fn unshown(records: &Records) -> Vec<String> {
     problems
 }
 
-/// Returns the fault whose schedules confirm a claim of a profile.
 fn shows(claim: Claim) -> Fault {
     match claim {
         Claim::Partition => Fault::ConnectionsCut,

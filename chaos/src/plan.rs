@@ -1,4 +1,4 @@
-//! A schedule: the plan of one seed on one configuration.
+//! The schedule of one seed on one configuration.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,25 +9,23 @@ use lockwright_conformance::workload::{self, Random, Work};
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 
-/// Returns the version of the plans of a configuration. It changes with this file, the workload, or the faults that
-/// apply to the configuration. The same seed gives another plan in another version.
+/// Returns the version of a configuration's plans. Change it with this file, the workload, or the applicable
+/// faults, because a seed then gives a different plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
-        // Its clock is stepped since then.
+        // Its clock is stepped since this version.
         Configuration::ZooKeeper => 2,
         _ => 1,
     }
 }
 
-/// One schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     pub(crate) configuration: Configuration,
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
-    /// One plan for each client process.
     pub(crate) clients: Vec<workload::Plan>,
-    /// The faults in the order in which they begin.
+    /// The faults in the order of their beginnings.
     pub(crate) faults: Vec<Planned>,
 }
 
@@ -35,24 +33,22 @@ pub(crate) struct Schedule {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) fault: Fault,
-    /// The time from the beginning of the schedule to the beginning of the fault.
+    /// The time of its beginning, from the start of the schedule.
     pub(crate) at: Duration,
-    /// The duration of the fault.
     pub(crate) lasts: Duration,
     /// A random number that selects the affected client, server or lock.
     pub(crate) pick: usize,
 }
 
-/// Returns whether a server fault with this random number affects the leader.
 pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The offset that separates the random numbers of the schedule from those of its client processes.
+/// Separates the schedule's random numbers from those of its clients.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
-    /// Draws the schedule of a seed. Its faults are in `allowed` and apply to the configuration.
+    /// Draws a seed's schedule, with applicable faults of `allowed`.
     pub(crate) fn draw(
         configuration: Configuration,
         profile: &Profile,
@@ -69,27 +65,23 @@ impl Schedule {
         Self { configuration, seed, duration, clients, faults }
     }
 
-    /// Returns the prefix of the names of all its locks.
     pub(crate) fn prefix(&self) -> String {
         prefix(self.configuration, self.seed)
     }
 
-    /// Returns the TTL of its holds.
     pub(crate) fn ttl(&self) -> Duration {
         self.clients[0].ttl
     }
 
-    /// Returns the promises that hold under one of its faults.
     pub(crate) fn promise_under(&self, one: &Planned, profile: &Profile) -> Promise {
         one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
     }
 
-    /// Returns the promises that hold under the combination of its faults.
     pub(crate) fn promise(&self, profile: &Profile) -> Promise {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // Fences come from the clock where data are lost.
+        // After a loss of data, fences come from the clock.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }
@@ -118,7 +110,7 @@ fn draw_faults(
         let [low, high] = [*lasts.start(), *lasts.end()].map(Duration::from_millis);
         let lasts = random.time(low, high);
         faults.push(Planned { fault, at, lasts, pick: random.below(1 << 16) as usize });
-        // A client and the servers can be in trouble at the same time.
+        // A client fault and a server fault may overlap.
         at += if fault.is_a_clients() { Duration::ZERO } else { lasts };
         if left.is_empty() {
             break;
@@ -127,9 +119,8 @@ fn draw_faults(
     faults
 }
 
-/// Returns whether two faults can't be in one schedule.
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // Clients of Sentinels go through proxies only to a master that stays.
+    // Clients of Sentinels go through proxies only to a fixed master.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()
@@ -149,7 +140,7 @@ fn draw_clients(
         (0..2 + random.below(2)).map(|number| format!("{prefix}{number}")).collect();
     (0..3 + random.below(2) as u32)
         .map(|process| {
-            // Mutexes are contended by all, and each does two or three other kinds.
+            // All clients contend for mutexes. Each does two or three other kinds of work.
             let mut work = vec![Work::Mutex; 3];
             work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
             workload::Plan { seed, process, names: names.clone(), ttl, duration, work }
@@ -194,7 +185,7 @@ mod tests {
 
     #[test]
     fn recorded_seeds_can_be_replayed() {
-        // If this changes, the version of the plan does, too.
+        // If this plan changes, its version must change too.
         let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
             client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
             client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \

@@ -1,8 +1,7 @@
-//! The recorded promises of each backend under each fault. The records are next to the evidence.
+//! The recorded promises of each backend under each fault.
 //!
-//! A lane obtains the profile from a real server and derives the promises from it. With `--record`, the lane
-//! records the promises. In the test command, it compares them with the record, so a changed profile needs a
-//! new record.
+//! A lane derives them from the profile of a real server, and records them with `--record`. The test command
+//! compares them with the record.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +12,6 @@ use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 use crate::servers::Result;
 
-/// The promises of one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promises {
     /// The faults that exclusion survives according to the profile.
@@ -21,18 +19,16 @@ pub(crate) struct Promises {
     pub(crate) faults: Vec<Promised>,
 }
 
-/// The promises under one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// The promise if the fault affects a follower or the only server.
+    /// The promise if a follower or the only server is affected.
     pub(crate) promise: Promise,
-    /// The promise if the fault affects the leader.
+    /// The promise if the leader is affected.
     pub(crate) leader: Promise,
 }
 
 impl Promises {
-    /// Derives the promises from a profile.
     pub(crate) fn of(configuration: Configuration, profile: &Profile) -> Self {
         let promise = |fault: Fault, leader| fault.promise(configuration, profile, leader);
         let faults = Fault::ALL.into_iter().filter(|fault| fault.applies_to(configuration));
@@ -48,10 +44,6 @@ impl Promises {
         }
     }
 
-    /// Reads the recorded promises.
-    ///
-    /// # Errors
-    /// If there is no record, or a line of it is invalid.
     pub(crate) fn read(folder: &Path, configuration: Configuration) -> Result<Self> {
         let path = path(folder, configuration);
         let text = fs::read_to_string(&path)
@@ -84,13 +76,9 @@ impl Promises {
         Ok(this)
     }
 
-    /// Records the promises.
-    ///
-    /// # Errors
-    /// If the file can't be written.
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Several lanes may do it at the same time.
+        // Several lanes may record at once.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)
@@ -110,7 +98,6 @@ fn path(folder: &Path, configuration: Configuration) -> std::path::PathBuf {
     folder.join(format!("{configuration}.promises.tsv"))
 }
 
-/// Returns the name of a claim in the record.
 pub(crate) fn claim_name(claim: Claim) -> &'static str {
     match claim {
         Claim::ClientCrash => "client-crash",

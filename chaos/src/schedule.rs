@@ -1,4 +1,4 @@
-//! Runs a schedule on the servers of a lane, and checks it.
+//! Execution and check of a schedule on a lane's servers.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
@@ -19,24 +19,22 @@ use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
 use crate::verdict::Verdict;
 
-/// The time that a client has after its plan, to finish its last requests and release its holds.
+/// The time after its plan in which a client must finish.
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// The time for which a hold's data may stay on the servers after the TTL.
+/// The time for which a hold's data may outlast the TTL.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
-/// The servers of one lane, with their folders and their clock.
 pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// The folder of the journals, which must not be on the disk that `disk-full` fills.
+    /// The folder of the journals. It must not be on the disk that `disk-full` fills.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,
 }
 
-/// A finished schedule.
 pub(crate) struct Ran {
     pub(crate) schedule: Schedule,
     pub(crate) entries: Vec<Entry>,
@@ -44,10 +42,7 @@ pub(crate) struct Ran {
 }
 
 impl Lane {
-    /// Starts the servers. `disk` is the file system in memory for their data, if there is one.
-    ///
-    /// # Errors
-    /// If a server doesn't start.
+    /// Starts the servers. `disk` is the in-memory file system for their data.
     pub(crate) fn start(
         configuration: Configuration,
         folder: &Path,
@@ -66,22 +61,18 @@ impl Lane {
         Ok(Self { configuration, profile, servers, folder, disk, clock })
     }
 
-    /// Returns the schedule of a seed.
     pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
         Schedule::draw(self.configuration, &self.profile, seed, allowed)
     }
 
-    /// Returns the promises of the configuration under each fault.
     pub(crate) fn promises(&self) -> Promises {
         Promises::of(self.configuration, &self.profile)
     }
 
-    /// Returns a fault of the schedule that can't be injected on this machine, if there is one.
     pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
         schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
     }
 
-    /// Returns whether the fault can be injected on this machine.
     fn can_make(&self, fault: Fault) -> bool {
         match fault {
             Fault::DiskFull => self.disk.is_some(),
@@ -90,10 +81,7 @@ impl Lane {
         }
     }
 
-    /// Runs a schedule.
-    ///
-    /// # Errors
-    /// If the servers fail in an unplanned way. The lane then needs new servers.
+    /// Runs a schedule. After an error, the lane needs new servers.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;
@@ -144,7 +132,7 @@ impl Lane {
         Ok((entries, injected, problems))
     }
 
-    /// Injects the faults of the clients and those of the servers in parallel.
+    /// Injects client faults and server faults in parallel.
     fn make_faults(
         &mut self,
         schedule: &Schedule,
@@ -183,7 +171,6 @@ impl Lane {
     }
 }
 
-/// Returns the observed effect of each fault, for the record.
 pub(crate) fn effects(injected: &[Injected]) -> String {
     let one = |one: &Injected| match &one.effect {
         Some(effect) => format!("{}: {effect}", one.fault),

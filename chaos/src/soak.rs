@@ -1,5 +1,5 @@
-//! The soak test: a workload without faults that runs for minutes on new names. The process must not leak memory,
-//! descriptors or threads, and its holds must leave no data on the servers.
+//! The soak test: minutes of work without faults, on new names. It finds leaks of memory, descriptors and threads,
+//! and data left on the servers.
 
 use std::fs;
 use std::path::Path;
@@ -18,22 +18,20 @@ use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
 
-/// The environment variable that contains the [`Job`] as JSON.
+/// The environment variable with the [`Job`] as JSON.
 const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
-/// The duration of a soak test without `--minutes`.
 const TIME: Duration = Duration::from_secs(600);
 
 /// The duration of one plan. Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The divisor of the duration that gives the time of the first measurement. By then, the caches are filled.
+/// The divisor of the duration before the first measurement, when caches are filled.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth of the process in bytes. An allocator keeps freed pages.
+/// The allowed growth of memory in bytes. An allocator keeps freed pages.
 const GROWTH: u64 = 8 << 20;
 
-/// The job of the worker process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Job {
     configuration: String,
@@ -44,7 +42,6 @@ struct Job {
     ttl: Duration,
 }
 
-/// The resources of the worker process between two plans.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
     /// The resident memory in bytes.
@@ -53,7 +50,6 @@ struct Measured {
     threads: u64,
 }
 
-/// Runs the soak test on each configuration in turn.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let time = options.time.unwrap_or(TIME);
     let mut is_sound = true;
@@ -71,7 +67,6 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the soak test on one configuration. Returns whether it passed.
 fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let mut servers = servers::start(configuration, folder.path())?;
@@ -121,7 +116,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns the data that is left on the servers after the longest time for which a hold's data may stay.
+/// Returns the data that is on the servers after the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -133,8 +128,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker process between its plans. The worker then creates `idle` and waits until this function has
-/// removed it. Returns the first and the last measurement.
+/// Measures the worker between its plans: it creates `idle` and waits until this function has removed it. Returns
+/// the first and the last measurement.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;
@@ -165,7 +160,6 @@ fn measure(pid: u32) -> Result<Measured> {
     })
 }
 
-/// Runs the worker process.
 pub(crate) fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
@@ -197,7 +191,7 @@ fn work() -> Result<()> {
     Ok(fs::write(folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs four plans in parallel, each with its own client. Returns the number of grants.
+/// Runs four plans in parallel, each with its own client. Returns the grants.
 async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
     let (a, b, c, d) = tokio::try_join!(
         plan(job, profile, number, 0),

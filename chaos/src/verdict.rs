@@ -1,4 +1,4 @@
-//! The verdict on a schedule: the applied rules, and the outcome.
+//! The verdict on a schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,24 +12,22 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
 
-/// The longest poll that a waiter may need to notice a free lock. Redis polls less often, because the server wakes the
-/// waiters, and a client that has connected again asks at once.
+/// The longest poll for a free lock. Redis polls less often, because it wakes waiters, and reconnected clients
+/// poll.
 const LONGEST_POLL: Duration = Duration::from_secs(2);
 
-/// The time that a free lock may stay without a holder beyond the TTL and the poll. Many processes share two cores.
+/// The time for which a free lock may be without a holder beyond TTL and poll, on two busy cores.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The outcome of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exclusion and fences were promised, and all promises were kept.
     Kept,
-    /// Exclusion or fences aren't promised under these faults. The other promises were kept.
+    /// Exclusion or fences aren't promised under these faults. Other promises were kept.
     NotPromised,
-    /// There was no contention or no hand-over, a fault had no observed effect, or no late
-    /// write of a paused process was refused.
+    /// No contention, no hand-over, a fault without effect, or no refused late write of a paused process.
     ShowedNothing,
-    /// A promise was broken, a client failed, or data was left on a server.
+    /// A broken promise, a failed client, or data left on a server.
     Violation,
 }
 
@@ -44,17 +42,14 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The checked history of a schedule, and other failures.
 pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) checked: Checked,
     pub(crate) injected: Vec<Injected>,
-    /// The failures of clients, and the data left on the servers.
     pub(crate) problems: Vec<String>,
 }
 
 impl Verdict {
-    /// Checks a schedule.
     pub(crate) fn of(
         schedule: &Schedule,
         profile: &Profile,
@@ -106,7 +101,6 @@ fn before_unsafe_faults<'a>(
     &entries[..end]
 }
 
-/// Returns the violations of exclusion.
 fn overlaps(entries: &[Entry]) -> Vec<Violation> {
     let rules = Rules { must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
@@ -114,8 +108,8 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// Ends the holds of each killed process at the beginning of its fault. Needed for holds that belong to a
-/// connection: they end with the process, while the server keeps other holds until they expire.
+/// Ends the holds of each killed process at the beginning of its fault, for holds that end with a connection.
+/// Other holds last until they expire.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -157,11 +151,10 @@ fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {
     }
 }
 
-/// Returns the longest allowed time without a holder: the TTL of a dead holder, a poll, and for each fault the time
-/// until the clients have connected again.
+/// Returns the longest allowed time without a holder: a TTL, a poll, and the reconnection after each fault.
 fn longest_wait(schedule: &Schedule, profile: &Profile) -> Duration {
     let after = |fault: Fault| match fault {
-        // A dead hold lasts longer by the step.
+        // The hold of a dead client lasts longer by the step.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),
@@ -181,7 +174,7 @@ mod tests {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
     }
 
-    /// Returns the history of two processes: the first is killed at 30, and the second is granted the lock at 40.
+    /// Returns a history: the first process is killed at 30, and the second is granted the lock at 40.
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());

@@ -1,4 +1,4 @@
-//! A whole backend of your own, and the suite that tells whether it keeps its promises.
+//! A complete backend, and the suite that tests it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ struct Held {
 
 impl Own {
     fn new(clock: Clock) -> Self {
-        // Promises the least that a backend can: exclusive locks, in one process, polled.
+        // The minimal profile: exclusive locks in one process, with polling.
         Self { profile: Profile::new("own"), clock, server: Arc::default() }
     }
 
-    /// One atomic step: what has expired is gone before anybody looks.
+    /// Performs one atomic step, after removing expired holds.
     fn step<T>(&self, step: impl FnOnce(&mut HashMap<LockName, Held>, BootInstant) -> T) -> T {
         let mut holds = self.server.lock().unwrap();
         let now = self.clock.now();
@@ -55,7 +55,7 @@ impl DistributedLock for Own {
     async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<Attempt> {
         Ok(self.step(|holds, now| match holds.get(&claim.name) {
             Some(held) if held.token != claim.token => Attempt::Busy(Busy::default()),
-            // Free, or a repeat: the same hold, re-armed. There are no fences to keep.
+            // Free, or a repeat, which sets a new deadline. There are no fences to keep.
             _ => {
                 let held = Held { token: claim.token, expires: now + claim.ttl };
                 holds.insert(claim.name.clone(), held);
@@ -104,7 +104,7 @@ impl DistributedLock for Own {
     }
 }
 
-/// How the suite reaches it.
+/// The suite's access to the backend.
 struct InMemory;
 
 #[async_trait]
@@ -114,7 +114,7 @@ impl Factory for InMemory {
         Ok(connector(move || std::future::ready(Ok(own.clone()))))
     }
 
-    /// It has no input or output of its own, so its clock can be moved: a TTL takes no time.
+    /// The backend has no I/O, so the suite can move its clock, and a TTL takes no time.
     fn runtime(&self) -> Runtime {
         Runtime::Paused
     }

@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls `future` at most `polls` times, each time when it was woken, and drops it then. With 0 it
-/// is dropped without having begun. `None` when it was dropped.
+/// Polls `future` at most `polls` times, each after a wake-up, and then drops it and returns `None`. With 0, it is
+/// never polled.
 pub async fn after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! A case, what it needs, and how it ended.
+//! A case, its requirements, and its outcome.
 
 use std::fmt;
 use std::panic::Location;
@@ -11,18 +11,18 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::factory::{Factory, Harm, Runtime};
 
-/// What a case works on: one of these for each file of cases.
+/// The subject of a case. Each file of cases is a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Group {
-    /// Never two at once: across tasks, clients, processes.
+    /// Exclusion across tasks, clients and processes.
     Exclusion,
-    /// What isn't renewed ends, neither early nor late.
+    /// Holds that aren't renewed expire, neither early nor late.
     Expiry,
     /// One owner, several guards, one hold.
     Reentrancy,
-    /// A release ends its own hold only.
+    /// A release ends only its own hold.
     Misdelete,
     /// Later holds have larger fences.
     Fencing,
@@ -30,23 +30,23 @@ pub enum Group {
     Waiting,
     /// First come, first served.
     Order,
-    /// Readers beside each other, writers alone.
+    /// Concurrent readers, exclusive writers.
     Shared,
-    /// As many permits as there are, and no more.
+    /// Semaphores never exceed their permits.
     Permits,
-    /// Many names at once.
+    /// Several names in one request.
     Multi,
-    /// Who leads.
+    /// Leader election.
     Election,
-    /// Holds that move to another process.
+    /// Transfers of holds to another process.
     Tickets,
-    /// Late writes, refused where the protected thing lives.
+    /// Late writes, rejected by the protected store.
     Enforcement,
     /// Breaking a lock.
     Breaking,
-    /// Keeping a hold alive.
+    /// Renewal of holds.
     Renewal,
-    /// Losing it, and being told on time.
+    /// Loss of a hold, reported in time.
     Loss,
     /// Futures dropped at each of their await points.
     Cancellation,
@@ -54,9 +54,9 @@ pub enum Group {
     Repeats,
     /// Names and limits.
     Names,
-    /// What operators see and do.
+    /// Views and actions of operators.
     Operator,
-    /// Servers that freeze, restart, forget, and are cut off.
+    /// Servers that freeze, restart, lose their data, or are cut off.
     Servers,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// What a case needs of the profile, or of the factory, to make sense.
+/// A requirement of a case on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -96,11 +96,11 @@ pub enum Need {
     Fences,
     /// Holds that can be broken.
     Breakable,
-    /// Late duplicates that are kept out.
+    /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// Late duplicates that are *not* kept out: what is bounded then is their life.
+    /// No tombstones: a late duplicate takes effect, for a bounded time.
     Ghosts,
-    /// Wake-ups that are told.
+    /// Wake-ups by notification.
     Push,
     /// First come, first served, among clients.
     Fifo,
@@ -108,30 +108,30 @@ pub enum Need {
     Processes,
     /// A clock that the suite moves.
     MovedClock,
-    /// Readers.
+    /// Shared locks.
     Shared,
-    /// Permits.
+    /// Semaphores.
     Permits,
     /// Holds that can move to another process.
     Tickets,
-    /// That they can't.
+    /// Holds that can't move to another process.
     NoTickets,
-    /// A mode that the backend doesn't have.
+    /// A mode that the backend lacks.
     MissingMode,
     /// A server that can be frozen.
     Freeze,
     /// A server that keeps every write through a restart.
     Restart,
-    /// A server that can lose its data, and fences that grow all the same.
+    /// A server that can lose its data, and fences that still grow.
     Forget,
-    /// A way to the server that can be cut.
+    /// A connection to the server that can be cut.
     Cut,
-    /// Something protected that refuses late writes by their fence.
+    /// A protected store that rejects late writes by their fence.
     Enforcement,
 }
 
 impl Need {
-    /// Why the case isn't for this backend, if it isn't.
+    /// Returns why this backend doesn't meet the requirement, if it doesn't.
     pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
         let can = |harm| factory.harms().contains(&harm);
         let (there, otherwise) = match self {
@@ -170,7 +170,6 @@ impl Need {
     }
 }
 
-/// What a case's body is.
 pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 
 /// One case.
@@ -178,17 +177,17 @@ pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> 
 pub struct Case {
     /// The group.
     pub group: Group,
-    /// Its name, unique among all.
+    /// Its name, unique among all groups.
     pub name: &'static str,
-    /// What it checks, in a sentence.
+    /// The checked property, in a sentence.
     pub about: &'static str,
-    /// What it needs; without, it is not promised.
+    /// Its requirements. If one isn't met, the case isn't promised.
     pub needs: &'static [Need],
     pub(crate) body: Body,
 }
 
 impl Case {
-    /// `group::name`, as a test is called.
+    /// Returns `group::name`, the test's name.
     pub fn path(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
@@ -200,22 +199,22 @@ impl fmt::Debug for Case {
     }
 }
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "why")]
 pub enum Outcome {
     /// The backend keeps the promise.
     Passed,
-    /// It doesn't, and how that showed.
+    /// The backend breaks the promise. Contains the observation.
     Failed(String),
-    /// Its profile doesn't promise it, and which part of it.
+    /// The profile doesn't promise it. Contains the missing requirement.
     NotPromised(String),
 }
 
-/// What the body of a case answers.
+/// The result of a case's body.
 pub type Verdict<T = ()> = Result<T, Failure>;
 
-/// Why a case failed, and at which line of it.
+/// The failure of a case, with its source line.
 pub struct Failure {
     message: String,
     is_late: bool,
@@ -223,14 +222,14 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure here: something is wrong.
+    /// Returns a failure at the caller's line.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// A failure here, of which time is all that is wrong: on a machine that stands still for seconds it
-    /// says nothing of the backend. `late: ` stands before it where it is shown.
+    /// Returns a failure of timing, shown with the prefix `late: `. On a machine that stalls for seconds, it says
+    /// nothing about the backend.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }
@@ -279,7 +278,6 @@ impl From<tokio::task::JoinError> for Failure {
     }
 }
 
-/// Fails the case unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -289,7 +287,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// [`ensure!`] of what only has to be done in time.
+/// As [`ensure!`], for a condition that depends on timing.
 macro_rules! in_time {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -299,7 +297,6 @@ macro_rules! in_time {
 }
 pub(crate) use in_time;
 
-/// One row of the table of cases.
 macro_rules! case {
     ($group:ident, $name:ident, [$($need:ident),*], $about:expr) => {
         $crate::case::Case {

@@ -1,7 +1,7 @@
-//! The other processes of the cases that need some.
+//! The child processes of the cases.
 //!
-//! A child is the same program with two variables in its environment: how to reach the store, and
-//! what to do. It says a line for each thing that happens; the parent reads them.
+//! A child is the same program. Its environment contains the store's address and its job. It prints one line per
+//! event.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -18,14 +18,14 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// The program that runs, as a child whose [`main`] gets `address`. For [`Factory::child`](crate::Factory::child).
+/// Returns a command for this program as a child whose [`main`] receives `address`, for
+/// [`Factory::child`](crate::Factory::child).
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
     Some(command)
 }
 
-/// What a child is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) what: What,
@@ -36,11 +36,11 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Takes the lock so many times, and adds one to the counter under it.
+    /// Acquires the lock `rounds` times, and increments the counter each time.
     Contend { rounds: u32, counter: PathBuf },
-    /// Takes it, holds it, and once it is lost writes to the register all the same.
+    /// Holds the lock, and writes to the register even after its loss.
     Hold,
-    /// On each cue one more waits for it, a client of its own, and releases it when it has it.
+    /// On each cue, starts a client that waits for the lock and then releases it.
     Wait,
 }
 
@@ -74,10 +74,8 @@ impl Job {
     }
 }
 
-/// What a child says, one line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// It is about to ask for the lock.
     Asking,
     Granted {
         token: Token,
@@ -85,13 +83,13 @@ pub(crate) enum Said {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// Up to then it believes, unless it says otherwise before.
+    /// The hold is valid until then, unless a later line ends it earlier.
     Deadline(BootInstant),
-    /// From then on it doesn't: it released.
+    /// The end of the hold by a release.
     Released(BootInstant),
-    /// From then on it doesn't: it lost it.
+    /// The end of the hold by a loss.
     Lost(BootInstant),
-    /// What the register said to its last write.
+    /// True if the register accepted the last write.
     Written(bool),
     Done,
 }
@@ -133,11 +131,10 @@ impl Said {
     }
 }
 
-/// Does what a child is to do, if this process is one; `None` if it isn't. To be called first in
-/// the `main` of a program that is to be its own child, outside of a runtime.
+/// Performs the job of a child, or returns `None` in other processes. Call it first in `main`, outside of a
+/// runtime.
 ///
-/// `connect` gets the address that was given to [`this_program`], or an empty one; again for each
-/// client.
+/// It calls `connect` for each client, with the address from [`this_program`] or an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -145,7 +142,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // The parent holds the other end: when it has gone, so is its child.
+    // The parent holds the other end of stdin, so the child ends with the parent.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {
@@ -230,7 +227,7 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
     Ok(())
 }
 
-/// Waits for the lock, and has it for a moment.
+/// Waits for the lock, and releases it after a moment.
 async fn wait_once(locks: Locks, name: String) -> Verdict {
     let clock = Clock::boot();
     say(&Said::Asking)?;
@@ -250,7 +247,6 @@ async fn wait_once(locks: Locks, name: String) -> Verdict {
     Ok(())
 }
 
-/// A child that runs. Killed when dropped.
 pub(crate) struct Child {
     process: std::process::Child,
     said: mpsc::UnboundedReceiver<Said>,
@@ -273,14 +269,13 @@ impl Child {
         Ok(Self { process, said })
     }
 
-    /// Has one more of its clients wait.
     pub(crate) fn cue(&mut self) -> std::io::Result<()> {
         let to = self.process.stdin.as_mut().ok_or_else(|| std::io::Error::other("no stdin"))?;
         to.write_all(b"\n")?;
         to.flush()
     }
 
-    /// The next thing that it says; an error when it says nothing for that long, or is gone.
+    /// Returns the next line. Fails without one in this time.
     pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Said> {
         match tokio::time::timeout(within, self.said.recv()).await {
             Ok(Some(said)) => Ok(said),
@@ -289,7 +284,7 @@ impl Child {
         }
     }
 
-    /// What it says until it is done or gone.
+    /// Returns all lines until the child is done or has ended.
     pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Said>> {
         let mut rest = Vec::new();
         loop {
@@ -301,19 +296,16 @@ impl Child {
         }
     }
 
-    /// SIGKILL.
     pub(crate) fn kill(&mut self) -> std::io::Result<()> {
         self.process.kill()?;
         self.process.wait().map(drop)
     }
 
-    /// SIGSTOP.
     #[cfg(unix)]
     pub(crate) fn freeze(&self) -> std::io::Result<()> {
         self.signal(rustix::process::Signal::STOP)
     }
 
-    /// SIGCONT.
     #[cfg(unix)]
     pub(crate) fn thaw(&self) -> std::io::Result<()> {
         self.signal(rustix::process::Signal::CONT)
@@ -333,7 +325,6 @@ impl Drop for Child {
     }
 }
 
-/// Returns the holds that a child reported.
 pub(crate) fn holds_of(who: &str, name: &str, said: &[Said]) -> Vec<crate::history::Hold> {
     let mut holds: Vec<crate::history::Hold> = Vec::new();
     for said in said {
@@ -367,7 +358,6 @@ pub(crate) fn holds_of(who: &str, name: &str, said: &[Said]) -> Vec<crate::histo
     holds
 }
 
-/// Counts what the register said to a child.
 pub(crate) fn writes(said: &[Said]) -> HashMap<bool, usize> {
     let mut writes = HashMap::new();
     for said in said {
@@ -378,12 +368,10 @@ pub(crate) fn writes(said: &[Said]) -> HashMap<bool, usize> {
     writes
 }
 
-/// A job on `name`.
 pub(crate) fn job(what: What, name: &str, ttl: Duration, register: std::net::SocketAddr) -> Job {
     Job { what, name: name.to_owned(), ttl, register: register.to_string() }
 }
 
-/// Takes the lock `rounds` times.
 pub(crate) fn contend(rounds: u32, counter: &Path) -> What {
     What::Contend { rounds, counter: counter.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! What a case works with.
+//! The environment of a case.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::case::{Failure, Verdict};
 use crate::factory::{Connect, Factory, Runtime};
 use crate::faults::Faulty;
 
-/// What a case works with: a store, a clock, and names that nobody else has.
+/// The environment of a case: a store, a clock, and unique names.
 pub struct Context {
     /// The clock of the case and of its clients.
     pub clock: Clock,
-    /// The TTL by which it reckons.
+    /// The TTL of its holds.
     pub ttl: Duration,
-    /// What the backend promises.
+    /// The backend's profile.
     pub profile: Profile,
     pub(crate) factory: Arc<dyn Factory>,
     connect: Connect,
@@ -28,7 +28,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// A place for one case.
     pub(crate) async fn open(factory: Arc<dyn Factory>, clock: Clock) -> Result<Self> {
         let connect = factory.open(&clock).await?;
         let profile = connect.connect().await?.profile().clone();
@@ -38,12 +37,12 @@ impl Context {
         Ok(Self { clock, ttl, profile, factory, connect, root })
     }
 
-    /// What all names of this case begin with.
+    /// Returns the prefix of all names of this case.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// How long a thing may take that is done at once: for a busy machine on real clocks.
+    /// Returns the time limit for immediate operations on a busy machine.
     pub fn moment(&self) -> Duration {
         match self.factory.runtime() {
             Runtime::Paused => Duration::from_millis(20),
@@ -51,22 +50,22 @@ impl Context {
         }
     }
 
-    /// How long a name may stay taken by what nobody uses any more: what is settled or expires.
+    /// Returns how long a name may stay held after its last use, until it is reconciled or expires.
     pub fn patience(&self) -> Duration {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
 
-    /// A backend of another client.
+    /// Connects a new backend.
     pub async fn backend(&self) -> Result<Arc<dyn DistributedLock>> {
         self.connect.connect().await
     }
 
-    /// A client with a backend of its own.
+    /// Returns a client with a new backend.
     pub async fn client(&self) -> Result<Locks> {
         self.client_on(self.backend().await?)
     }
 
-    /// A client on this backend. Names are under the case's root by themselves.
+    /// Returns a client on this backend, whose namespace is the case's root.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -76,23 +75,23 @@ impl Context {
             .build()
     }
 
-    /// A client whose requests can be made to go astray.
+    /// Returns a client whose requests can be lost, delayed or repeated.
     pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
         let faulty = Faulty::new(self.backend().await?, self.clock.clone());
         Ok((self.client_on(faulty.clone())?, faulty))
     }
 
-    /// The client whose belief is checked.
+    /// Returns the client under test.
     pub fn believer(&self, backend: Arc<dyn DistributedLock>) -> Result<Box<dyn Believer>> {
         self.factory.believer(backend, &self.clock, self.ttl)
     }
 
-    /// A name under the case's root.
+    /// Returns a name under the case's root.
     pub fn name(&self, local: &str) -> LockName {
         LockName::new(format!("{}{local}", self.root)).expect("the case's names are good")
     }
 
-    /// An exclusive claim with a fresh token.
+    /// Returns an exclusive claim with a fresh token.
     pub fn claim(&self, local: &str) -> Claim {
         Claim {
             name: self.name(local),
@@ -105,18 +104,18 @@ impl Context {
         }
     }
 
-    /// The same with a TTL that doesn't run out while much else is done, also on a busy machine.
+    /// Returns a claim with a TTL that outlasts the case, even on a busy machine.
     pub fn long_claim(&self, local: &str) -> Claim {
         let ttl = (self.ttl * 30).min(*self.profile.ttl.end());
         Claim { ttl, ..self.claim(local) }
     }
 
-    /// The same in another mode.
+    /// Returns a [`long_claim`](Self::long_claim) in another mode.
     pub fn claim_as(&self, local: &str, mode: Mode) -> Claim {
         Claim { mode, ..self.long_claim(local) }
     }
 
-    /// Asks again and again until `claim` is granted; when that request was sent and answered.
+    /// Repeats the request until `claim` is granted.
     pub async fn granted_within(
         &self,
         backend: &dyn DistributedLock,
@@ -153,7 +152,7 @@ impl Context {
         }
     }
 
-    /// The names that are held under the root.
+    /// Returns the held names under the root.
     pub async fn held(&self, backend: &dyn DistributedLock) -> Result<Vec<LockName>> {
         let mut names = Vec::new();
         let mut from = None;
@@ -174,19 +173,19 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A grant, and when it was asked for and answered. The server's own grant was in between.
+/// A grant, with the times of its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// The answer.
+    /// The grant.
     pub granted: Granted,
-    /// Just before the request was sent.
+    /// The instant just before the request was sent.
     pub sent: BootInstant,
-    /// Just after the answer came.
+    /// The instant just after the answer arrived.
     pub answered: BootInstant,
 }
 
-/// What must come about soon, in one of three tries, each with a name of its own: a busy machine is late
-/// now and then, what isn't told always.
+/// Tries `attempt` up to three times, each with its own name. A busy machine is sometimes late, but a missing
+/// notification fails every try.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -196,7 +195,7 @@ pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -
     attempt("x2".to_owned()).await
 }
 
-/// Takes what must be free.
+/// Acquires a free lock.
 #[track_caller]
 pub fn take<'a>(
     context: &'a Context,
@@ -213,7 +212,7 @@ pub fn take<'a>(
     }
 }
 
-/// Asks for what must be taken.
+/// Requests a held lock. Fails the case if the request is granted.
 #[track_caller]
 pub fn refused<'a>(
     backend: &'a dyn DistributedLock,
@@ -228,7 +227,7 @@ pub fn refused<'a>(
     }
 }
 
-/// Releases what must be held.
+/// Releases a held lock.
 #[track_caller]
 pub fn release<'a>(
     backend: &'a dyn DistributedLock,
@@ -259,27 +258,26 @@ pub fn renew<'a>(
     }
 }
 
-/// A client, as far as its belief goes. The real one is core's; the suite's own tests have others.
+/// A client under test.
 #[async_trait]
 pub trait Believer: Send + Sync {
-    /// Asks once, for a hold that is renewed or fixed.
+    /// Sends one request for a renewed or a fixed hold.
     async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>>;
 }
 
-/// A client's belief that it holds.
+/// A hold of a client under test.
 #[async_trait]
 pub trait Belief: Send + Sync {
-    /// Whether it believes now.
+    /// Returns whether the client considers the hold valid now.
     fn believes(&self) -> bool;
 
-    /// Waits until it is told that the hold has ended.
+    /// Waits for the notification that the hold has ended.
     async fn ended(&self);
 
-    /// Gives it back.
+    /// Releases the hold.
     async fn release(self: Box<Self>) -> Result<()>;
 }
 
-/// Core's client.
 pub(crate) struct CoreClient(Locks);
 
 impl CoreClient {

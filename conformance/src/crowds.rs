@@ -1,5 +1,4 @@
-//! What backends have in common whose readers, writers and permits stand in one line on the server: for
-//! their own tests, beside the suite.
+//! Tests for backends that keep readers, writers and permits in one queue.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +14,7 @@ use crate::kit::{busy, claim, grant};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// A claim of `x` in this mode.
+/// Returns a claim of `x` in this mode.
 pub fn claim_as(mode: Mode) -> Claim {
     Claim { mode, ..claim("x") }
 }
@@ -31,10 +30,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     panic!("it is still not granted");
 }
 
-/// Readers that waited share a fence, whichever of them looks first and whoever goes meanwhile.
-///
-/// # Panics
-/// If they don't.
+/// Tests that readers that waited share a fence, in any order of polls and releases.
 pub async fn readers_that_waited_share_a_fence(
     one: &dyn DistributedLock,
     other: &dyn DistributedLock,
@@ -53,12 +49,12 @@ pub async fn readers_that_waited_share_a_fence(
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
-        // The first of the line, by whose number they go, goes without ever having looked.
+        // The first reader, which determines the fence, leaves without having polled.
         assert_eq!(other.release(gone, Settle::Answered).await.unwrap(), Ended::Released);
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
-        // As the next first, who had it from another.
+        // `rest[0]` is now first. It took its fence from another reader.
         other.release(&rest[0], Settle::Answered).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
@@ -70,7 +66,7 @@ pub async fn readers_that_waited_share_a_fence(
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // One whose fence comes from those who have all gone.
+        // Its fence comes from readers that have all been released.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
         one.release(&late, Settle::Answered).await.unwrap();
@@ -83,11 +79,7 @@ pub async fn readers_that_waited_share_a_fence(
     }
 }
 
-/// Readers get in beside each other again when a writer that waited behind some of them gives up: with the
-/// fence that those have.
-///
-/// # Panics
-/// If they don't.
+/// Tests that readers are granted the present readers' fence when a writer ahead of them gives up.
 pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn DistributedLock) {
     let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
     let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));
@@ -105,11 +97,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// A claim of another kind, or one that doesn't wait, is refused and leaves nothing in the line of `x`: how
-/// many stand there says `count`.
-///
-/// # Panics
-/// If it does.
+/// Tests that a rejected claim leaves nothing in the queue of `x`, whose length is `count`.
 pub async fn what_is_refused_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,
@@ -142,10 +130,7 @@ pub async fn what_is_refused_leaves_nothing(
     }
 }
 
-/// Of many that ask at the same moment, and don't wait, no more get permits than there are.
-///
-/// # Panics
-/// If more do, or if none ever does.
+/// Tests that simultaneous requests get no more permits than there are.
 pub async fn those_who_ask_at_once_get_no_more_than_there_are(
     backends: [Arc<dyn DistributedLock>; 2],
 ) {
@@ -176,16 +161,12 @@ struct Inside {
     readers: AtomicU32,
     writers: AtomicU32,
     permits: AtomicU32,
-    /// The fences of those who read now, and how often several did.
+    /// The fences of the current readers, and a count of concurrent readers.
     fences: Mutex<(Vec<Fence>, usize)>,
     ids: Mutex<HashSet<u64>>,
 }
 
-/// Many tasks of several clients read, write and take permits: writers are alone, readers beside each other
-/// have one fence, and there are never more permits than there are.
-///
-/// # Panics
-/// If that isn't so, or if nobody ever was beside somebody.
+/// Tests that many tasks keep the rules: exclusive writers, one fence for concurrent readers, and limited permits.
 pub async fn a_crowd_is_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());

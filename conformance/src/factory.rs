@@ -1,4 +1,4 @@
-//! What a backend's author writes.
+//! The interface that a backend's author implements.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,67 +11,61 @@ use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_tr
 use crate::context::{Believer, CoreClient};
 use crate::protected::Protect;
 
-/// How the suite reaches a backend.
+/// The suite's access to a backend.
 #[async_trait]
 pub trait Factory: Send + Sync + 'static {
-    /// The way to one store, as the clients of one case connect to it. Called once for each case,
-    /// in the case's runtime.
+    /// Opens one store for the clients of one case, in the case's runtime.
     ///
-    /// Cases run beside each other on one server: each has names of its own. A backend that keeps
-    /// everything in memory makes a new store here, on the `clock` it is given.
+    /// Cases run in parallel on one server with different names. An in-memory backend creates a new store here, on
+    /// `clock`.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
-    /// What is tested, for tables, where the backend's name doesn't say it: another way to the same
-    /// server, say.
+    /// Returns a label for tables, if the backend's name isn't enough.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// What the cases run on.
+    /// Returns the kind of runtime for the cases.
     fn runtime(&self) -> Runtime {
         Runtime::Real
     }
 
-    /// How many cases run beside each other, unless whoever starts them says otherwise. They mostly wait: for a
-    /// TTL to end, and for servers. Fewer are better where each request is work of several servers that share
-    /// this machine: on a slow one they would answer too late.
+    /// Returns the default number of parallel cases. They mostly wait. Choose fewer if each request needs several
+    /// servers on this machine.
     fn at_a_time(&self) -> usize {
         16
     }
 
-    /// The TTL by which the cases reckon: long enough that the noise of the machine doesn't
-    /// matter. Some cases take a few of them.
+    /// Returns the TTL of the cases, long compared with the machine's noise. Some cases take several TTLs.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// A command that runs [`child::main`](crate::child::main) on the same store in another
-    /// process, if other processes reach it: see [`child::this_program`](crate::child::this_program).
+    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, such as
+    /// [`child::this_program`](crate::child::this_program). `None` if other processes can't reach the store.
     fn child(&self) -> Option<Command> {
         None
     }
 
-    /// The way to something that the locks protect, where this backend's helper refuses late writes by
-    /// their fence: beside the locks or on another server, as it is used. Without, nothing is promised.
+    /// Returns the access to a protected store that rejects late writes, if there is one.
     fn protected(&self) -> Option<Protect> {
         None
     }
 
-    /// What can be done to a [`fragile`](Factory::fragile) server.
+    /// Returns the supported harms to a [`fragile`](Factory::fragile) server.
     fn harms(&self) -> &[Harm] {
         &[]
     }
 
-    /// A server of its own for one case, to which the case may do what [`harms`](Factory::harms)
-    /// lists. Called only if that isn't empty.
+    /// Starts a server for one case that may do the [`harms`](Factory::harms) to it.
     ///
     /// # Errors
-    /// By default: there is none.
+    /// By default: the factory has no such server.
     async fn fragile(&self) -> Result<Fragile> {
         Err(Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed"))
     }
 
-    /// The client whose belief is checked: the real one. The suite's own tests put in broken ones.
+    /// Returns the client under test, by default the real one.
     fn believer(
         &self,
         backend: Arc<dyn DistributedLock>,
@@ -82,45 +76,43 @@ pub trait Factory: Send + Sync + 'static {
     }
 }
 
-/// What the cases run on.
+/// The runtime of the cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// Threads and the boot clock: waiting takes time.
+    /// Threads and the boot clock.
     Real,
-    /// One thread, and tokio's paused clock, which goes on when there is nothing else to do. For
-    /// backends without input and output of their own. Needs the feature `paused`.
+    /// One thread and tokio's paused clock, for backends without I/O. Needs the feature `paused`.
     Paused,
 }
 
-/// What is done to a server, or to the way to it.
+/// A harm to a server or to the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Harm {
-    /// It is stopped in its tracks, for more than a TTL, and goes on. Requests that it was sent
-    /// meanwhile are carried out late.
+    /// The server stops for more than a TTL, and then processes the requests sent in between.
     Freeze,
-    /// It is restarted with its data.
+    /// The server is restarted with its data.
     Restart,
-    /// It is restarted without its data.
+    /// The server is restarted without its data.
     Forget,
-    /// A client is cut off from it, for more than a TTL.
+    /// A client is cut off from the server for more than a TTL.
     Cut,
 }
 
 /// A step of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// It begins. A restart is over when it is done.
+    /// The harm begins. A restart is complete when this step returns.
     Begin(Harm),
-    /// It is over.
+    /// The harm ends.
     End(Harm),
 }
 
-/// A server that may be harmed.
+/// A server to which a case may do harm.
 pub struct Fragile {
-    /// The way to it.
+    /// The connector to it.
     pub connect: Connect,
-    /// The way that [`Harm::Cut`] cuts. The same as `connect` where nothing can be cut.
+    /// The connector that [`Harm::Cut`] affects, or `connect` if nothing can be cut.
     pub cut_off: Connect,
     /// Does the harm. May block; called outside of async code.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
@@ -143,11 +135,11 @@ impl fmt::Debug for Fragile {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// Makes one more backend on the same store, as another client would have it.
+/// A connector that creates a new backend on the same store for each client.
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
-/// A way to a store: `connector(move || connect(url.clone()))`.
+/// Returns a connector: `connector(move || connect(url.clone()))`.
 pub fn connector<F, B>(connect: impl Fn() -> F + Send + Sync + 'static) -> Connect
 where
     F: Future<Output = Result<B>> + Send + 'static,
@@ -160,7 +152,7 @@ where
 }
 
 impl Connect {
-    /// One more.
+    /// Connects a new backend.
     pub async fn connect(&self) -> Result<Arc<dyn DistributedLock>> {
         (self.0)().await
     }
@@ -180,20 +172,20 @@ pub struct Live {
 }
 
 impl Live {
-    /// The server that `connect` reaches. Each call must make a backend of its own, on one store.
+    /// Returns the server that `connect` reaches. Each call must create a new backend.
     pub fn new(connect: Connect) -> Self {
         Self { connect, ttl: Duration::from_secs(1), child: None }
     }
 
-    /// The TTL by which the cases reckon; 1 s if not set. A far server may need more.
+    /// Sets the TTL of the cases, 1 s by default. A distant server may need more.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How to start a process that calls [`child::main`](crate::child::main) first, with a
-    /// `connect` to the same store: the program itself with a hidden subcommand, say. Not for a
-    /// store that other processes don't reach.
+    /// Sets the command of a process that first calls [`child::main`](crate::child::main) with a `connect` to the
+    /// same store. It may be this program with a hidden subcommand. Not for stores that other processes can't
+    /// reach.
     pub fn child(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
         self.child = Some(Box::new(command));
         self

@@ -1,4 +1,4 @@
-//! Faults injected around any backend: what a network does to requests and answers, on demand.
+//! Network faults injected around any backend.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,30 +26,30 @@ pub enum Op {
     Swap,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is done and answered.
+    /// The server processes and answers it.
     Pass,
-    /// It isn't done, and the server says so honestly.
+    /// The server rejects it without processing it.
     Refuse,
-    /// It never arrives, and nobody can tell.
+    /// It is lost. The outcome is unknown to the client.
     LoseRequest,
-    /// It is done, and nobody can tell.
+    /// The server processes it, but the answer is lost.
     LoseAnswer,
-    /// Nobody can tell; it arrives after this time and is done then.
+    /// It fails as indeterminate, and arrives and is processed after this time.
     DelayRequest(Duration),
-    /// It is done at once, and answered after this time.
+    /// The server processes it at once. The answer arrives after this time.
     DelayAnswer(Duration),
-    /// It is done and answered; after this time it arrives and is done once more.
+    /// The server processes and answers it, and processes it again later.
     Duplicate(Duration),
-    /// It never arrives, and no answer ever comes.
+    /// It is lost, and the call never returns.
     Hang,
     /// The backend panics.
     Panic,
 }
 
-/// A backend around a backend: passes everything on, unless it was told otherwise. Clones are one.
+/// A wrapper of a backend that injects faults. Clones share the configuration.
 #[derive(Clone)]
 pub struct Faulty(Arc<Inner>);
 
@@ -62,10 +62,8 @@ struct Inner {
     releases: AtomicUsize,
     swaps: AtomicUsize,
     called: Notify,
-    /// Requests that are still to arrive.
     under_way: AtomicUsize,
     drop_wakes: AtomicBool,
-    /// Whether each call gives way before its request and before its answer.
     yields: AtomicBool,
 }
 
@@ -92,7 +90,7 @@ impl Plan {
 }
 
 impl Faulty {
-    /// Around `backend`, without any fault yet.
+    /// Wraps `backend`, initially without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         Self(Arc::new(Inner {
             backend,
@@ -109,7 +107,7 @@ impl Faulty {
         }))
     }
 
-    /// The fates of the next requests of this kind, in their order.
+    /// Sets the fates of the next requests of this kind.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -118,41 +116,40 @@ impl Faulty {
         }
     }
 
-    /// The fate of all requests of this kind from now on.
+    /// Sets the fate of all further requests of this kind.
     pub fn always(&self, op: Op, fate: Fate) {
         let mut plan = self.plan();
         plan.always.retain(|(of, _)| *of != op);
         plan.always.push((op, fate));
     }
 
-    /// Everything passes again.
+    /// Removes all faults.
     pub fn mend(&self) {
         *self.plan() = Plan::default();
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Has `decide` choose for each request for which nothing else was chosen.
+    /// Sets a function that chooses all other fates.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }
 
-    /// Whether wake-ups are lost on the way.
+    /// Sets whether wake-ups are lost.
     pub fn drop_wakes(&self, drop: bool) {
         self.0.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    /// Whether each call gives way before its request and before its answer, so that there are
-    /// await points at which it can be dropped.
+    /// Sets whether each call yields before its request and before its answer, as await points for a drop.
     pub fn yields(&self, yields: bool) {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// How many requests of this kind there were.
+    /// Returns the number of requests of this kind.
     pub fn calls(&self, op: Op) -> usize {
         self.counter(op).load(Ordering::SeqCst)
     }
 
-    /// Waits until there were `calls` requests of this kind in all.
+    /// Waits until the number of requests of this kind reaches `calls`.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());
@@ -164,7 +161,7 @@ impl Faulty {
         }
     }
 
-    /// Whether requests are still to arrive, late or again.
+    /// Returns whether delayed or repeated requests haven't arrived yet.
     pub fn is_under_way(&self) -> bool {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
@@ -188,7 +185,7 @@ impl Faulty {
         }
     }
 
-    /// Does `request` as its fate has it; `again` is the same for the request that arrives later.
+    /// Sends `request` according to its fate. `again` is the same request for a later arrival.
     async fn send<T, F>(
         &self,
         op: Op,
@@ -224,7 +221,7 @@ impl Faulty {
                 request.await
             }
             Fate::Hang => std::future::pending().await,
-            // Past the hook, which would print it.
+            // `resume_unwind` doesn't call the panic hook, so nothing is printed.
             Fate::Panic => std::panic::resume_unwind(Box::new("as it was told to")),
         };
         self.give_way().await;
@@ -255,7 +252,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // Not the whole: the backend would keep itself alive.
+        // A strong reference would be a cycle and keep the backend alive.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

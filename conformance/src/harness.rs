@@ -1,4 +1,4 @@
-//! Every case as a test of its own, in a test binary with `harness = false`.
+//! The cases as tests, in a test binary with `harness = false`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,11 +11,10 @@ use crate::cases;
 use crate::factory::{Factory, Runtime};
 use crate::report::{in_runtime, run_case};
 
-/// The `main` of a test binary: understands what `cargo test` passes on (filters, `--list`,
-/// `--exact`, `--test-threads`). A case that isn't promised is shown as ignored, and
-/// fails when it is run all the same, because there is nothing that it could have shown.
+/// Runs the cases with the arguments of `cargo test` (filters, `--list`, `--exact`, `--test-threads`). A case that
+/// isn't promised is ignored. It fails if it is run anyway, because it shows nothing.
 ///
-/// A binary whose cases start children of itself calls [`child::main`](crate::child::main) before.
+/// A binary whose cases start it as a child must call [`child::main`](crate::child::main) first.
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
@@ -37,7 +36,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
         }
     };
     if !arguments.list {
-        // For whoever reads the output of many suites.
+        // Names the suite in output that contains several.
         println!("suite: {}", factory.label().unwrap_or_else(|| profile.backend.to_owned()));
     }
     let trials = cases::all()

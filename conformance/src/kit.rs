@@ -1,4 +1,4 @@
-//! What a backend's own tests begin with, beside the suite: claims, and asking for them.
+//! Helpers for the tests of backends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,20 @@ use lockwright_core::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Nobody waits this long unless something is wrong.
+/// A time limit that is reached only if something is wrong.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// A name.
-///
-/// # Panics
-/// If it can't be one.
+/// Returns a lock name.
 pub fn name(name: &str) -> LockName {
     LockName::new(name).expect("the test's names are good")
 }
 
-/// An exclusive claim with a fresh token, for longer than a test takes.
+/// Returns an exclusive claim with a fresh token, whose TTL outlasts a test.
 pub fn claim(locked: &str) -> Claim {
     claim_for(locked, Duration::from_secs(30))
 }
 
-/// An exclusive claim with a fresh token.
+/// Returns an exclusive claim with a fresh token.
 pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(locked),
@@ -38,10 +35,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// Has a claim granted that nothing stands in the way of.
-///
-/// # Panics
-/// If it isn't granted.
+/// Acquires a free lock.
 #[track_caller]
 pub fn grant<'a>(
     backend: &'a dyn DistributedLock,
@@ -56,10 +50,7 @@ pub fn grant<'a>(
     }
 }
 
-/// Has a claim refused that something stands in the way of.
-///
-/// # Panics
-/// If it isn't.
+/// Requests a held lock, and checks that it isn't granted.
 #[track_caller]
 pub fn busy<'a>(
     backend: &'a dyn DistributedLock,
@@ -75,26 +66,20 @@ pub fn busy<'a>(
     }
 }
 
-/// The events that `backend` sends from here on.
+/// Returns a receiver of the events that `backend` sends from now on.
 pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     backend.attach(Events::to(move |event| sender.send(event).is_ok()));
     receiver
 }
 
-/// The next of them.
-///
-/// # Panics
-/// If none comes.
+/// Returns the next event.
 pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     let event = tokio::time::timeout(LIMIT, events.recv()).await;
     event.expect("an event comes").expect("the backend lives")
 }
 
-/// Asks until the answer is there.
-///
-/// # Panics
-/// If it doesn't come.
+/// Polls `ask` until it returns a value.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
     let asking = async {
         loop {

@@ -1,7 +1,6 @@
 //! The conformance suite that every Lockwright backend passes.
 //!
-//! A backend's author writes one [`Factory`], and gets every case as a named test
-//! (feature `harness`):
+//! A backend's author implements one [`Factory`], and gets every case as a named test (feature `harness`):
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
@@ -9,30 +8,29 @@
 //! }
 //! ```
 //!
-//! The same cases run against a live server and answer a [`Report`], as `lockwright conformance
-//! --url …` does. A case that the backend's profile doesn't promise is reported as not promised,
-//! never silently passed.
+//! `lockwright conformance --url …` runs the same cases against a live server and prints a [`Report`]. A case that
+//! the backend's profile doesn't promise is reported as not promised, never silently passed.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`factory`] | what a backend's author writes |
-//! | [`case`](mod@case) | a case, what it needs of the profile, how it ended |
-//! | [`cases`] | the table, a file for each group |
-//! | [`crowds`] | many who ask at once |
-//! | [`context`] | what a case works with |
-//! | [`report`] | running them, and the table of outcomes |
-//! | `harness` | running them as tests |
-//! | [`child`] | the other processes of the cases that need some |
+//! | [`factory`] | the interface that a backend's author implements |
+//! | [`case`](mod@case) | a case, its requirements, its outcome |
+//! | [`cases`] | the table of cases, with a file for each group |
+//! | [`crowds`] | many simultaneous requests |
+//! | [`context`] | the environment of a case |
+//! | [`report`] | the runner, and the table of outcomes |
+//! | `harness` | the cases as tests |
+//! | [`child`] | child processes of cases |
 //! | [`faults`] | faults injected around any backend |
 //! | [`cancel`] | futures that are dropped at a chosen await point |
 //! | [`history`] | journals of several processes, their checks, and a picture of a run |
-//! | [`kit`] | what a backend's own tests begin with |
+//! | [`kit`] | helpers for the tests of backends |
 //! | [`liveness`] | waiting while clients die, stop or close |
 //! | [`participants`] | holders and waiters, for tests whose servers fail |
-//! | [`protected`] | what refuses late writes by their fence, for the cases about that |
-//! | [`explorer`] | every state of a model |
+//! | [`protected`] | a protected store that rejects late writes by their fence |
+//! | [`explorer`] | all states of a model |
 //! | [`silence`] | connections that go silent while new ones work |
-//! | [`register`] | the ground truth: what the locks protect |
+//! | [`register`] | the resource that the locks protect |
 //! | [`workload`] | the work of one client process in a run with random faults |
 #![forbid(unsafe_code)]
 

@@ -9,8 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::kit::{LIMIT, eventually};
 
-/// A client with its own runtime. Between two calls the runtime does nothing, like a stopped process. Ending
-/// the runtime is like killing the process.
+/// A client with its own runtime. It is stopped between two calls, and killed by its shutdown.
 #[derive(Debug)]
 struct Process {
     runtime: Runtime,
@@ -25,10 +24,7 @@ impl Process {
     }
 }
 
-/// Lets the holder and the waiters ahead of a live waiter die, and returns how long the live one waits.
-///
-/// # Panics
-/// If the live waiter doesn't get the lock.
+/// Kills or stops the holder and the waiters ahead of a live waiter. Returns the live waiter's waiting time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -44,13 +40,13 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     for (waiter, wait) in waiters.iter().zip(&mut waits) {
         let queued = async { timeout(ttl / 8, wait).await.map(drop) };
         waiter.runtime.block_on(queued).expect_err("it is held");
-        // The holder's client renews.
+        // Time for the holder's client to renew.
         holder.runtime.block_on(async { sleep(ttl / 8).await });
     }
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // Guards and requests outlive the runtime: a killed process doesn't run their destructors.
+        // The guards and requests outlive the runtime: a killed process runs no destructors.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }
@@ -63,10 +59,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     took
 }
 
-/// Checks that a guard without its runtime is lost by the time that another client holds.
-///
-/// # Panics
-/// If it isn't lost.
+/// Tests that a guard without its runtime is lost before another client holds the lock.
 pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -88,11 +81,8 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     }
 }
 
-/// Checks that a client that is closed while it is queued is granted nothing, and leaves the queue. Calls
-/// `break_connection` just before the close.
-///
-/// # Panics
-/// If the client is granted the lock, or stays in the queue.
+/// Tests that a queued client that is closed leaves the queue and is granted nothing. Calls `break_connection`
+/// just before the close.
 pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     other: &Locks,

@@ -1,9 +1,7 @@
-//! Holders and waiters who note what they believe, while members of a cluster die, freeze, are cut
-//! off or restarted.
+//! Holders and waiters for fault tests of clusters.
 //!
-//! What fault tests of several backends share: each participant is a client of its own, as another
-//! process has one, and notes when it began and ceased to believe that it holds. All share one boot
-//! clock, so that the notes can be compared. A promise that isn't kept is a panic that says which.
+//! Each participant is a separate client and records when it considered its hold valid, by one boot clock. A
+//! broken promise panics.
 
 use std::time::Duration;
 
@@ -13,10 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::history::{History, Hold};
 
-/// How often something is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Those who want one lock, with one TTL.
+/// All participants for one lock, with one TTL.
 #[derive(Debug, Clone)]
 pub struct Participants {
     name: String,
@@ -26,7 +23,7 @@ pub struct Participants {
     history: History,
 }
 
-/// One who holds.
+/// A participant that holds the lock.
 #[derive(Debug)]
 pub struct Holder {
     /// The hold.
@@ -38,18 +35,16 @@ pub struct Holder {
 }
 
 impl Participants {
-    /// Of the lock `name`. `slack` is how much later than promised something may happen that isn't
-    /// about safety: elections, and a machine that is busy with other tests.
+    /// Returns participants for the lock `name`. `slack` is the tolerance for elections and a busy machine.
     pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
         let limit = (ttl + slack) * 3;
         Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
     }
 
-    /// Takes the lock. Who is told that nobody can be asked now, as in the middle of an election,
-    /// asks again.
+    /// Acquires the lock. Retries while no server is available, as during an election.
     ///
     /// # Panics
-    /// When it is refused for another reason, or not granted for long.
+    /// If the request fails for another reason, or isn't granted for long.
     pub async fn hold(&self, who: &'static str, locks: &Locks) -> Holder {
         let end = now() + self.limit;
         loop {
@@ -61,13 +56,13 @@ impl Participants {
                     return Holder { guard, who, invoked, granted: now(), all: self.clone() };
                 }
                 Err(error) if is_passing(&error) && now() < end => sleep(LOOK).await,
-                // With what it was caused by: a time that is over says little.
+                // `Debug` includes the cause. A timeout alone says little.
                 Err(error) => panic!("{who}: {error:?}"),
             }
         }
     }
 
-    /// Waits for the lock in the background. It stands in the queue when this returns.
+    /// Waits in the background. The waiter is in the queue when this returns.
     pub async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
         let (all, waiting) = (self.clone(), locks.clone());
         let waiter = tokio::spawn(async move { all.hold(who, &waiting).await });
@@ -80,8 +75,7 @@ impl Participants {
         waiter
     }
 
-    /// Shows of a fault that the hold survives it: it is renewed, nobody else gets it meanwhile, and
-    /// the next one gets it when it is released.
+    /// Asserts that the hold is renewed, and that the waiter is granted the lock after the release only.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the other one has it too");
@@ -93,8 +87,8 @@ impl Participants {
         self.check();
     }
 
-    /// Shows of a fault that cuts the holder off: it is told in time, and the next one gets the lock
-    /// later than that, but within `bound` and the slack. Answers who that is.
+    /// Asserts that the cut-off holder notices its loss before the waiter's grant, which must come within `bound`
+    /// plus the slack. Returns the new holder.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -111,8 +105,7 @@ impl Participants {
         next
     }
 
-    /// Shows that the client that lost its hold gets the lock again when `before` has released it,
-    /// without being made anew.
+    /// Asserts that the client that lost its hold can acquire the lock after `before` is released.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -122,23 +115,23 @@ impl Participants {
         self.check();
     }
 
-    /// Nobody believed at the same time as another, and fences grew.
+    /// Asserts that holds never overlapped and that fences grew.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "nobody waited: it showed nothing");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
-    /// The one who waits gets the lock.
+    /// Waits until the waiter is granted the lock.
     pub async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
         timeout(self.limit, waiter).await.expect("it is its turn").expect("it doesn't panic")
     }
 }
 
 impl Holder {
-    /// Gives the lock back. Where nobody can be asked now, that goes on in the background.
+    /// Releases the lock, in the background if no server is available.
     ///
     /// # Panics
-    /// When it isn't held any more.
+    /// If the lock isn't held any more.
     pub async fn release(self) {
         self.note_end(now());
         match self.guard.release().await {
@@ -147,7 +140,7 @@ impl Holder {
         }
     }
 
-    /// Waits until it is told that its hold is lost, and says when that was.
+    /// Waits for the notification of the loss. Returns its instant.
     pub async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let told = now();
@@ -158,11 +151,10 @@ impl Holder {
         told
     }
 
-    /// Waits until its hold was confirmed by something that was asked for after this moment, and the
-    /// TTL that it had then has passed: it goes on because it was renewed.
+    /// Waits until a renewal sent after this call is confirmed and the earlier TTL has passed.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is the TTL, less the allowance for drift, after what confirmed it.
+        // A deadline is the send time plus the TTL, less the allowance for drift.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();
@@ -187,12 +179,11 @@ impl Holder {
     }
 }
 
-/// Whether the same request may succeed later.
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
-/// On the clock that all of them share.
+/// Returns the current instant of the shared clock.
 pub fn now() -> BootInstant {
     Clock::boot().now()
 }

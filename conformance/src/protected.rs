@@ -1,8 +1,7 @@
-//! What the locks protect, where late writes are refused by their fence.
+//! A protected store of a backend that rejects late writes by their fence.
 //!
-//! The [register](crate::register) of the suite is its own, and shows that fences are worth something. This
-//! one is the backend's: a value in a table, under a key or in a node, to which nobody writes but through the
-//! helper that this backend has for it. A factory that has one says so by [`Factory::protected`].
+//! The value is in a table, a key or a node, and all writes use the backend's helper. A factory provides it with
+//! [`Factory::protected`].
 //!
 //! [`Factory::protected`]: crate::Factory::protected
 
@@ -13,29 +12,27 @@ use std::sync::Arc;
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{LockName, Result, async_trait};
 
-/// One writer's way to a value that one lock protects.
+/// A writer of the value that one lock protects.
 #[async_trait]
 pub trait Protected: Send + Sync + 'static {
     /// Writes the value, unless a later holder has written before.
     ///
     /// # Errors
-    /// [`Lost`](lockwright_core::ErrorKind::Lost) with
-    /// [`Superseded`](lockwright_core::Reason::Superseded) if one has, which says with which fence. Then
-    /// nothing was changed.
+    /// [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded), which
+    /// contains the later fence. Then the value is unchanged.
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()>;
 
-    /// What was written last, by whomever, if anything was.
+    /// Returns the last written value, if there is one.
     async fn read(&self) -> Result<Option<u64>>;
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Protected>>> + Send>>;
 
-/// Makes one more way to the value that the lock of a name protects, as another writer has it.
+/// A function that opens a new writer of the value of a lock.
 #[derive(Clone)]
 pub struct Protect(Arc<dyn Fn(LockName) -> Opening + Send + Sync>);
 
-/// A way to what locks protect: `protect(move |name| open(url.clone(), name))`. All that are opened of one
-/// name are about one value; two names have two.
+/// Returns a `Protect`: `protect(move |name| open(url.clone(), name))`. All writers of one name share one value.
 pub fn protect<F, P>(open: impl Fn(LockName) -> F + Send + Sync + 'static) -> Protect
 where
     F: Future<Output = Result<P>> + Send + 'static,
@@ -48,10 +45,10 @@ where
 }
 
 impl Protect {
-    /// One more.
+    /// Opens a new writer.
     ///
     /// # Errors
-    /// When it can't be reached.
+    /// If the store can't be reached.
     pub async fn open(&self, name: LockName) -> Result<Arc<dyn Protected>> {
         (self.0)(name).await
     }

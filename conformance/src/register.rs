@@ -1,8 +1,7 @@
-//! The ground truth: what the locks protect, kept apart from them.
+//! The resource that the locks protect.
 //!
-//! The [`Register`] refuses a write whose fence is below the highest that it has seen, as the
-//! store behind a fenced lock should (Kleppmann, "How to do distributed locking", 2016). The
-//! counter in a file knows nothing of fences: two who write at once lose an update.
+//! The [`Register`] rejects a write whose fence is below the highest accepted one (Kleppmann, "How to do
+//! distributed locking", 2016). The [`Counter`] ignores fences, and loses an update if two clients write at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +13,7 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// A register for each name, which refuses stale fences, and tickets for other processes. Clones are one.
+/// A register per name that rejects stale fences, and a queue of tickets. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
 
@@ -24,21 +23,21 @@ struct State {
     tickets: VecDeque<String>,
 }
 
-/// What a register has seen.
+/// The writes to a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// The highest fence.
+    /// The highest accepted fence.
     pub highest: u64,
-    /// How many were accepted.
+    /// The number of accepted writes.
     pub accepted: usize,
-    /// How many were refused.
+    /// The number of rejected writes.
     pub refused: usize,
 }
 
-/// The name of those that have only one.
+/// The register of a test that needs no names.
 const ONLY: &str = "";
 
-/// A request to a register in another process, one line of JSON.
+/// A request to a register in another process, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
@@ -48,12 +47,12 @@ enum Request {
 }
 
 impl Register {
-    /// Writes with this fence to the one register there is; whether it was accepted.
+    /// Writes to the only register. Returns whether the fence was accepted.
     pub fn write(&self, fence: Fence) -> bool {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes with this fence to the register of `name`, and returns whether it was accepted.
+    /// Writes to the register of `name`. Returns whether the fence was accepted.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {
@@ -70,17 +69,17 @@ impl Register {
         fresh
     }
 
-    /// Keeps a ticket until it is picked up.
+    /// Stores a ticket.
     pub fn leave(&self, ticket: &str) {
         self.state().tickets.push_back(ticket.to_owned());
     }
 
-    /// Picks up the oldest ticket.
+    /// Removes and returns the oldest ticket.
     pub fn pick(&self) -> Option<String> {
         self.state().tickets.pop_front()
     }
 
-    /// Returns the writes to the one register that there is.
+    /// Returns the writes to the only register.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
@@ -94,7 +93,7 @@ impl Register {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves it on a loopback port until the process ends, for other processes.
+    /// Serves the register on a loopback port until this process ends.
     pub fn serve(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -112,7 +111,7 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // A line without its end is of a process that was killed while it wrote.
+        // A killed process may leave a line without its end.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?);
             writeln!(answers, "{answer}").ok()?;
@@ -134,7 +133,7 @@ impl Register {
     }
 }
 
-/// A register in another process.
+/// A client of a register in another process.
 #[derive(Debug)]
 pub struct RemoteRegister {
     requests: TcpStream,
@@ -142,29 +141,29 @@ pub struct RemoteRegister {
 }
 
 impl RemoteRegister {
-    /// Connects to one that is [served](Register::serve).
+    /// Connects to a [served](Register::serve) register.
     pub fn connect(address: &str) -> std::io::Result<Self> {
         let requests = TcpStream::connect(address)?;
         requests.set_nodelay(true)?;
         Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
     }
 
-    /// Writes with this fence to the one register there is; whether it was accepted.
+    /// Writes to the only register. Returns whether the fence was accepted.
     pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes with this fence to the register of `name`, and returns whether it was accepted.
+    /// Writes to the register of `name`. Returns whether the fence was accepted.
     pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
         Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
     }
 
-    /// Leaves a ticket, which has one line.
+    /// Stores a ticket, which must be a single line.
     pub fn leave(&mut self, ticket: &str) -> std::io::Result<()> {
         self.ask(&Request::Leave(ticket.to_owned())).map(drop)
     }
 
-    /// Picks up the oldest ticket.
+    /// Removes and returns the oldest ticket.
     pub fn pick(&mut self) -> std::io::Result<Option<String>> {
         let ticket = self.ask(&Request::Pick)?;
         Ok(Some(ticket).filter(|ticket| !ticket.is_empty()))
@@ -182,30 +181,30 @@ impl RemoteRegister {
     }
 }
 
-/// A number in a file, which each adds one to by reading and then writing.
+/// A number in a file. Each increment reads and then writes it, without a lock.
 #[derive(Debug)]
 pub struct Counter(PathBuf);
 
 impl Counter {
-    /// A new one, in the system's folder for temporary files. It is removed when dropped.
+    /// Creates a temporary file, which is removed by the drop.
     pub fn create(name: &str) -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(name.replace('/', "-"));
         std::fs::write(&path, "0")?;
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn read(path: &Path) -> std::io::Result<u64> {
         let text = std::fs::read_to_string(path)?;
         text.parse().map_err(|_| std::io::Error::other(format!("torn counter: {text:?}")))
     }
 
-    /// Adds one, in two steps: safe for one at a time only.
+    /// Increments the number in two steps, which is safe for one process at a time only.
     pub fn add_one(path: &Path) -> std::io::Result<()> {
         let number = Self::read(path)?;
         thread::yield_now();

@@ -1,4 +1,4 @@
-//! Running cases, and the table of how they ended.
+//! The runner of the cases, and the table of their outcomes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,51 +14,49 @@ use crate::cases;
 use crate::context::Context;
 use crate::factory::{Factory, Runtime};
 
-/// How long a case may take, whatever it waits for.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How many cases run beside each other against a live server: they mostly wait.
+/// The number of parallel cases against a live server. They mostly wait.
 const AT_ONCE: usize = 8;
 
-/// How the cases ended.
+/// The outcomes of all cases.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The backend's name, from its profile.
     pub backend: String,
-    /// What it promises.
+    /// The backend's profile.
     pub profile: Profile,
     /// One row for each case, in the table's order.
     pub rows: Vec<Row>,
 }
 
-/// How one case ended.
+/// The outcome of one case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Its group.
     pub group: Group,
     /// Its name.
     pub case: &'static str,
-    /// What it checks.
+    /// The checked property.
     pub about: &'static str,
-    /// How it ended.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub seconds: f64,
 }
 
-/// Runs the cases whose `group::name` contains `filter` (all if it is empty), some beside each
-/// other. Blocks until they are done: from async code, by `spawn_blocking`. Touches only names that
-/// begin with a random root, and leaves nothing behind but what the backend keeps for ever
-/// (fences).
+/// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks until they are done, so use
+/// `spawn_blocking` in async code. All names have a random prefix. Only the backend's permanent data (fences) is
+/// left.
 ///
 /// # Errors
-/// When the backend can't be reached at all.
+/// If the backend can't be reached.
 pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<Report> {
     run_telling(factory, filter, |_| {})
 }
 
-/// As [`run`], and tells each row as soon as its case is done, in whichever order they end.
+/// As [`run`], and calls `tell` with each row, in the order of completion.
 ///
 /// # Errors
 /// As [`run`].
@@ -99,7 +97,7 @@ pub fn run_telling(
     Ok(Report { backend: profile.backend.to_owned(), profile, rows })
 }
 
-/// Runs one case, on a thread and a runtime of its own.
+/// Runs one case on a new thread and runtime.
 pub fn run_case(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
     let (sender, outcome) = mpsc::channel();
     let running = std::thread::Builder::new().name(case.path()).spawn(move || {
@@ -173,7 +171,7 @@ pub(crate) fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
     };
     let runtime = builder.enable_all().build().expect("the system has resources for a runtime");
     let output = runtime.block_on(work);
-    // A backend's own tasks may never end.
+    // A backend's tasks may never end.
     runtime.shutdown_background();
     output
 }
@@ -191,22 +189,22 @@ fn paused() -> tokio::runtime::Builder {
 }
 
 impl Report {
-    /// Whether no case failed.
+    /// Returns whether no case failed.
     pub fn ok(&self) -> bool {
         self.failed() == 0
     }
 
-    /// How many cases passed.
+    /// Returns the number of cases that passed.
     pub fn passed(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Passed))
     }
 
-    /// How many failed.
+    /// Returns the number of cases that failed.
     pub fn failed(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// How many the profile doesn't promise.
+    /// Returns the number of cases that the profile doesn't promise.
     pub fn not_promised(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
     }
@@ -216,7 +214,7 @@ impl Report {
     }
 }
 
-/// The table: a row for each case, and the sums.
+/// Writes a row for each case, and the totals.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or_default();

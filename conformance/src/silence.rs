@@ -1,4 +1,4 @@
-//! Connections that go silent while new ones work, for the backends' own tests.
+//! Tests of connections that go silent while new ones work.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,6 @@ use std::time::Duration;
 use lockwright_core::Locks;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The time within which a free lock is acquired.
 const BOUND: Duration = Duration::from_secs(2);
 
 /// A client whose present connections can be silenced.
@@ -22,22 +21,19 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client. `silence_present` makes its present connections lose all data. New connections must work.
+    /// Returns a client. `silence_present` makes its present connections lose all data, but not new ones.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Acquires and releases a lock, so that the client is connected and has what it needs for this TTL.
+    /// Acquires and releases a lock, so that the client has a connection and its statements.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();
     }
 }
 
-/// Checks that a free lock is acquired within 2 s of the silence. `waits` is whether the request may wait.
-///
-/// # Panics
-/// If it takes longer, or if the request fails.
+/// Tests that a free lock is acquired within 2 s of the silence.
 pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
     let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
     client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
@@ -52,11 +48,7 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Silences the connections `after` the grant, and checks that the hold survives. `label` is part of the lock's
-/// name, and of the panic.
-///
-/// # Panics
-/// If the hold is lost.
+/// Tests that a hold survives a silence that begins `after` its grant. `label` makes the name unique.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
@@ -73,11 +65,7 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
     guard.release().await.unwrap();
 }
 
-/// Checks that the connection is replaced although the caller limits each request to less than the backend's own
-/// limits.
-///
-/// # Panics
-/// If no request is granted within 2 s.
+/// Tests that the connection is replaced although the caller's limits are shorter than the backend's.
 pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
     const TTL: Duration = Duration::from_secs(30);
     client.warm("warm", TTL).await;

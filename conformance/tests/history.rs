@@ -1,4 +1,4 @@
-//! The page about the history checker shows the example that is compiled, and the picture that it draws.
+//! Tests that the page about the history checker shows the example and its picture.
 //!
 //! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test history` writes the picture.
 #![forbid(unsafe_code)]

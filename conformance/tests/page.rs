@@ -1,5 +1,4 @@
-//! The page about writing a backend shows the example that is compiled and passes, and the cases
-//! that are there.
+//! Tests that the page about writing a backend shows the example, and names only existing cases.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,9 +1,8 @@
-//! The client over the memory backend, on a moved clock: several processes that do all kinds of
-//! work, and a network that loses, delays and repeats what a seed chooses. Processes are cut off and killed, and
-//! the machine is suspended. The history checker finds nothing wrong, no task is stuck, and nothing is left.
+//! The client with the memory backend on a simulated clock, with faults of the network, killed processes and
+//! suspends. The checker must find no violation, no task may be stuck, and nothing may be left.
 //!
-//! Choices come from the seed. What a run does depends also on the order in which tokio wakes its tasks, so that a
-//! seed that failed may have to be run more than once.
+//! The seed determines all choices. The order in which tokio wakes tasks may differ, so a failed seed may need
+//! more than one run.
 //!
 //! ```sh
 //! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-conformance --features paused --test simulation -- --nocapture
@@ -27,7 +26,6 @@ use lockwright_memory::Memory;
 
 const TTL: Duration = Duration::from_millis(400);
 
-/// The seeds of the test command.
 const SEEDS: Range<u64> = 0..300;
 
 fn simulation(seed: u64) -> Simulation {
@@ -43,7 +41,7 @@ fn simulation(seed: u64) -> Simulation {
     }
 }
 
-/// What goes wrong. Each seed has one of four kinds.
+/// Returns the faults of a seed, one of four kinds.
 fn trouble(seed: u64) -> Trouble {
     match seed % 4 {
         0 => Trouble::default(),
@@ -53,14 +51,14 @@ fn trouble(seed: u64) -> Trouble {
     }
 }
 
-/// The longest time without a holder while a client waits.
+/// Returns the longest time without a holder while a client waits.
 ///
-/// A ticket that nobody picks up and a hold that an operator lets run out keep the name for a TTL, and so does what a
-/// lost request left on the server. If a wake-up is lost, the next poll grants the lock. A waiter that was killed
-/// keeps its place for five polls, and so does a request that arrives again.
+/// An abandoned ticket, a hold that runs out after a break, and a lost request each keep the name for a TTL. After
+/// a lost wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its place for five
+/// polls.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // Seed 4972: a waiter behind another one polled a second later when that one's hold had expired.
+        // Seed 4972: a waiter polled a second after the hold of the waiter ahead of it had expired.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);
@@ -78,7 +76,7 @@ fn rules(seed: u64) -> Rules {
     }
 }
 
-/// Runs one seed. With `forgetful`, the server now and then forgets a hold: the run must notice.
+/// Runs one seed. With `forgetful`, the server sometimes forgets a hold.
 fn simulated(seed: u64, forgetful: bool) -> Simulated {
     simulate(&simulation(seed), async |clock| {
         let memory = Memory::with_clock(clock.clone());
@@ -94,7 +92,6 @@ async fn sound(clock: &Clock) -> Target {
     Target::new(connector(move || std::future::ready(Ok(memory.clone()))))
 }
 
-/// Runs one seed, and checks its journal.
 fn run(seed: u64, forgetful: bool) -> Checked {
     let simulated = simulated(seed, forgetful);
     assert_eq!(simulated.failures, [] as [String; 0], "seed {seed}");
@@ -139,10 +136,10 @@ fn no_schedule_breaks_a_promise() {
     assert!(all.hand_overs > 0 && all.losses > 0 && all.late_writes_refused > 0, "{all}");
 }
 
-/// Seeds that found something.
+/// Seeds that once found a bug.
 #[test]
 fn seeds_that_found_a_bug_find_none() {
-    // A lock that was free for a second while a client waited.
+    // A lock was free for a second while a client waited.
     for seed in [4972, 5512, 6304, 9944] {
         assert_eq!(run(seed, false).violations, [], "seed {seed}");
     }
@@ -196,7 +193,7 @@ fn a_server_that_forgets_is_noticed() {
     assert!(noticed > 0, "the checker saw nothing wrong with a server that forgets its holds");
 }
 
-/// Those of the test command, or `LOCKWRIGHT_SEEDS=FROM..TO`.
+/// Returns the seeds of `LOCKWRIGHT_SEEDS=FROM..TO`, or those of the test command.
 fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("LOCKWRIGHT_SEEDS") else { return SEEDS };
     let seeds = text

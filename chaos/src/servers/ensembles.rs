@@ -6,7 +6,6 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// Three members of etcd.
 pub(super) struct Etcd {
     cluster: testbed::Etcd,
     proxies: Vec<Proxy>,
@@ -62,7 +61,6 @@ impl Servers for Etcd {
     }
 }
 
-/// Three members of ZooKeeper.
 pub(super) struct ZooKeeper {
     ensemble: testbed::ZooKeeper,
     proxies: Vec<Proxy>,
@@ -118,7 +116,7 @@ impl Servers for ZooKeeper {
             let client = zookeeper_client::Client::connect(&servers).await?;
             let own = zookeeper_client::CreateMode::Ephemeral
                 .with_acls(zookeeper_client::Acls::anyone_all());
-            // The leader gives each node the time of its wall clock.
+            // The leader sets each node's time from its wall clock.
             let (node, _) = client.create("/clock", b"", &own).await?;
             client.delete("/clock", None).await?;
             let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;

@@ -10,21 +10,20 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// Another loopback address, at which proxies have the ports of the servers behind them.
+/// A second loopback address. A proxy has its server's port there.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// The name of a master that clients reach by a proxy.
+/// The name of a master that clients reach through a proxy.
 const PROXIED: &str = "through-proxy";
 
-/// How long keys may stay that keep a writer's place in the queue.
+/// The longest TTL, in milliseconds, of keys that keep a writer's queue place.
 const LONGEST_PLACE: i64 = 60_000;
 
-/// Keeps every acknowledged write through a restart.
+/// Returns options that keep every acknowledged write through a restart.
 fn durable() -> Options {
     testbed::Redis::options().append_only("always")
 }
 
-/// One server.
 pub(super) struct One {
     server: testbed::Redis,
     proxy: Proxy,
@@ -73,10 +72,9 @@ impl Servers for One {
     }
 }
 
-/// A master, a replica and three Sentinels.
 pub(super) struct BySentinels {
     set: Sentinels,
-    /// In front of the master, if the clients of this schedule go through it.
+    /// In front of the master, if the schedule needs a proxy.
     proxy: Option<Proxy>,
     admin: Admin,
 }
@@ -121,7 +119,7 @@ impl Servers for BySentinels {
         self.proxy = Some(Proxy::start_at(address, master.address())?);
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         for sentinel in &self.set.sentinels {
-            // More Sentinels than there are must agree before it is replaced.
+            // The quorum exceeds the number of Sentinels, so they never replace it.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -154,7 +152,6 @@ impl Servers for BySentinels {
     }
 }
 
-/// Three masters and three replicas.
 pub(super) struct InCluster {
     cluster: Cluster,
     proxies: Vec<Proxy>,
@@ -163,8 +160,8 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // Nodes that don't announce their host are where they were asked: so a client that begins at the
-        // proxies stays there.
+        // For nodes that don't announce a host, clients use the address to which they connected. So they stay on
+        // proxies.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &testbed::Redis| {
@@ -174,7 +171,6 @@ impl InCluster {
         Ok(Self { cluster, proxies, admins: Vec::new() })
     }
 
-    /// The masters, as the nodes see them.
     fn masters(&self) -> Vec<usize> {
         let is_master = |index: &usize| {
             let role: testbed::Result<Vec<redis::Value>> =
@@ -240,7 +236,6 @@ impl Servers for InCluster {
 }
 
 impl InCluster {
-    /// A key that this master serves.
     fn key_of(&self, master: usize) -> Result<String> {
         let mut keys = (0..1000).map(|number| format!("key-{number}"));
         let served = keys.find(|key| self.cluster.master_of(key).is_ok_and(|one| one == master));
@@ -248,7 +243,6 @@ impl InCluster {
     }
 }
 
-/// Three independent servers.
 pub(super) struct Quorum {
     fleet: Fleet,
     admins: Vec<Admin>,
@@ -261,7 +255,7 @@ impl Quorum {
         Ok(this)
     }
 
-    /// Lets new servers vote at once: nobody holds a lock.
+    /// Lets new servers vote at once, which is safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(lockwright::admit(&self.direct_url()))?;
@@ -311,12 +305,12 @@ impl Servers for Quorum {
     }
 }
 
-/// The servers vote again soon after a loss of data: no TTL is longer than 2 s.
+/// Returns a URL with a short largest TTL, so that servers vote again soon after a loss of data.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// The connection by which a limit is removed again: a new one would be refused.
+/// The connection that removes a limit, because a new one would be refused.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -327,7 +321,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The present ones would stay.
+        // The limit doesn't end present connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }
@@ -342,8 +336,8 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
     Ok(seconds * 1_000 + micros / 1_000 - ours)
 }
 
-/// Returns the keys with `prefix` that are neither fences nor tombstones nor soon gone. `counts_connections` is
-/// whether nobody but this program's clients connects by TCP.
+/// Returns the keys that aren't fences, tombstones or about to expire. `counts_connections` is true if only this
+/// program's clients connect by TCP.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

@@ -9,28 +9,23 @@ use tokio::runtime::{Builder, Runtime};
 use super::{Lock, Locking, Result, Server, Servers, restart_the_dead};
 use crate::configuration::Configuration;
 
-/// How long one of the runner's own statements may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection of the runner's own.
 struct Session<C> {
     runtime: Runtime,
     connection: C,
-    /// A query for the number of clients' sessions that wait for a lock.
+    /// A query that counts the client sessions that wait for a lock.
     waiting: &'static str,
 }
 
-/// The queries and statements of a server that aren't the same on both.
+/// The queries and statements that differ between the servers.
 trait Dialect: Connection {
-    /// Counts the sessions of clients.
     const SESSIONS: &'static str;
-    /// Counts those of them that wait for a lock.
+    /// Counts the clients' sessions that wait for a lock.
     const WAITING: &'static str;
     /// The wall clock in microseconds.
     const CLOCK: &'static str;
-    /// Locks `TABLE_NAME` in a transaction.
     const LOCK_TABLE: &'static str;
-    /// Limits the connections of clients to one, or removes the limit.
     const LIMITS: [&'static str; 2];
 
     async fn run(&mut self, statement: String) -> sqlx::Result<()>;
@@ -97,14 +92,13 @@ impl<C: Dialect> Session<C> {
         Ok(self.runtime.block_on(async { tokio::time::timeout(LIMIT, running).await })??)
     }
 
-    /// Locks a row, or the table, for as long as the session lasts.
     fn locking(mut self, what: Lock<'_>, table: &str) -> Result<Self> {
         self.run("BEGIN")?;
         match what {
             Lock::Table => self.run(&C::LOCK_TABLE.replace("TABLE_NAME", table))?,
             Lock::Row(name) => {
                 let row = format!("FROM {table} WHERE name = '{name}' FOR UPDATE");
-                // Nobody may have had the lock yet.
+                // The row may not exist yet.
                 let locked = wait::until(Duration::from_secs(2), || {
                     self.number(&format!("SELECT fence {row}")).ok()
                 });
@@ -114,14 +108,14 @@ impl<C: Dialect> Session<C> {
         Ok(self)
     }
 
-    /// Returns the number of microseconds that the server's clock is ahead, in ms.
+    /// Returns how many milliseconds the server's clock is ahead.
     fn clock_ahead(&mut self) -> Result<i64> {
         let theirs = self.number(C::CLOCK)?;
         let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as i64;
         Ok((theirs - ours) / 1_000)
     }
 
-    /// Returns the counts that don't fall to zero: of each query, and of the clients' sessions.
+    /// Returns the counts that don't fall to zero.
     fn leaks(&mut self, queries: &[(&str, String)]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         let sessions = ("sessions", C::SESSIONS.to_owned());
@@ -139,7 +133,7 @@ impl<C: Dialect> Session<C> {
     }
 }
 
-/// A session for watching, and one that locks.
+/// A session that locks, and a session that counts waiting sessions.
 struct LockingSession<C> {
     watching: Session<C>,
     _locking: Session<C>,
@@ -152,12 +146,11 @@ impl<C: Dialect + Send> Locking for LockingSession<C> {
     }
 }
 
-/// The tables of the holds.
 fn table(configuration: Configuration) -> &'static str {
     if configuration.holds_by_connection() { "lockwright_hold" } else { "lockwright_lease" }
 }
 
-/// Queries for rows that are held by somebody, in the mode `lease`.
+/// Returns queries for rows with a hold, in the mode `lease`.
 fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'static str, String)> {
     if configuration.holds_by_connection() {
         return Vec::new();
@@ -170,12 +163,11 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     };
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
-        // A writer that waited keeps its place for 3 s.
+        // A waiting writer keeps its place for 3 s.
         ("rows of readers and permits", count("beside", "AND mode <> 'exclusive'")),
     ]
 }
 
-/// Makes the tables that a loss of data took.
 fn make_tables(url: &str) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(lockwright::connect(url))?;
@@ -184,7 +176,6 @@ fn make_tables(url: &str) -> Result<()> {
 
 macro_rules! server {
     ($name:ident, $server:ty, $connection:ty, $options:expr) => {
-        /// A server with its proxy.
         pub(super) struct $name {
             server: $server,
             proxy: Proxy,

@@ -8,7 +8,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{Lock, Locking, Result, Server, Servers};
 
-/// A database file.
 pub(super) struct File(PathBuf);
 
 impl File {
@@ -27,7 +26,6 @@ impl File {
     }
 }
 
-/// A connection of the runner's own.
 struct Session {
     runtime: Runtime,
     connection: SqliteConnection,
@@ -47,7 +45,8 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// SQLite has no list of those who wait. While this session holds the write lock, each other one must.
+    /// Returns 0: SQLite has no list of waiting connections. While this session holds the write lock, all others
+    /// wait.
     fn waiting(&mut self) -> usize {
         0
     }
@@ -80,7 +79,7 @@ impl Servers for File {
         let mut session = self.session()?;
         let now = lockwright::Clock::boot().now().as_nanos();
         let mut leaks = Vec::new();
-        // A writer that waited keeps its place for 3 s.
+        // A waiting writer keeps its place for 3 s.
         for (table, and) in [("lease", ""), ("beside", "AND mode <> 'exclusive'")] {
             let left = session.number(&format!(
                 "SELECT count(*) FROM lockwright_{table} \

@@ -12,22 +12,21 @@ import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryForever;
 
 /**
- * Drives Curator's own lock, for tests of how it and Lockwright exclude each other.
+ * Drives Curator's own lock, for tests with Lockwright.
  *
  * <pre>Curator TTL HOST:PORT,...</pre>
  *
- * <p>It has one session, of a timeout of TTL whole seconds. Reads one command per line and answers
- * one line to each:
+ * <p>It has one session, with a timeout of TTL whole seconds. Reads commands, and answers each with one line:
  *
  * <pre>
  * try NAME                     one attempt: "yes" or "no"
  * wait NAME                    waits for as long as it takes: "yes"
- * release NAME                 "released", or "not ours" when a session has ended since it was had
+ * release NAME                 "released", or "not ours" when a session has ended since the grant
  * </pre>
  *
- * <p>NAME is the path of the node above the lock's own nodes. Each has one InterProcessMutex, which
- * goes on believing in its node until it is released, as a program that was paused does. What else
- * goes wrong is answered as "failed: " and why. Ends with its input, whatever it does then.
+ * <p>NAME is the path of the node above the lock's own nodes. Each name has one InterProcessMutex, which considers
+ * its node held until it is released, like a paused program. Other failures are answered with "failed: " and the
+ * reason. Ends with its input.
  */
 public final class Curator {
     private final CuratorFramework client;
@@ -51,7 +50,7 @@ public final class Curator {
             .build();
         var locks = new Curator(client);
         client.start();
-        // One thread for all of them, because a lock belongs to the thread that acquired it.
+        // One thread for all locks, because a lock belongs to the thread that acquired it.
         var worker = Executors.newSingleThreadExecutor();
         var commands = new BufferedReader(new InputStreamReader(System.in));
         for (var line = commands.readLine(); line != null; line = commands.readLine()) {
@@ -77,7 +76,7 @@ public final class Curator {
         var fresh = new InterProcessMutex(client, name);
         switch (command[0]) {
             case "try":
-                // No time to wait, but for the answers.
+                // Doesn't wait for the lock, only for the answers.
                 return took(name, fresh, fresh.acquire(0, TimeUnit.SECONDS));
             case "wait":
                 fresh.acquire();

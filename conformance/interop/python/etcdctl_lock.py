@@ -1,15 +1,14 @@
-"""Drives `etcdctl lock`, for tests of how it and Lockwright exclude each other.
+"""Drives `etcdctl lock`, for tests with Lockwright.
 
     etcdctl_lock.py TTL ENDPOINT,...
 
-Must have a process group of its own. Reads one command per line and answers one line to each:
+Must have its own process group. Reads commands, and answers each with one line:
 
     wait NAME                    waits for as long as it takes: "yes", or "no" when its lease ends
     release NAME                 "released", or "not ours" when its lease has ended
 
-NAME is the whole prefix of the lock's keys, without the slash at its end. Each is locked by an
-`etcdctl` of its own, with a lease of TTL whole seconds. Ends with its input, whatever it does then, and
-they with it.
+NAME is the prefix of the lock's keys, without the slash at its end. Each lock has its own `etcdctl`, with a lease
+of TTL whole seconds. Ends with its input, and ends them too.
 """
 
 import os
@@ -26,7 +25,7 @@ def main() -> None:
     Thread(target=serve, args=(iter(commands.get, None),), daemon=True).start()
     for line in sys.stdin:
         commands.put(line)
-    # All of them, and this one.
+    # All `etcdctl`s, and this program.
     os.killpg(0, signal.SIGKILL)
 
 
@@ -42,14 +41,14 @@ def serve(commands: Iterable[str]) -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        # Once it has the lock it says by which key.
+        # `etcdctl` prints its key when it holds the lock.
         if not holder.stdout.readline().startswith(f"{name}/"):
             return "no"
         holders[name] = holder
         return "yes"
 
     def release(name: str) -> str:
-        # That is how its user does it. It ends by itself, with an error, when its lease has ended.
+        # As its user does. `etcdctl` ends with an error when its lease has ended.
         holder = holders.pop(name)
         holder.terminate()
         return "released" if holder.wait() == 0 else "not ours"

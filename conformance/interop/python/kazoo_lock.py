@@ -1,17 +1,15 @@
-"""Drives kazoo's own lock, for tests of how it and Lockwright exclude each other.
+"""Drives kazoo's own lock, for tests with Lockwright.
 
     kazoo_lock.py TTL HOST:PORT,...
 
-It has one session, of a timeout of TTL whole seconds. Reads one command per line and answers one
-line to each:
+It has one session, with a timeout of TTL whole seconds. Reads commands, and answers each with one line:
 
     try NAME                     one attempt: "yes" or "no"
     wait NAME                    waits for as long as it takes: "yes"
-    release NAME                 "released", or "not ours" when a session has ended since it was had
+    release NAME                 "released", or "not ours" when a session has ended since the grant
 
-NAME is the path of the node above the lock's own nodes. Each has one `kazoo.recipe.lock.Lock`, which
-goes on believing in its node until it is released, as a program that was paused does. Ends with its
-input, whatever it does then.
+NAME is the path of the node above the lock's own nodes. Each name has one `kazoo.recipe.lock.Lock`, which
+considers its node held until it is released, like a paused program. Ends with its input.
 """
 
 import os
@@ -23,8 +21,8 @@ from threading import Thread
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# What kazoo has to be told: how the nodes of others look that stand in the same queue. Ours are named
-# as Curator names them.
+# The name pattern of other clients' nodes in the same queue, which kazoo needs. Lockwright's nodes are named like
+# Curator's.
 OTHERS = ["-lock-"]
 
 

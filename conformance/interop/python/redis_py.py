@@ -1,14 +1,14 @@
-"""Drives redis-py's own lock, for tests of how it and Lockwright exclude each other.
+"""Drives redis-py's own lock, for tests with Lockwright.
 
-Reads one command per line and answers one line to each:
+Reads commands, and answers each with one line:
 
-    try NAME SECONDS             one attempt, for a lock of that life: "yes" or "no"
+    try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
     wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
     extend NAME SECONDS          "extended", or "not ours"
     release NAME                 "released", or "not ours"
 
-Each name has one `redis.lock.Lock`, which goes on believing in its token until it is released, as
-a program that was paused does. Ends with its input.
+Each name has one `redis.lock.Lock`, which considers its token held until it is released, like a paused program.
+Ends with its input.
 """
 
 import sys

@@ -1,6 +1,6 @@
-//! Whether Lockwright and other programs keep each other out, both ways: `cargo xtask interop`.
+//! Tests that Lockwright and other programs exclude each other: `cargo xtask interop`.
 //!
-//! | test | the other program | what both lock |
+//! | test | the other program | the shared lock |
 //! |---|---|---|
 //! | `keys` | the lock of redis-py, the Python client | a key of Redis |
 //! | `keys` | redsync, in Go | a key, on one Redis or on most of five |
@@ -11,14 +11,14 @@
 //! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
 //! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
 //!
-//! Here is what the tests share:
+//! The tests share these files:
 //!
 //! | file | subject |
 //! |---|---|
-//! | `peer.rs` | another program as somebody to talk to |
-//! | `turns.rs` | who is inside what a lock protects |
-//! | `python.rs` | fetching a library of Python |
-//! | `ours.rs` | a program of ours, for tests that kill or stop it |
+//! | `peer.rs` | a connection to another program |
+//! | `turns.rs` | the program that holds the lock now |
+//! | `python.rs` | downloads of Python libraries |
+//! | `ours.rs` | a Lockwright process that tests kill or stop |
 #![forbid(unsafe_code)]
 
 mod peer;
@@ -30,5 +30,5 @@ use std::time::Duration;
 pub use peer::Peer;
 pub use turns::{Side, Turns};
 
-/// Nobody waits this long unless something is wrong.
+/// A time limit that is reached only if something is wrong.
 pub const LIMIT: Duration = Duration::from_secs(20);

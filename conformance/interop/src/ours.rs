@@ -1,5 +1,5 @@
-//! Locks of ours in a process of its own, for tests that kill or stop it: `interop-ours URL TTL`, the
-//! TTL in milliseconds. Reads one command per line and answers one line to each:
+//! Lockwright's locks in a separate process, for tests that kill or stop it: `interop-ours URL TTL`, with the TTL
+//! in milliseconds. Reads commands, and answers each with one line:
 //!
 //! ```text
 //! try NAME                     one attempt: "yes" or "no"
@@ -7,8 +7,8 @@
 //! release NAME                 "released", or "not ours" when the hold was lost before
 //! ```
 //!
-//! Holds are renewed until they are released. What else goes wrong is answered as "failed: " and why.
-//! Ends with its input, whatever it does then.
+//! Holds are renewed until they are released. Other failures are answered with "failed: " and the reason. Ends
+//! with its input.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let backend = runtime.block_on(lockwright::backend(url))?;
     let (sender, commands) = mpsc::unbounded_channel();
-    // It goes on by itself while this thread reads.
+    // Answers in the background, while this thread reads.
     let locks = Locks::builder(backend).ttl(ttl).runtime(runtime.handle().clone()).build()?;
     runtime.spawn(answer_all(locks, commands));
     for line in std::io::stdin().lock().lines() {

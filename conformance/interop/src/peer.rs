@@ -1,4 +1,4 @@
-//! Another program as somebody to talk to.
+//! Another program, with its input and output.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::LIMIT;
 
-/// A program that reads commands, a line each, and answers with lines. It ends with its input.
+/// A program that reads commands and answers with lines. It ends with its input.
 #[derive(Debug)]
 pub struct Peer {
     process: Child,
@@ -19,12 +19,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it.
-    ///
-    /// # Panics
-    /// If it can't be started.
+    /// Starts the program.
     pub fn start(mut command: Command) -> Self {
-        // With a group of its own, so that a signal meets what it starts too.
+        // In its own process group, so that a signal also reaches its children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -38,27 +35,18 @@ impl Peer {
     }
 
     /// Sends a command.
-    ///
-    /// # Panics
-    /// If it has ended.
     pub fn send(&mut self, command: &str) {
         let commands = self.commands.as_mut().expect("it is open until it is dropped");
         writeln!(commands, "{command}").expect("it reads its commands");
     }
 
-    /// The next line that it answers.
-    ///
-    /// # Panics
-    /// If none comes.
+    /// Returns the next answer, within [`LIMIT`].
     pub fn answer(&mut self) -> String {
         let answer = self.answers.recv_timeout(LIMIT);
         answer.expect("it answers").trim().to_owned()
     }
 
-    /// Whether it has nothing to say for this long.
-    ///
-    /// # Panics
-    /// If it has ended.
+    /// Returns true if there is no answer for this long. Panics otherwise.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         match self.answers.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => true,
@@ -67,30 +55,27 @@ impl Peer {
         }
     }
 
-    /// Sends a command, and reads one line.
-    ///
-    /// # Panics
-    /// If none comes.
+    /// Sends a command and returns its answer.
     pub fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.answer()
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the program.
     pub fn kill(&mut self) {
-        // Once it was waited for, its id may be another's.
+        // After the wait, another process may have the id.
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
             let _ = self.process.wait();
         }
     }
 
-    /// Stops it in its tracks: its connections stay open.
+    /// Stops the program. Its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the program.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -105,7 +90,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // A statement that waits for a lock would keep it.
+        // A statement that waits for a lock would keep the program running.
         self.kill();
     }
 }

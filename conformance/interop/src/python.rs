@@ -1,13 +1,10 @@
-//! Libraries of Python: fetched once by pip, and kept beside our own build.
+//! Python libraries, downloaded once by pip and kept next to the build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Our program `script` of `python/`, which uses the library `name` of this version. That is fetched
-/// into `folder` unless it is there: a place that lasts from one test to the next.
-///
-/// # Panics
-/// If it can't be fetched.
+/// Returns a command for `script` of `python/` with this version of the library `name`, downloaded to `folder`
+/// once.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
@@ -16,14 +13,14 @@ pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Co
 }
 
 fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
-    // What it needs beside itself depends on it.
+    // The library's dependencies depend on the version of Python.
     let python_version =
         python("python3", &["-c", "import platform; print(platform.python_version())"]);
     let place = folder.join(format!("{name}-{version}-python-{}", python_version.trim()));
     if !place.is_dir() {
         let folder = tempfile::tempdir_in(folder).unwrap();
         let (environment, fetched) = (folder.path().join("venv"), folder.path().join("library"));
-        // Debian has no pip for everybody: the one of a virtual environment will do.
+        // Debian has no global pip, so a virtual environment provides it.
         python("python3", &["-m", "venv", path(&environment)]);
         python(
             path(&environment.join("bin/python")),
@@ -38,7 +35,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // In one step, so that nobody finds half of it. Somebody else's is as good as this one.
+        // An atomic step. The copy of a concurrent test is as good.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

@@ -1,15 +1,15 @@
-//! Who is inside what a lock protects.
+//! Turns of two programs that hold one lock.
 
-/// Which program.
+/// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Ours.
+    /// Lockwright.
     Ours,
-    /// The other one.
+    /// The other program.
     Theirs,
 }
 
-/// Who is inside what the lock protects.
+/// The present holder, and the number of changes between the programs.
 #[derive(Debug, Default)]
 pub struct Turns {
     inside: Option<Side>,
@@ -18,18 +18,17 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A side that waits for the other has contended with it.
     const ENOUGH: usize = 10;
 
-    /// Whether it went often enough from one side to the other.
+    /// Returns whether the lock changed sides often enough.
     pub fn are_enough(&self) -> bool {
         self.changes >= Self::ENOUGH
     }
 
-    /// Somebody comes in.
+    /// Records a grant.
     ///
     /// # Panics
-    /// If somebody is inside.
+    /// If a program holds the lock.
     pub fn enter(&mut self, side: Side) {
         assert_eq!(self.inside, None, "when {side:?} comes in");
         self.inside = Some(side);
@@ -38,7 +37,7 @@ impl Turns {
         }
     }
 
-    /// Whoever is inside goes out.
+    /// Records a release.
     pub fn leave(&mut self) {
         self.inside = None;
     }

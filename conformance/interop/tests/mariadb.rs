@@ -1,5 +1,4 @@
-//! Beside `mariadb`, the command line of MariaDB: `GET_LOCK` on the documented name, and
-//! `SELECT … FOR UPDATE` of the documented row.
+//! Tests with `mariadb`: `GET_LOCK` on the documented name, and `SELECT … FOR UPDATE` of the documented row.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -15,7 +14,7 @@ use sqlx::{Connection, MySqlConnection};
 
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// A name that is locked as it is, and two whose hash is.
+/// A name that is locked as it is, and two that are hashed.
 const LOCKS: [(&str, &str); 3] = [
     ("orders/42", "'orders/42'"),
     ("Orders/42", "SHA2('Orders/42', 256)"),
@@ -43,7 +42,7 @@ async fn client(server: &MariaDb, mode: &str) -> Locks {
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
 }
 
-/// A task that waits for the lock, after it was seen to wait.
+/// Starts a task, and checks that it waits for the lock.
 async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
     let locks = locks.clone();
     let waiter =
@@ -67,7 +66,7 @@ async fn a_get_lock_of_mariadb_keeps_a_session_out_until_it_is_released() {
         assert_eq!(mariadb.ask(&format!("SELECT RELEASE_LOCK({documented});")), "1");
         waiter.await.unwrap().release().await.unwrap();
 
-        // And until it ends, however it ends.
+        // A killed session releases the lock too.
         assert_eq!(mariadb.ask(&format!("SELECT GET_LOCK({documented}, 10);")), "1");
         let waiter = waiting(&locks, name).await;
         mariadb.kill();

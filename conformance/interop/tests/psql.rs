@@ -1,5 +1,4 @@
-//! Beside `psql`, PostgreSQL's own command line: `pg_advisory_lock` on the documented key, and
-//! `SELECT … FOR UPDATE` of the documented row.
+//! Tests with `psql`: `pg_advisory_lock` on the documented key, and `SELECT … FOR UPDATE` of the documented row.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -15,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// As the documentation has it.
+/// Returns the documented key of a name.
 fn key(name: &str) -> String {
     format!(
         "('x' || substr(encode(sha256(convert_to('{name}', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint"
@@ -33,7 +32,7 @@ async fn client(server: &testbed::Postgres, mode: &str) -> Locks {
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
 }
 
-/// A task that waits for the lock, after it was seen to wait.
+/// Starts a task, and checks that it waits for the lock.
 async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
     let locks = locks.clone();
     let waiter =
@@ -57,7 +56,7 @@ async fn an_advisory_lock_of_psql_keeps_a_session_out_until_it_is_unlocked() {
     assert_eq!(psql.ask(&format!("SELECT pg_advisory_unlock({});", key("orders/42"))), "t");
     waiter.await.unwrap().release().await.unwrap();
 
-    // And until it ends, however it ends.
+    // A killed session releases the lock too.
     psql.send(&format!("SELECT pg_advisory_lock({});", key("orders/42")));
     assert_eq!(psql.answer(), "");
     let waiter = waiting(&locks, "orders/42").await;

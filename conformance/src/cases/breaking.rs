@@ -1,4 +1,4 @@
-//! Breaking a lock: whose hold it is, how it ends, who and why, and how its holder learns of it.
+//! Breaking a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +126,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
-    // Servers that count in steps keep it for some of those longer, and the shortest TTL is no less.
+    // Servers that count in steps may keep the hold longer, at most for the shortest TTL.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "it says that {left:?} are left");
     let outcome = renew(&*backend, &claim).await?;
@@ -171,10 +171,10 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
     let holders = backend.inspect(&claim.name).await?.holders;
     let note = holders.first().and_then(|holder| holder.broken.clone());
-    // The same words everywhere, whichever backend it is.
+    // The note is the same on every backend.
     ensure!(note.as_deref() == Some("ada@example:1: stuck \"job\" 7"), "the note is {note:?}");
     release(&*backend, &claim).await?;
-    // The name bears no trace of it.
+    // The next hold has no note.
     let next = context.claim("x");
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&claim.name).await?.holders;
@@ -192,7 +192,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The holder's belief ends a drift before the server's expiry.
+    // The holder's deadline precedes the server's expiry by the allowance for drift.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(overlap >= least, "it admits {overlap:?}, and its holder may believe for {least:?}");
     take(&context, &*backend, &next).await?;
@@ -246,26 +246,26 @@ async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
     }
 }
 
-/// That the operator's break by this token finds nothing, and spares the guard.
+/// Checks that a break by this token finds nothing.
 async fn spared(context: &Context, operator: &Locks, by: Seen, guard: &Guard) -> Verdict {
     for how in [BreakHow::RunOut, BreakHow::Now] {
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke it: {broken:?}");
     }
-    // For longer than it would take to run out, or to be told.
+    // Longer than a run-out or a notification takes.
     context.clock.sleep(context.ttl * 2).await;
     guard.check()?;
     ensure!(guard.verify().await?, "it was broken all the same");
     Ok(())
 }
 
-/// What its holder is told when the hold ends. Nothing, for some TTLs, is a failure.
+/// Waits for the end of the hold. Fails after three TTLs.
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
     let told = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
     told.map_err(|_| Failure::new("its holder was never told"))
 }
 
-/// That the guard is lost soon after this break, whatever its server calls the reason.
+/// Checks that the guard is lost soon after this break.
 async fn told(context: &Context, operator: &Locks, how: BreakHow, guard: &Guard) -> Verdict {
     let seen = Seen::Token(guard.token());
     let begun = context.clock.now();
@@ -288,7 +288,7 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
-    // Nobody need wait for who is still to be told.
+    // The next acquire needn't wait for the notification of the previous holder.
     let next = operator.mutex("x").try_acquire().await?;
     let Some(next) = next else { return Err(Failure::new("what was freed is still taken")) };
     let told = end(&context, &guard).await?;
@@ -320,7 +320,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // Its holder believes in what it was granted, and knows nothing of either break.
+    // The holder isn't notified, and considers its hold valid until its deadline.
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
@@ -342,7 +342,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // Once to see that it is held, and once with its place to be told at.
+    // The second request queues with an address for notifications.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

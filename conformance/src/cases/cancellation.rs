@@ -1,4 +1,4 @@
-//! Futures dropped at each of their await points: nothing is left held, nothing is stuck.
+//! Futures dropped at each of their await points.
 
 use std::sync::Arc;
 
@@ -40,18 +40,18 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// More polls than any request takes that doesn't wait.
+/// More polls than any request without waiting takes.
 const MOST_POLLS: usize = 60;
 
-/// A client whose requests have await points also on a backend that answers at once.
+/// Returns a client that has await points even on a backend that answers at once.
 async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.yields(true);
     Ok((locks, faulty))
 }
 
-/// The name is to be had, first in another client and then in this one; and then nothing is held.
-/// What was dropped is settled, long before it would have run out by itself.
+/// Checks that another client, and then this one, can acquire the name. The dropped request must be reconciled
+/// long before it expires.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim(name));
     let bound = context.ttl * 4 / 5;
@@ -92,7 +92,6 @@ async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
     Err(Failure::new("it was never done"))
 }
 
-/// Says after how many polls it went wrong.
 #[track_caller]
 fn after(polls: usize, verdict: Verdict) -> Verdict {
     verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
@@ -105,7 +104,7 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Ver
         let guard = holding.mutex("x").acquire().await?;
         let waiting = after_polls(polls, locks.mutex("x").no_limit().acquire());
         let letting_go = async {
-            // While it waits, or as soon as it has been dropped.
+            // While it waits, or directly after the drop.
             tokio::select! {
                 () = faulty.called(Op::Acquire, 2) => {}
                 () = context.clock.sleep(context.ttl / 20) => {}
@@ -130,7 +129,7 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict
         let (locks, _faulty) = yielding_client(&context).await?;
         let holding = context.client().await?;
         let guard = holding.mutex("x").acquire().await?;
-        // One goes to the server and is dropped there; the other stands behind it.
+        // The first request is sent and dropped. The second queues behind it locally.
         let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
         let granted = after_polls(1, first.as_mut()).await;
         ensure!(granted.is_none(), "it was granted beside the holder");
@@ -159,7 +158,7 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         let begun = context.clock.now();
         after(polls, all_clear(&context, &locks, "x").await)?;
         let took = context.clock.now().saturating_since(begun);
-        // Or else it just ran out.
+        // Otherwise the hold expired instead of being released.
         in_time!(took < context.ttl * 4 / 5, "dropped after {polls} polls: it took {took:?}");
         locks.close().await;
         if done.is_some() {
@@ -180,7 +179,7 @@ async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         after(polls, all_clear(&context, &locks, "x").await)?;
         locks.close().await;
         if done.is_some() {
-            // And one that was dropped is still kept.
+            // A hold whose `renew()` was dropped is still renewed.
             let guard = locks_again(&context).await?;
             let _ = after_polls(1, guard.renew()).await;
             context.clock.sleep(context.ttl * 2).await;

@@ -1,4 +1,4 @@
-//! Who leads.
+//! Leader election.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Whether the leader is seen to say this, where the server shows who holds at all.
+/// Returns whether the leader has this value. True if the server doesn't show holders.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -1,4 +1,4 @@
-//! Late writes, refused where the protected thing lives.
+//! Late writes, rejected by the protected store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,14 +52,13 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// What this lock protects, as one more writer reaches it.
 async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
     let protect = context.factory.protected();
     let protect = protect.ok_or_else(|| Failure::new("there is nothing that is protected"))?;
     Ok(protect.open(context.name(local)).await?)
 }
 
-/// That the write is refused, because one with this fence was there.
+/// Checks that the write is rejected because of the fence of `after`.
 async fn late(to: &dyn Protected, by: &Fenced, value: u64, after: &Fenced) -> Verdict {
     let Err(error) = to.write(by, value).await else {
         let message =
@@ -80,7 +79,6 @@ async fn stands(to: &dyn Protected, value: u64) -> Verdict {
     Ok(())
 }
 
-/// The fences of so many holds, one after the other.
 async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> {
     let mut fences = Vec::new();
     for _ in 0..count {
@@ -93,14 +91,14 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
 
 async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
     let (paused, faulty) = context.faulty_client().await?;
-    // It calls the lock by its full name, and is told to have the same one.
+    // This client uses the full name and gets the same lock.
     let (backend, name) = (context.backend().await?, context.name("x"));
     let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
-    // Its machine stands still: nothing is renewed, and it doesn't look at the clock.
+    // The client is paused: nothing is renewed, and it doesn't check the clock.
     faulty.always(Op::Renew, Fate::Hang);
     let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;
@@ -141,7 +139,7 @@ async fn what_is_refused_stays_refused(context: Arc<Context>) -> Verdict {
     let fences = holds(&locks, "x", 3).await?;
     let (latest, earlier) = (&fences[2], &fences[..2]);
     open(&context, "x").await?.write(latest, 1).await?;
-    // Who remembers it is where the value is, and not who wrote it.
+    // The store keeps the fence, not the writer.
     let to = open(&context, "x").await?;
     for _ in 0..3 {
         for one in earlier {
@@ -163,7 +161,7 @@ async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
     to.write(&fences[1], 1).await?;
     late(&*to, &fences[0], 2, &fences[1]).await?;
     stands(&*to, 1).await?;
-    // Nor does it keep out who may write.
+    // The rejection doesn't affect valid writers.
     to.write(&fences[1], 3).await?;
     stands(&*to, 3).await?;
     to.write(&fences[2], 4).await?;
@@ -181,7 +179,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     for _ in 0..WRITERS {
         all.push(open(&context, "x").await?);
     }
-    // In their order, the other way round, and mixed: whoever comes last may be the slowest.
+    // Ascending, descending and mixed: any writer may be the slowest.
     for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 5, 0, 4, 1, 2], [5, 0, 4, 1, 3, 2]] {
         let fences = holds(&locks, "x", WRITERS).await?;
         let mut writing = JoinSet::new();
@@ -214,7 +212,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     Ok(())
 }
 
-/// Writes the fence itself. Who was in another one's way, so that nothing was done, writes again.
+/// Writes the fence itself. Retries after a conflict, which changed nothing.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
     let mut tries = 0;
     loop {
@@ -228,7 +226,7 @@ async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(
     }
 }
 
-/// That what stands there only ever grows, until it is done.
+/// Checks that the value only grows, until `done`.
 async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) -> Verdict {
     let mut last = None;
     while !done.load(Ordering::SeqCst) {
@@ -243,7 +241,7 @@ async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) 
 async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let early = holds(&locks, "x", 1).await?;
-    // As many as it takes where each name counts by itself.
+    // As many holds as it takes if fences are counted per name.
     let later = holds(&locks, "y", 3).await?;
     let (x, y) = (open(&context, "x").await?, open(&context, "y").await?);
     y.write(&later[2], 2).await?;

@@ -1,4 +1,4 @@
-//! Never two at once, in one process.
+//! Exclusion in one process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*one, &first).await?;
     refused(&*two, &second).await?;
-    // Also through the connection that holds: it is the token that counts.
+    // The holder's connection is refused too: only the token counts.
     refused(&*one, &second).await?;
     release(&*one, &first).await
 }
@@ -136,7 +136,7 @@ async fn clients_never_overlap(context: Arc<Context>) -> Verdict {
     contend(&context, clients, 2, 8).await
 }
 
-/// Tasks contend for one name, add to a counter in two steps under it, and write to a register.
+/// Runs tasks that acquire one name, increment a counter in two steps, and write to a register.
 async fn contend(
     context: &Arc<Context>,
     clients: Vec<Locks>,

@@ -1,4 +1,4 @@
-//! What isn't renewed ends: not before its time, and not much later.
+//! Holds that aren't renewed expire, neither early nor late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Polls with steps of `step`; must be granted by `until`, plus some noise.
+/// Polls every `step`. The claim must be granted by `until`, plus noise.
 async fn free_by(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -76,7 +76,7 @@ async fn free_by(
     Ok(entry.answered.saturating_since(begun))
 }
 
-/// How late a name may become free: a unit of a second, and the noise.
+/// Returns the tolerance for a late expiry: a unit of a second, and noise.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }
@@ -89,14 +89,13 @@ async fn a_hold_is_free_after_its_ttl(context: Arc<Context>) -> Verdict {
     release(&*two, &second).await
 }
 
-/// Fails if another is granted `name` while the holder of `claim`, granted from a request that was
-/// sent just now, may still believe.
+/// Fails if another client is granted `name` before the end of `claim`'s hold.
 async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     let entry = take(context, backend, claim).await?;
     let until = entry.sent + claim.ttl;
     let mut next = claim.clone();
     next.token = lockwright_core::Token::random();
-    // To its end in large steps, and over it in small ones.
+    // Approach the end in large steps, and pass it in small ones.
     context.clock.sleep_until(until - claim.ttl / 3).await;
     refused(backend, &next).await?;
     context.clock.sleep_until(until - Duration::from_millis(8)).await;
@@ -113,7 +112,7 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
 
 async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // Fractions of a millisecond, and of a second, which servers round.
+    // Fractions of a millisecond and of a second, which servers round.
     let ttls = [
         context.ttl + Duration::from_micros(900),
         context.ttl + Duration::from_millis(499),
@@ -142,7 +141,7 @@ async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &short).await?;
     let next = context.claim("short");
     free_by(&context, &*backend, &next, context.ttl + late(&context)).await?;
-    // On a very slow machine nothing is known about the other by now.
+    // On a very slow machine, the long hold may have expired too.
     if context.clock.now() < begun + long.ttl {
         refused(&*backend, &context.claim("long")).await?;
     }
@@ -194,7 +193,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // The limit of a request follows from the TTL. The first request on a connection takes longer.
+    // The limit of a request follows from the TTL. A first request on a connection takes longer.
     let first = context.long_claim("first");
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
@@ -228,14 +227,14 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
     release(&*backend, &claim).await
 }
 
-/// A believer behind a slow answer, against another that takes the name as soon as it can.
+/// Runs a client with a delayed answer against a client that acquires the name as soon as possible.
 async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
     let believer = context.believer(Arc::new(faulty.clone()))?;
     faulty.next(Op::Acquire, [Fate::DelayAnswer(delay)]);
     let (watching, next) = (context.backend().await?, context.claim("x"));
     let racing = async {
-        // Once the first one has been asked for, as soon as it is free.
+        // As soon as the name is free after the first request.
         faulty.called(Op::Acquire, 1).await;
         context.clock.sleep(context.ttl / 10).await;
         let within = context.ttl + delay + late(context);
@@ -248,7 +247,7 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let ((belief, answered), entry) = tokio::join!(
         async {
             let (belief, answered) = believing.await;
-            // Watched until the other one is in for sure.
+            // Watched until the second client has been granted the lock.
             let mut last = None;
             if let Ok(Some(belief)) = &belief {
                 while belief.believes() {

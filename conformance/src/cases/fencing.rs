@@ -1,4 +1,4 @@
-//! Later holds have larger fences, for ever.
+//! Later holds have larger fences.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +111,7 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
             for _ in 0..10 {
                 let invoked = context.clock.now();
                 let claim = context.claim("x");
-                // Released at once, so that the next one may be granted in the midst of others.
+                // Released at once, so that the next request may be granted among others.
                 let step = Duration::from_millis(1);
                 let patience = context.patience();
                 let entry = context.granted_within(&*backend, &claim, patience, step).await?;

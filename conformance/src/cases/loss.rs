@@ -1,4 +1,4 @@
-//! Losing a hold, and being told on time.
+//! Loss of a hold, reported in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +74,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// A believer that renews in vain, against another that takes the name as soon as it is free.
+/// Runs a client whose renewals fail against a client that acquires the name as soon as it is free.
 async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
     faulty.always(Op::Renew, fate);
@@ -94,7 +94,7 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
         Ok::<_, Failure>((entry, belief.believes(), told.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(telling, taking) };
-    // On a busy machine the task that is told may run a little after the instant.
+    // On a busy machine the notified task may run a little late.
     let (told_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never told")),
@@ -158,7 +158,7 @@ async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict
 async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    // It comes through on the server, and its answer comes when the hold was given up.
+    // The renewal takes effect, but its answer arrives after the client has given up the hold.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
     let told = signal.ended().await;
@@ -192,7 +192,7 @@ async fn a_risk_is_told_and_taken_back(context: Arc<Context>) -> Verdict {
 }
 
 async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
-    /// Notes when it is dropped.
+    /// Records the instant of its drop.
     struct Working<'a>(&'a Context, &'a std::sync::Mutex<Option<lockwright_core::BootInstant>>);
     impl Drop for Working<'_> {
         fn drop(&mut self) {
@@ -242,7 +242,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // Past the first term, and not past the one that the renewal would have begun.
+    // After the first deadline, before the renewal's.
     context.clock.jump(context.ttl * 62 / 100);
     ensure!(guard.check().is_err(), "check believes after its deadline");
     for _ in 0..10 {
@@ -272,7 +272,7 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     let signal = guard.signal();
     guard.check()?;
-    // No timer notices.
+    // The jump fires no timer.
     context.clock.jump(context.ttl);
     ensure!(guard.check().is_err(), "check believes after its deadline");
     ensure!(matches!(signal.state(), HoldState::Lost(_)), "the signal says {:?}", signal.state());

@@ -1,4 +1,4 @@
-//! A release ends its own hold, and never another's.
+//! A release ends only its own hold.
 
 use std::sync::Arc;
 
@@ -141,8 +141,8 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
 
 async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    // The machine is suspended while the answer is on its way: a grant that is no longer of use is
-    // given back, and that is what arrives late.
+    // The machine is suspended before the answer arrives. The client then releases the expired grant, and the
+    // release arrives late.
     faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
     let suspending = async {
@@ -190,7 +190,6 @@ async fn a_dropped_lost_guard_spares_the_next_holder(context: Arc<Context>) -> V
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
     drop(guard);
-    // Now its release gets through.
     let before = faulty.calls(Op::Release);
     faulty.mend();
     faulty.called(Op::Release, before + 1).await;

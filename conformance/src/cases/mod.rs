@@ -1,4 +1,4 @@
-//! The table of cases: a file for each group, a row for each case.
+//! The table of cases, with a file for each group.
 
 use crate::case::Case;
 
@@ -50,12 +50,12 @@ const GROUPS: &[&[Case]] = &[
     servers::CASES,
 ];
 
-/// All cases, group by group.
+/// Returns all cases, group by group.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     GROUPS.iter().copied().flatten()
 }
 
-/// The case of this name.
+/// Returns the case with this name.
 pub fn named(name: &str) -> Option<&'static Case> {
     all().find(|case| case.name == name)
 }

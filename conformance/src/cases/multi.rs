@@ -1,4 +1,4 @@
-//! Many names at once.
+//! Several names in one request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// All of these can be held at once, each is listed as it is, and each is released alone.
+/// Checks that these names are independent, and listed unchanged.
 async fn independent(context: &Context, names: &[&str]) -> Verdict {
     let backend = context.backend().await?;
     let mut claims = Vec::new();
@@ -84,7 +84,7 @@ async fn case_matters(context: Arc<Context>) -> Verdict {
 }
 
 async fn spaces_and_accents_matter(context: Arc<Context>) -> Verdict {
-    // The last two look the same: composed and decomposed.
+    // The last two look the same, composed and decomposed.
     independent(&context, &["a  b", "a b", "a\u{a0}b", "e", "é", "\u{e9}x", "e\u{301}x"]).await
 }
 

@@ -1,4 +1,4 @@
-//! What operators see and do.
+//! Views and actions of operators.
 
 use std::collections::HashMap;
 use std::sync::Arc;

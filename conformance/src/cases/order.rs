@@ -1,4 +1,4 @@
-//! First come, first served, among clients; and what those who have gone do to the rest.
+//! First come, first served, among clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,9 +43,9 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// The longest that a waiter that doesn't answer may have what it was offered.
+/// The longest time that an offer to an unresponsive waiter may last.
 const OFFER: Duration = Duration::from_secs(2);
-/// How long a process may be silent.
+/// The longest time without output of a process.
 const SILENCE: Duration = Duration::from_secs(60);
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -56,7 +56,7 @@ async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     }
 }
 
-/// Until so many wait, in the backend's own words.
+/// Waits until the backend reports `count` waiters.
 async fn waiting(context: &Context, backend: &dyn DistributedLock, count: u64) -> Verdict {
     waiting_within(context, backend, count, SILENCE).await
 }
@@ -114,11 +114,10 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
         waiting(&context, &*backend, number + 1).await?;
     }
     drop(sender);
-    // The first of them, and one in between.
     for gone in [0, 2] {
         tasks[gone].abort();
     }
-    // As soon as they have been released, and not only when nobody has patience with them any more.
+    // At the release, not when unresponsive waiters are removed.
     waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
     release(&*backend, &holder).await?;
     let mut served = Vec::new();
@@ -137,7 +136,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
 async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
     const SILENT: u32 = 3;
     let (backend, silent) = (context.backend().await?, context.backend().await?);
-    // Some have as much patience with the silent as these asked for, but for all of them at once.
+    // Some backends keep unresponsive waiters for as long as a TTL, but all of them at once.
     let patience = context.profile.slow_poll * 10;
     let ttl = patience.max(OFFER * 10).min(*context.profile.ttl.end());
     let long = || Claim { ttl, ..context.claim("x") };
@@ -205,7 +204,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // So long that a TTL for each of those that are stopped is told from an offer for each.
+    // Distinguishes a TTL per stopped waiter from an offer per stopped waiter.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };
@@ -232,7 +231,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     let took = granted.saturating_since(released);
     let bound = ttl + OFFER * STOPPED + context.moment();
     in_time!(took <= bound, "the next one had it after {took:?}, and the bound is {bound:?}");
-    // They go on, and none of them believes in what it was offered meanwhile: each gets its turn.
+    // The continued children ignore expired offers, and are granted the lock in turn.
     for child in &mut children[1..] {
         child.thaw()?;
     }

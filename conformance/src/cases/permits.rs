@@ -1,4 +1,4 @@
-//! As many permits as there are, and no more.
+//! Semaphores never exceed their permits.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, refused, release, renew, soon, take};
 
-/// How many permits there are.
 const OF: u32 = 3;
 
 pub(super) const CASES: &[Case] = &[
@@ -241,7 +240,7 @@ async fn a_repeat_takes_no_second_permit(context: Arc<Context>) -> Verdict {
     release(&*backend, &rest).await
 }
 
-/// Who asks for a name as another kind of lock is told what it is.
+/// Checks that a request for another lock type fails with the actual type.
 async fn conflicts(backend: &dyn DistributedLock, claim: &Claim, says: &str) -> Verdict {
     match backend.acquire(claim, Wait::No).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {
@@ -347,7 +346,7 @@ async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {
     let limit = context.clock.now() + context.ttl;
     let answer = other.acquire(&large, Wait::Until(limit)).await?;
     ensure!(matches!(answer, Attempt::Busy(_)), "five of three permits were granted");
-    // There is one left.
+    // One permit is left.
     refused(&*backend, &some(&context, 1)).await?;
     release(&*backend, &first).await?;
     refused(&*backend, &some(&context, 1)).await?;

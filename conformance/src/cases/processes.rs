@@ -1,4 +1,4 @@
-//! Never two at once, across processes; and what one that dies or is stopped does to the others.
+//! Exclusion across processes, some of which die or are stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// How long a child may be silent: it is started, and it may have to wait for others.
+/// The longest time without output of a child, including its start.
 const SILENCE: Duration = Duration::from_secs(30);
 
 fn child(context: &Context, what: What, register: &Register) -> Verdict<Child> {
@@ -48,7 +48,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let counter = Counter::create(context.root())?;
     let (register, history) = (Register::default(), History::default());
     let locks = context.client().await?;
-    // Held until all are there, so that they certainly meet.
+    // Held until all children have started, so that they certainly compete.
     let invoked = context.clock.now();
     let gate = locks.mutex("x").acquire().await?;
     let granted = context.clock.now();
@@ -92,7 +92,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-/// Waits until the child holds: until when it believes.
+/// Waits until the child holds the lock. Returns its deadline.
 async fn holds(child: &mut Child) -> Verdict<BootInstant> {
     loop {
         if let Said::Deadline(deadline) = child.next(SILENCE).await? {

@@ -78,7 +78,6 @@ async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
     for _ in 0..3 {
         guards.push(locks.mutex("x").reentrant(&owner).acquire().await?);
     }
-    // The first one first.
     while guards.len() > 1 {
         guards.remove(0).release().await?;
         refused(&*other, &context.long_claim("x")).await?;
@@ -116,7 +115,7 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     ensure!(elsewhere.token() != guard.token(), "two names are one hold");
     elsewhere.release().await?;
     guard.release().await?;
-    // And one that didn't say who it is isn't entered by anybody.
+    // A hold without an owner can't be entered again.
     let guard = locks.mutex("x").acquire().await?;
     ensure!(locks.mutex("x").try_acquire().await?.is_none(), "nobody's hold was entered");
     guard.release().await?;

@@ -117,13 +117,13 @@ async fn a_repeat_has_the_first_fence(context: Arc<Context>) -> Verdict {
     release(&*backend, &claim).await
 }
 
-/// Until when the server must keep a hold, by what its answer says.
+/// Returns the instant until which the server must keep a hold.
 fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
     entry.granted.start.unwrap_or(entry.sent).min(entry.answered)
         + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
 }
 
-/// Takes the name as soon as it is free, and fails if that is before `until`.
+/// Acquires the name as soon as it is free. Fails if that is before `until`.
 async fn kept_until(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -151,13 +151,12 @@ async fn a_repeat_is_valid_for_what_it_says(context: Arc<Context>) -> Verdict {
 
 async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
     let (backend, other) = (context.backend().await?, context.backend().await?);
-    // Granted at once.
     let claim = context.claim("x");
     let entry = take(&context, &*backend, &claim).await?;
     let start = entry.granted.start.unwrap_or(entry.sent);
     ensure!(start <= entry.answered, "it states a start in the future");
     kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
-    // Granted after a wait, in whichever way the backend waits.
+    // A grant after waiting, by whatever means the backend waits.
     let (holder, waiter) = (context.claim("y"), context.claim("y"));
     take(&context, &*other, &holder).await?;
     let limit = context.clock.now() + context.patience();
@@ -186,7 +185,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // One that was granted, and one that never arrived before it was settled.
+    // A granted request, and a request that is reconciled before it arrives.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, Settle::Unanswered).await?;
@@ -217,8 +216,8 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Another client gets the name within the bound for what is settled: with tombstones long before a
-/// TTL is over; without, a ghost may have to run out.
+/// Checks that the name is free within the bound for reconciled requests. With tombstones, it is shorter than a
+/// TTL. Without them, a late duplicate may have to expire.
 async fn is_free_soon(context: &Context) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
@@ -291,7 +290,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // It was answered, so nothing had to be settled: its duplicate may have to run out.
+    // It was answered, so nothing was reconciled. Its duplicate may have to expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
@@ -302,7 +301,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        // The soonest of a few: a busy machine is late now and then, a hold that only runs out always.
+        // The shortest of a few: a busy machine is sometimes late, but an expiry always is.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (locks, faulty) = context.faulty_client().await?;
@@ -324,7 +323,7 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        // Long before its TTL is over: it was released, and didn't just run out.
+        // Long before the TTL ends: it was released.
         in_time!(soonest < bound, "{fate:?}: it took {soonest:?} of a TTL of {:?}", context.ttl);
     }
     Ok(())

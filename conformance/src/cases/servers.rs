@@ -1,4 +1,4 @@
-//! Servers that freeze, restart, forget, and are cut off. Each case has a server of its own.
+//! Servers that freeze, restart, lose their data, or are cut off. Each case has its own server.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn client(context: &Context, connect: &Connect) -> Verdict<Locks> {
     Ok(context.client_on(connect.connect().await?)?)
 }
 
-/// The name is to be had on this server, and then nothing is held on it.
+/// Checks that the name can be acquired, and that nothing is held afterwards.
 async fn all_clear(context: &Context, server: &Fragile) -> Verdict {
     let (backend, next) = (server.connect.connect().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
@@ -116,14 +116,14 @@ async fn what_a_frozen_server_does_late_is_settled(context: Arc<Context>) -> Ver
 async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
-    // Long enough for the server to come back in time on a busy machine.
+    // Long enough for a restart on a busy machine.
     let guard = locks.mutex("x").ttl(context.ttl * 10).acquire().await?;
     server.step(Step::Begin(Harm::Restart)).await?;
     server.step(Step::End(Harm::Restart)).await?;
     guard.check()?;
     let other = server.connect.connect().await?;
     refused(&*other, &context.claim("x")).await?;
-    // Its own connection comes back by itself.
+    // The client reconnects by itself.
     let give_up = context.clock.now() + context.patience() * 3;
     while guard.renew().await.is_err() {
         guard.check()?;
@@ -159,7 +159,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // Its answer may be missing; the release is done in any case.
+    // The answer may be lost, but the release happens.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "its fence is {}", granted.fence());

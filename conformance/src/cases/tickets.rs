@@ -1,4 +1,4 @@
-//! Holds that move to another process.
+//! Transfers of holds to another process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     ensure!(now > fence, "it had the fence {fence}, and has {now} after it moved");
     ensure!(resumed.token() != token, "it has the same token after it moved");
     ensure!(resumed.name() == "x", "it is called {} after it moved", resumed.name());
-    // It is renewed like any other.
+    // The resumed hold is renewed like any other.
     context.clock.sleep(context.ttl * 2).await;
     resumed.check()?;
     let other = one.mutex("x").try_acquire().await?;
@@ -97,7 +97,7 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     an_unanswered_one_moves_too(&context, &two).await
 }
 
-/// Where the acquire was answered only when it was repeated, the hold is looked at before it is taken over.
+/// Checks that a hold whose acquire needed a repeat can be transferred.
 async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict {
     let (one, faulty) = context.faulty_client().await?;
     let mut requests = vec![one.mutex("y")];
@@ -165,7 +165,6 @@ async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     let outcome = renew(&*backend, &second).await?;
     let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
     ensure!(is_held, "a renewal by the new token said {outcome:?}");
-    // A foreign token takes nothing over.
     let answer = backend.swap(Token::random(), &next(&context)).await;
     ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "a foreign token took the hold over");
     release(&*backend, &second).await?;
@@ -193,7 +192,7 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     release(&*backend, &second).await?;
     let third = next(&context);
     take(&context, &*backend, &third).await?;
-    // The name is somebody else's by now.
+    // Another client holds the name now.
     let answer = backend.swap(first.token, &next(&context)).await;
     ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "the next one's hold was taken over");
     release(&*backend, &third).await

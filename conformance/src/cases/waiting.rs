@@ -1,4 +1,4 @@
-//! Waiting, waking, order, limits.
+//! Waiting, waking, limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,8 +117,7 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     ensure!(matches!(answer, Attempt::Busy(_)), "a waiter was granted beside the holder");
     drop(other);
     release(&*backend, &holder).await?;
-    // It may have been granted by now, or stand first in a queue: one TTL, and a minute for the
-    // queue's patience, at most.
+    // It may have been granted, or be first in a queue: at most a TTL plus the queue's patience.
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -128,7 +127,7 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // On a busy machine the server itself may not have answered by then, which is said.
+        // On a busy machine the server may not have answered by then, which the error reports.
         let mut unanswered = 0;
         loop {
             let begun = context.clock.now();
@@ -198,22 +197,21 @@ async fn tries_are_counted(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-/// How the holder goes.
 #[derive(Clone, Copy)]
 enum Going {
     Released,
     Broken,
 }
 
-/// A waiter that has just asked is let in before it would ask again by itself.
+/// Checks that a waiter is granted the lock before its next poll.
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    // By itself it asks no earlier than three quarters of the slow poll after it asked last.
+    // Its next poll is at least three quarters of the slow poll after the last.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // A busy machine is late now and then, a waiter that isn't told always.
+    // A busy machine is sometimes late, a waiter without notification always.
     while in_time < 3 {
         let took = let_in_after(context, &*backend, &locks, &faulty, going).await?;
         if took < soon {
@@ -227,7 +225,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     Ok(())
 }
 
-/// How long after the holder has gone the waiter is let in.
+/// Returns the time from the end of the hold to the waiter's grant.
 async fn let_in_after(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -247,7 +245,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // Once to see that it is held, and once with its place to be woken at.
+    // The second request queues with an address for notifications.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();
@@ -325,7 +323,7 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
             locks.close().await;
             Ok::<(), Failure>(())
         });
-        // It stands in the queue once its second request is answered.
+        // It is in the queue after its second request is answered.
         faulty.called(Op::Acquire, 2).await;
         context.clock.sleep(context.ttl / 50).await;
     }

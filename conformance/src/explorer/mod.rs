@@ -1,6 +1,7 @@
-//! Visits every state that a protocol can reach, breadth first, so that the first broken promise
-//! found is one that takes the fewest steps: for models of what takes more than one step. What came
-//! out stands on a [`Page`] of the documentation, which is compared with it.
+//! An explorer of all states that a protocol can reach.
+//!
+//! It searches breadth first, so the first violation has the fewest steps. Tests compare the results with a
+//! [`Page`] of the documentation.
 
 mod page;
 #[cfg(test)]
@@ -10,43 +11,43 @@ use std::fmt::{self, Write};
 
 pub use page::Page;
 
-/// What can be explored: a state, and the steps out of it.
+/// A protocol to explore: states and the steps between them.
 pub trait Protocol {
-    /// All that what happens next depends on.
+    /// A state. It determines the possible steps.
     type State: Copy + Eq;
-    /// What leads from one state to another, as it is told.
+    /// The action of a step.
     type Action: Copy;
-    /// A promise that can be broken.
+    /// A property that can be violated.
     type Promise: Copy + Eq + fmt::Debug;
 
-    /// The state in which it begins.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// All steps that are possible in `state`.
+    /// Adds all steps that are possible in `state`.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Step<Self>>);
 
-    /// The promise that `state` itself breaks. `last` says that no step leads out of it.
+    /// Returns the promise that `state` breaks. `last` is true if no step leads out of it.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// One of all states that differ in names only: the same one for each of them.
+    /// Returns the representative of all states that differ only in names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
 
-    /// For the table of visited states.
+    /// Returns a hash for the table of visited states.
     fn digest(&self, state: &Self::State) -> u64;
 
-    /// A step, for people.
+    /// Writes a step as text.
     fn tell(&self, before: &Self::State, step: &Step<Self>, text: &mut String);
 }
 
-/// A step, where it leads, and the promise that it breaks.
+/// A step of a protocol.
 pub struct Step<P: Protocol + ?Sized> {
-    /// What happens.
+    /// The action.
     pub action: P::Action,
-    /// The state afterwards.
+    /// The state after it.
     pub next: P::State,
-    /// The promise that this breaks, if it breaks one.
+    /// The promise that the step breaks, if any.
     pub broken: Option<P::Promise>,
 }
 
@@ -56,24 +57,23 @@ impl<P: Protocol + ?Sized> fmt::Debug for Step<P> {
     }
 }
 
-/// What came of exploring.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<Promise> {
-    /// How many states there are, but for names.
+    /// The number of states, without those that differ only in names.
     pub states: usize,
-    /// How many steps lead from one to another.
+    /// The number of steps between them.
     pub steps: usize,
-    /// The length of the longest of all shortest ways to a state.
+    /// The length of the longest shortest path to a state.
     pub depth: usize,
-    /// The first broken promise, and the shortest way to it.
+    /// The first broken promise, and a shortest path to it.
     pub broken: Option<(Promise, String)>,
 }
 
-/// Explores all states, or until one of `wanted` is broken.
+/// Explores all states, or until a promise that `wanted` selects is broken.
 ///
 /// # Panics
-///
-/// When there are more than `limit` states: a bound that was chosen too large is to be noticed.
+/// If there are more than `limit` states.
 pub fn explore<P: Protocol>(
     protocol: &P,
     limit: usize,
@@ -117,8 +117,8 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// The steps through `states`, with the names as they are at the beginning: each state was visited
-/// under the names that are canonical for it, so the way is walked again.
+/// Returns the steps through `states`. It walks the path again, because each state was visited under canonical
+/// names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();
@@ -139,14 +139,13 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// The states seen so far: in the order of discovery, each with the one it was discovered from, and
-/// a table of their places with open addressing. A table of our own is several times as fast as a
-/// general one in a build without optimisation, in which tests run.
+/// The visited states in the order of discovery, with their predecessors, and an open-addressing hash table.
+/// Without optimisation, it is several times as fast as `HashMap`.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,
     parents: Vec<u32>,
-    /// 0 is free; otherwise the place and one.
+    /// 0 if free, otherwise the state's index plus 1.
     table: Vec<u32>,
 }
 
@@ -202,7 +201,7 @@ impl<'p, P: Protocol> Visited<'p, P> {
     }
 }
 
-/// Mixes words to a digest whose low bits depend on all of them.
+/// Mixes `word` into a digest whose low bits depend on all words.
 pub fn mix(digest: u64, word: u64) -> u64 {
     let mixed = (digest ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed ^ (mixed >> 29)

@@ -1,4 +1,4 @@
-//! The page that shows what came out of a model.
+//! The page that shows the results of a model.
 
 use std::fmt::{Debug, Write};
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use super::Explored;
 
-/// A page of the documentation. What a model prints stands there word for word, or its test fails.
+/// A page of the documentation that contains a model's results word for word.
 #[derive(Debug)]
 pub struct Page {
     file: PathBuf,
 }
 
 impl Page {
-    /// By its file.
+    /// Returns the page in this file.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into() }
     }
@@ -23,8 +23,7 @@ impl Page {
         fs::read_to_string(&self.file).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
-    /// # Panics
-    /// If the page doesn't have this, word for word.
+    /// Checks that the page contains `expected`, word for word.
     pub fn has(&self, expected: &str) {
         assert!(
             self.text().contains(expected),
@@ -33,10 +32,7 @@ impl Page {
         );
     }
 
-    /// The trace below a heading.
-    ///
-    /// # Panics
-    /// If the page has no such heading, or nothing in a box below it.
+    /// Returns the trace below a heading.
     pub fn trace_of(&self, title: &str) -> String {
         let text = self.text();
         let section = text.split(&format!("### {title}\n")).nth(1).expect("the heading is there");
@@ -44,13 +40,13 @@ impl Page {
         block.split("```").next().expect("a split has a first part").to_owned()
     }
 
-    /// A row of the table of what was explored: states, steps, the longest of all shortest ways.
+    /// Returns a row of the table of explorations: states, steps, depth.
     pub fn row<Promise: Debug>(title: &str, explored: &Explored<Promise>) -> String {
         let Explored { states, steps, depth, .. } = *explored;
         format!("| {title} | {} | {} | {depth} |", thousands(states), thousands(steps))
     }
 
-    /// A heading, what is broken, and how.
+    /// Returns the section of a refutation: heading, broken promise, trace.
     pub fn refutation(title: &str, broken: &str, trace: &str) -> String {
         let mut text = format!("### {title}\n\n{broken}\n\n```text\n");
         for line in trace.lines() {

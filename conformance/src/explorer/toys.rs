@@ -1,10 +1,10 @@
-//! The explorer, on protocols that are small enough to count by hand.
+//! Tests of the explorer with protocols that can be counted by hand.
 
 use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};
 
-/// Two numbers, each of which goes from 0 to `top`; with or without names.
+/// Two numbers that count from 0 to `top`. With `swaps`, their order doesn't matter.
 struct Grid {
     top: u64,
     swaps: bool,
@@ -75,7 +75,7 @@ fn a_bound_that_is_too_large_is_noticed() {
 
 #[test]
 fn a_trace_is_told_under_the_names_of_the_beginning() {
-    // Canonical is [2, 1]; from there on, [1, 2] is what the names at the beginning make of it.
+    // Canonically [2, 1]. The trace uses the initial names and ends in [1, 2].
     let grid = Grid { top: 9, swaps: true, forbidden: Some([2, 1]) };
     let (promise, trace) = explore(&grid, usize::MAX, |_| true).broken.unwrap();
     assert_eq!(promise, "forbidden");
@@ -84,13 +84,12 @@ fn a_trace_is_told_under_the_names_of_the_beginning() {
     assert!(["001", "010", "100", "110", "101", "011"].contains(&steps.as_str()), "{trace}");
 }
 
-/// Two programs that each look at a flag and then, in a step of its own, go in: with `takes` the
-/// look takes the flag, too.
+/// Two programs that check a flag and then enter. With `takes`, the check also sets the flag.
 struct Flag {
     takes: bool,
 }
 
-/// For each program: 0 outside, 1 has looked, 2 inside, 3 has left. And the flag.
+/// The two programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3 gone.
 impl Protocol for Flag {
     type State = [u8; 3];
     type Action = (usize, &'static str);
@@ -150,7 +149,7 @@ fn a_known_bug_is_found_by_the_shortest_way() {
 fn what_is_right_passes() {
     let explored = explore(&Flag { takes: true }, usize::MAX, |_| true);
     assert!(explored.broken.is_none());
-    // Outside, or one way through for each, before or after the other: by hand.
+    // Counted by hand.
     assert_eq!(explored.states, 12);
 }
 

@@ -15,22 +15,20 @@ use super::{fences, overlap, waiting};
 /// The rules for a run. The default has all of them, and no limit for waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Holds that exclude each other are never valid at once. No more permits are valid than the semaphore has.
+    /// Conflicting holds are never valid at once, and permits never exceed the semaphore's number.
     pub exclusion: bool,
-    /// No two holds of a name have the same fence, except those of readers.
+    /// No two holds of a name share a fence, except those of readers.
     pub fences: bool,
-    /// No hold has a smaller fence than a hold that was granted before its request.
+    /// No hold has a smaller fence than a hold granted before its request.
     pub strict_order_of_fences: bool,
     /// The longest time without a holder while a client waits.
     pub longest_wait: Option<Duration>,
-    /// The names of faults that prevent the server from granting locks. Time during such a fault doesn't count as
-    /// waiting.
+    /// The faults that prevent grants. Their time doesn't count as waiting.
     pub excusing_faults: Vec<String>,
-    /// The time before a deadline at which the hold is reported as lost. Only
-    /// [`Figures::largest_lag_of_a_loss`] uses it.
+    /// The time before a deadline at which the loss is reported, for [`Figures::largest_lag_of_a_loss`].
     pub loss_margin: Duration,
-    /// If true, a run fails unless it shows contention, a hand-over, and an effect of each fault. With
-    /// `strict_order_of_fences`, it must also show a refused late write if a process was paused beyond its TTL.
+    /// True if a run must show contention, a hand-over, and an effect of each fault. With
+    /// `strict_order_of_fences`, it also needs a refused late write if a process was paused beyond its TTL.
     pub must_show: bool,
 }
 
@@ -57,8 +55,7 @@ pub struct Checked {
     pub figures: Figures,
 }
 
-/// Checks a run. The entries must be in the order of their timestamps, as [`read`](super::journal::read)
-/// returns them.
+/// Checks a run. The entries must be sorted by timestamp, as from [`read`](super::journal::read).
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);
@@ -86,7 +83,6 @@ pub(crate) fn check_holds(holds: &[Hold], fences: bool) -> Vec<Violation> {
     violations
 }
 
-/// Groups the holds by name, in the order of their grants.
 pub(crate) fn by_name(holds: impl Iterator<Item = Hold>) -> BTreeMap<String, Vec<Hold>> {
     let mut names: BTreeMap<String, Vec<Hold>> = BTreeMap::new();
     for hold in holds {
@@ -131,15 +127,14 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns a violation if this use shows that the holder treated the hold as valid after its end.
+/// Returns a violation if this use shows that the holder treated the ended hold as valid.
 fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     let hold = &used.as_recorded;
     let next = run.holds.iter().map(|tracked| &tracked.hold).find(|next| {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A check says by itself that the hold was treated as valid. A renewal may have been written
-    // late.
+    // A check alone is evidence. A renewal may have been written late.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))

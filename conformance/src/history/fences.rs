@@ -1,5 +1,4 @@
-//! The rules for fences and for the register: fences are unique and in the order of the grants, and the register
-//! accepts no stale write.
+//! The rules for fences and for the register.
 
 use std::collections::HashMap;
 
@@ -8,7 +7,7 @@ use lockwright_core::{Fence, Mode};
 use super::hold::Hold;
 use super::violation::{Violation, Write};
 
-/// Finds fences that two holds of one name share. Readers may share a fence.
+/// Finds holds of one name with the same fence, except readers.
 pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut by_fence: HashMap<Fence, Vec<&Hold>> = HashMap::new();
     for hold in holds {
@@ -22,14 +21,13 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds holds with a smaller fence than a hold that was granted before their request. All holds have one name
-/// and are in the order of their grants. Permits are skipped: they have ids, which aren't in order.
+/// Finds holds with a smaller fence than a hold granted before their request. The holds have one name and are in
+/// the order of their grants. The ids of permits aren't in order.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
     by_request.sort_by_key(|hold| hold.asked);
     let mut granted = holds.iter().filter(has_fence).peekable();
-    // The hold with the largest fence among those granted before this one was asked for.
     let mut highest: Option<&Hold> = None;
     for hold in by_request {
         while let Some(before) = granted.next_if(|before| before.granted < hold.asked) {
@@ -43,8 +41,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds accepted writes that were sent after the register had accepted a higher fence. All writes have one
-/// name and are in the order of their answers.
+/// Finds accepted writes that were sent after the register had accepted a higher fence. The writes have one name
+/// and are in the order of their answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

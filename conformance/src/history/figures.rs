@@ -34,9 +34,9 @@ pub struct Figures {
     pub faults_with_effect: u64,
     /// Losses that were reported.
     pub losses: u64,
-    /// Holds that passed their deadline without a report of the loss, although their process was running.
+    /// Holds that passed their deadline without a report of the loss in a running process.
     pub unreported_losses: u64,
-    /// Exclusive holds whose process was stopped when the deadline passed, and then continued.
+    /// Exclusive holds whose process was stopped at the deadline, and then continued.
     pub paused_past_the_deadline: u64,
     /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a later write that the register
     /// refused.
@@ -45,14 +45,14 @@ pub struct Figures {
     pub writes: u64,
     /// Writes that the register refused.
     pub writes_refused: u64,
-    /// Writes by a holder after it had noticed the end of its hold.
+    /// Writes after the holder had noticed the end of its hold.
     pub late_writes: u64,
     /// Late writes that the register refused.
     pub late_writes_refused: u64,
     /// The longest time without a holder while a client waited.
     pub longest_without_a_holder: Duration,
-    /// The largest delay of a report of a loss. The delay begins at the deadline minus
-    /// [`loss_margin`](Rules::loss_margin). Time in which the process was stopped doesn't count.
+    /// The largest delay of a report of a loss after the deadline minus [`loss_margin`](Rules::loss_margin),
+    /// without time in which the process was stopped.
     pub largest_lag_of_a_loss: Duration,
 }
 
@@ -134,7 +134,7 @@ fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
     items.iter().filter(|item| is(item)).count() as u64
 }
 
-/// Returns whether the hold passed its deadline without a recorded loss or release.
+/// Returns whether the hold passed its deadline without a recorded end.
 fn expired(run: &Run, tracked: &Tracked) -> bool {
     let is_open = matches!(tracked.end, None | Some(End::ProcessEnded));
     is_open && !tracked.is_continued && tracked.deadline < run.end
@@ -154,7 +154,7 @@ fn is_paused(run: &Run, tracked: &Tracked) -> bool {
     tracked.hold.mode == Mode::Exclusive && is_open && is_paused && is_alive
 }
 
-/// Returns the time that the process ran from the deadline minus `margin` until the report of the loss.
+/// Returns how long the process ran from the deadline minus `margin` until the report.
 fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let process = run.process(&tracked.hold.who);
     let due: BootInstant = tracked.deadline - margin;

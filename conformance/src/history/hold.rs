@@ -1,12 +1,10 @@
-//! A hold from the holder's view.
-
 use std::fmt;
 
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 use serde::{Deserialize, Serialize};
 
-/// A hold from the holder's view. It is valid from [`granted`](Self::granted) (inclusive) to
-/// [`until`](Self::until) (exclusive).
+/// A hold from the holder's view, valid from [`granted`](Self::granted) (inclusive) to [`until`](Self::until)
+/// (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The holder: a task, a client or a process.
@@ -15,16 +13,15 @@ pub struct Hold {
     pub name: String,
     /// The mode of the hold.
     pub mode: Mode,
-    /// The hold's token.
+    /// The token.
     pub token: Token,
-    /// The hold's fence.
+    /// The fence.
     pub fence: Fence,
     /// The instant just before the request was sent.
     pub asked: BootInstant,
     /// The instant just after the grant returned.
     pub granted: BootInstant,
-    /// The end of the hold: the beginning of the release, the report of the loss, or the last recorded deadline,
-    /// whichever is first.
+    /// The start of the release, the report of the loss, or the last recorded deadline, whichever is first.
     pub until: BootInstant,
 }
 
@@ -34,18 +31,17 @@ impl Hold {
         self.token == other.token && self.who == other.who
     }
 
-    /// Returns whether the modes exclude each other. Permits of one semaphore don't, because they are counted.
+    /// Returns whether the modes exclude each other. Permits don't: they are counted.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }
 
-    /// Returns whether a request in `mode` may have to wait for this hold. This is the case if the two modes
-    /// exclude each other or take permits of one semaphore.
+    /// Returns whether a request in `mode` may have to wait for this hold.
     pub fn competes_with(&self, mode: Mode) -> bool {
         excludes(self.mode, mode) || self.permits().is_some()
     }
 
-    /// Returns the number of permits that the hold takes, and the number that the semaphore has.
+    /// Returns the hold's number of permits, and the semaphore's.
     pub fn permits(&self) -> Option<(u32, u32)> {
         match self.mode {
             Mode::Permits { count, of } => Some((count, of)),
@@ -58,7 +54,6 @@ impl Hold {
         self.granted <= instant && instant < self.until
     }
 
-    /// Writes the hold with its times in seconds from `zero`.
     pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>, zero: BootInstant) -> fmt::Result {
         let (asked, granted, until) =
             (seconds(zero, self.asked), seconds(zero, self.granted), seconds(zero, self.until));
@@ -78,7 +73,6 @@ fn excludes(one: Mode, other: Mode) -> bool {
     }
 }
 
-/// Returns the seconds from `zero` to `instant`. They are negative if `instant` is earlier.
 pub(crate) fn seconds(zero: BootInstant, instant: BootInstant) -> f64 {
     instant.saturating_since(zero).as_secs_f64() - zero.saturating_since(instant).as_secs_f64()
 }

@@ -1,8 +1,7 @@
-//! The journal of a run: the requests, grants, losses and other events of each process, one line each.
+//! The journal of a run: the events of each process, one line each.
 //!
 //! A process appends each line with one `write(2)` before it acts on the event. So the line survives `kill -9`,
-//! and several processes can share a file. All instants are of the boot clock, which the processes of one
-//! machine share.
+//! and processes can share a file. All instants are of the machine's boot clock.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The instant at which the entry was written.
+    /// The instant of writing.
     pub at: BootInstant,
     /// The name of the process, or `runner`.
     pub process: String,
@@ -28,23 +27,21 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. Each name of a multi-lock counts as a separate request, and so does each
-    /// resumption of a ticket.
+    /// A request is about to be sent. Each name of a multi-lock, and each resumption of a ticket, is a separate
+    /// request.
     Asked {
-        /// The number of the request, which is unique in its process.
+        /// The request's number, unique in its process.
         request: u64,
         /// The name of the lock.
         name: String,
         /// The mode of the request.
         mode: Mode,
-        /// True if the request waits for the holder. False for the later names of a multi-lock, which wait only
-        /// after the earlier names are held.
+        /// True if the request waits. The later names of a multi-lock wait only after the earlier ones are held.
         waits: bool,
     },
-    /// A granted request has returned. A second grant of the same token to the same process is another guard of
-    /// that hold (reentrancy).
+    /// A granted request has returned. A second grant of a token to one process is another guard (reentrancy).
     Granted {
-        /// The number of the request.
+        /// The request's number.
         request: u64,
         /// The hold.
         token: Token,
@@ -55,20 +52,19 @@ pub enum Event {
     },
     /// A request ended without a hold, or its future was dropped.
     Failed {
-        /// The number of the request.
+        /// The request's number.
         request: u64,
         /// The error, as text.
         error: String,
     },
-    /// A hold was renewed. The process writes this before it uses the new deadline.
+    /// A hold was renewed. Written before the process uses the new deadline.
     Renewed {
         /// The hold.
         token: Token,
         /// Its new deadline.
         deadline: BootInstant,
     },
-    /// The holder is about to release the hold or to turn it into a ticket. If the hold has several guards, the
-    /// process writes this before it releases the last guard.
+    /// The holder is about to release the hold or to turn it into a ticket. With several guards: the last one.
     Releasing {
         /// The hold.
         token: Token,
@@ -80,18 +76,17 @@ pub enum Event {
         /// The reason for the loss.
         reason: Reason,
     },
-    /// The holder is about to write to the register. This event is optional. Without it, the checker assumes
-    /// that the holder may have checked its hold and sent the write right after the grant or the register's
-    /// previous answer.
+    /// The holder is about to write to the register. Without this optional event, the checker assumes the earliest
+    /// possible instant: right after the grant or the register's previous answer.
     ///
-    /// The order for the client is: take the instant `looked`, call `check()`, write a new deadline as
+    /// The client must take the instant `looked`, call `check()`, write a new deadline as
     /// [`Renewed`](Self::Renewed), and then write this event.
     Writing {
         /// The hold.
         token: Token,
-        /// The instant just before the holder checked its hold.
+        /// The instant just before the check of the hold.
         looked: BootInstant,
-        /// True if the holder found that its hold had ended.
+        /// True if the hold had ended.
         late: bool,
     },
     /// The register answered a write.
@@ -100,21 +95,21 @@ pub enum Event {
         token: Token,
         /// Its fence.
         fence: Fence,
-        /// True if the register accepted the write.
+        /// True if the register accepted it.
         accepted: bool,
-        /// True if the writer had noticed the end of its hold. The journal then contains that end.
+        /// True if the writer had noticed, and recorded, the end of its hold.
         late: bool,
     },
     /// An operator is about to break a hold.
     Broke {
         /// The name of the lock.
         name: String,
-        /// The token of the hold, or `None` for all holds of the name.
+        /// The token, or `None` for all holds of the name.
         token: Option<Token>,
-        /// True if the hold is freed at once, false if it runs out.
+        /// True if the hold is freed at once and doesn't run out.
         at_once: bool,
     },
-    /// The process has ended its work. It holds nothing after this.
+    /// The process has ended its work and holds nothing.
     Ended,
     /// The runner began or ended a fault.
     Fault {
@@ -124,7 +119,7 @@ pub enum Event {
         target: String,
         /// True if the fault begins, false if it ends.
         begins: bool,
-        /// The observed effect, such as refused requests. `None` if there was none.
+        /// The observed effect, if any, such as refused requests.
         effect: Option<String>,
     },
     /// The runner stopped, continued or killed a process.
@@ -163,7 +158,7 @@ enum Target {
 }
 
 impl Journal {
-    /// Opens a journal in a file, which is created if it is missing.
+    /// Opens a journal in a file, and creates it if needed.
     ///
     /// # Errors
     /// If the file can't be opened for appending.
@@ -172,7 +167,7 @@ impl Journal {
         Ok(Self::new(process, Clock::boot(), Target::File(file)))
     }
 
-    /// Creates a journal in memory, for clients that share one process and `clock`.
+    /// Creates a journal in memory, for clients in one process.
     pub fn in_memory(process: &str, clock: Clock) -> Self {
         Self::new(process, clock, Target::Memory(Vec::new()))
     }
@@ -189,7 +184,7 @@ impl Journal {
     /// Writes one line.
     ///
     /// # Panics
-    /// If the file can't be written. A run without its journal shows nothing.
+    /// If the file can't be written.
     pub fn write(&self, event: Event) {
         let entry = Entry { at: self.clock.now(), process: self.process.clone(), event };
         match &mut *self.to.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -202,7 +197,7 @@ impl Journal {
         }
     }
 
-    /// Returns the entries of a journal in memory. Returns none for a file.
+    /// Returns the entries of a journal in memory, or none for a file.
     pub fn entries(&self) -> Vec<Entry> {
         match &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Target::File(_) => Vec::new(),
@@ -211,10 +206,10 @@ impl Journal {
     }
 }
 
-/// Reads a journal, and sorts its entries by their timestamps. Skips a last line that `kill -9` cut off.
+/// Reads a journal and sorts it by timestamp. Skips a last line that `kill -9` cut off.
 ///
 /// # Errors
-/// If the file can't be read, or if any other line isn't an entry.
+/// If the file can't be read, or another line isn't an entry.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let lines = BufReader::new(File::open(path)?).lines().collect::<io::Result<Vec<_>>>()?;
     let mut entries = Vec::new();

@@ -1,11 +1,9 @@
 //! The history checker: finds violations in the journals of several processes.
 //!
-//! Each process writes a [`journal`]. [`check`] derives [`Hold`]s from the journals. It then checks exclusion,
-//! fences, the register, losses and waiting by the given [`Rules`]. [`timeline`] draws the run. (The idea of
-//! checking recorded histories comes from Jepsen. The rules for locks are simpler than general
-//! linearizability.)
+//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`] for exclusion, fences, the register, losses
+//! and waiting. [`timeline`] draws the run. Recorded histories are an idea of Jepsen.
 //!
-//! A test without a journal adds its holds to a [`History`], which checks only exclusion and fences.
+//! A test without a journal adds its holds to a [`History`], which checks exclusion and fences.
 
 mod check;
 mod fences;
@@ -43,15 +41,14 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
     }
 
-    /// Returns all holds, in the order of the grants.
+    /// Returns all holds in the order of the grants.
     pub fn holds(&self) -> Vec<Hold> {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         holds.sort_by_key(|hold| (hold.granted, hold.until));
         holds
     }
 
-    /// Returns the number of holds that were requested while another hold was valid. If it is zero, the history
-    /// shows nothing.
+    /// Returns how many holds were requested while another was valid. Zero shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -1,9 +1,9 @@
-//! The rule for exclusion: finds holds that were valid at once.
+//! The rule for exclusion.
 
 use super::hold::Hold;
 use super::violation::Violation;
 
-/// Finds overlaps among the holds of one name. The holds are in the order of their grants.
+/// Finds overlaps of one name's holds, in the order of their grants.
 pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut valid: Vec<&Hold> = Vec::new();
     for hold in holds.iter().filter(|hold| hold.until > hold.granted) {

@@ -6,10 +6,9 @@ use lockwright_core::BootInstant;
 
 use super::journal::Signal;
 
-/// A process of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// The intervals in which the process was stopped. The last interval may have no end.
+    /// The stops. The last may have no end.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
@@ -26,19 +25,18 @@ impl Process {
         }
     }
 
-    /// Returns the first instant at or after `at` at which the process isn't stopped.
+    /// Returns the first instant from `at` on at which the process isn't stopped.
     pub(crate) fn runs_from(&self, at: BootInstant) -> BootInstant {
         let stop = self.stops.iter().find(|(from, to)| *from <= at && to.is_none_or(|to| at < to));
         stop.map_or(at, |(_, to)| to.unwrap_or(BootInstant::FAR_FUTURE))
     }
 
-    /// Returns whether the process has ended, was killed, or was stopped and never continued.
+    /// Returns whether the process has ended, was killed, or never continued.
     pub(crate) fn is_over(&self) -> bool {
         let is_stopped = self.stops.last().is_some_and(|(_, to)| to.is_none());
         is_stopped || self.killed.is_some() || self.ended.is_some()
     }
 
-    /// Returns the intervals between `from` and `to` in which the process wasn't stopped.
     pub(crate) fn running(
         &self,
         from: BootInstant,
@@ -55,7 +53,7 @@ impl Process {
         times
     }
 
-    /// Returns the time that the process ran between `from` and `to`, at most until it ended or was killed.
+    /// Returns how long the process ran between `from` and `to`.
     pub(crate) fn ran_until(&self, from: BootInstant, to: BootInstant) -> Duration {
         let over = self.killed.into_iter().chain(self.ended).fold(to, BootInstant::min);
         self.running(from, over).iter().map(|(from, to)| to.saturating_since(*from)).sum()

@@ -7,12 +7,10 @@ use lockwright_core::BootInstant;
 use super::hold::Hold;
 use super::run::{Request, Run};
 
-/// An index of the holds of one name by time.
 #[derive(Debug, Default)]
 pub(crate) struct Timed<'a> {
-    /// The holds in the order of their grants.
     holds: Vec<&'a Hold>,
-    /// For each hold, the latest end of this hold and the holds before it.
+    /// For each hold, the latest end of all holds up to it.
     latest_end: Vec<BootInstant>,
 }
 
@@ -34,26 +32,24 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Returns the candidates for holds that were valid between `from` and `to`. Some may have ended before `from`.
+    /// Returns candidates for holds that were valid in this interval. Some may have ended before it.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();
         holds.take_while(move |(_, end)| from < **end).map(|(hold, _)| *hold)
     }
 
-    /// Returns the holds among [these](Self::within) that another process has and that compete with the request.
+    /// Returns the candidates of other processes that compete with the request.
     fn rivals(&self, request: &Request, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         self.within(request.asked, to)
             .filter(|hold| hold.who != request.who && hold.competes_with(request.mode))
     }
 
-    /// Returns whether another process held the lock when the request was made.
     pub(crate) fn is_contended(&self, request: &Request) -> bool {
         self.rivals(request, request.asked).any(|rival| rival.is_valid_at(request.asked))
     }
 
-    /// Returns whether the request is a hand-over: another process's hold ended while the request waited, and then
-    /// the request was granted.
+    /// Returns whether the request was granted after another process's hold had ended during its wait.
     pub(crate) fn is_hand_over(&self, request: &Request) -> bool {
         let (Some(granted), Some(_), true) = (request.ended, request.hold, request.waits) else {
             return false;

@@ -1,4 +1,4 @@
-//! A run as reconstructed from its journal: requests, holds, writes, faults, and processes.
+//! A run, reconstructed from its journal.
 
 use std::collections::HashMap;
 
@@ -21,18 +21,14 @@ pub(crate) struct Run {
     pub(crate) uses: Vec<UseOf>,
     pub(crate) faults: Vec<FaultSpan>,
     pub(crate) processes: HashMap<String, Process>,
-    /// Requests, renewals, releases, writes and breaks.
     pub(crate) operations: u64,
-    /// Entries that contradict the entries before them.
     pub(crate) problems: Vec<Violation>,
-    /// The index of the last hold with a token in a process.
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks by an operator that freed one hold, or all holds of a name, at once.
+    /// Breaks that freed one hold, or all of a name, at once.
     pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
 }
 
-/// A request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) who: String,
@@ -40,30 +36,24 @@ pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
     pub(crate) asked: BootInstant,
-    /// The instant of the grant or the failure.
     pub(crate) ended: Option<BootInstant>,
-    /// The index of the granted hold in [`Run::holds`].
     pub(crate) hold: Option<usize>,
 }
 
-/// A write by the holder of a hold.
 #[derive(Debug)]
 pub(crate) struct WriteOf {
-    /// The index of the hold in [`Run::holds`].
     pub(crate) hold: usize,
     pub(crate) write: Write,
 }
 
-/// A use of a hold at or after its end.
 #[derive(Debug)]
 pub(crate) struct UseOf {
-    /// The state of the hold before the use.
+    /// The hold as recorded before the use.
     pub(crate) as_recorded: Hold,
     pub(crate) at: BootInstant,
     pub(crate) by: Use,
 }
 
-/// A fault and its duration.
 #[derive(Debug)]
 pub(crate) struct FaultSpan {
     pub(crate) fault: String,
@@ -74,7 +64,7 @@ pub(crate) struct FaultSpan {
 }
 
 impl Run {
-    /// Reconstructs a run from the entries of its journal, which are in the order of their timestamps.
+    /// Reconstructs a run from its journal, in the order of the timestamps.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
         let mut run = Self {
@@ -99,12 +89,11 @@ impl Run {
         run
     }
 
-    /// Returns the process `who`, which must have written an entry.
     pub(crate) fn process(&self, who: &str) -> &Process {
         &self.processes[who]
     }
 
-    /// Returns the instant at which a request's wait ended: with its answer, its process, or the journal.
+    /// Returns the end of a request's wait: its answer, its process, or the journal.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -174,7 +163,7 @@ impl Run {
         });
     }
 
-    /// Ends a request. Returns its index, or `None` if the journal has no such request.
+    /// Ends a request. Returns its index, or `None` if it is unknown.
     fn end_request(&mut self, entry: &Entry, number: u64) -> Option<usize> {
         let key = (entry.process.clone(), number);
         let found = self.by_request.get(&key).copied();
@@ -197,7 +186,6 @@ impl Run {
             known.end.is_none() && known.hold.fence == *fence && entry.at <= known.deadline
         });
         if let Some(known) = known {
-            // Another guard on the same hold.
             self.requests[index].hold = Some(known);
             return self.extend(known, *deadline);
         }
@@ -236,7 +224,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks of the process wrote in the other order.
+            // Two tasks of the process wrote in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -268,7 +256,7 @@ impl Run {
         }
     }
 
-    /// Records that the holder checked its hold after `looked` and found it valid.
+    /// Records that the holder found its hold valid after `looked`.
     fn found_valid(&mut self, index: usize, looked: BootInstant) {
         let tracked = &self.holds[index];
         let may_be_over = matches!(tracked.end, None | Some(End::Lost(..)));
@@ -287,7 +275,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late writer sent its write after the end of its hold, and not while it was stopped.
+        // A late writer sent its write after the end of its hold, while it ran.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;
@@ -303,8 +291,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write });
     }
 
-    /// Marks the holds that an operator freed. A break of a whole name frees the holds that were requested
-    /// before it.
+    /// Marks the holds that an operator freed. A break of a name frees the holds that were requested before it.
     fn mark_broken(&mut self) {
         for (at, name, token) in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

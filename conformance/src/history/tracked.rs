@@ -1,4 +1,4 @@
-//! The state of a hold while the checker reads the journal.
+//! The checker's state of a hold.
 
 use lockwright_core::{BootInstant, Reason};
 
@@ -8,7 +8,6 @@ use super::hold::Hold;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
-    /// The last recorded deadline.
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     /// The instant at which an operator freed it on the server.
@@ -17,13 +16,13 @@ pub(crate) struct Tracked {
     pub(crate) is_continued: bool,
     /// True if this is such a continuation.
     pub(crate) is_part: bool,
-    /// The instant of the grant or of the register's last answer. The holder's next check is later than this.
+    /// The grant or the register's last answer. The next check is later.
     pub(super) looked: BootInstant,
-    /// The instant at which the holder began a write that the register hasn't answered yet.
+    /// The start of a write that the register hasn't answered yet.
     pub(super) writing: Option<BootInstant>,
 }
 
-/// The recorded end of a hold. A hold without a recorded end ends at its deadline.
+/// The recorded end of a hold. Without one, it ends at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Releasing,
@@ -45,7 +44,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold for the overlap check. A hold that an operator freed ends at that instant.
+    /// Returns the hold for the overlap check, which a break ends.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

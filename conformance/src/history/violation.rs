@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{Hold, seconds};
 
-/// A violation that the checker found in a run.
+/// A violation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second hold was requested after the first had been granted, but has a smaller fence.
+    /// The second hold was requested after the first's grant, but has a smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
@@ -47,11 +47,11 @@ pub enum Violation {
     },
     /// The run lacks evidence that it must contain.
     ShowedNothing(Missing),
-    /// An entry contradicts the entries before it.
+    /// An entry that contradicts earlier entries.
     BadJournal {
         /// The process that wrote the entry.
         who: String,
-        /// The instant at which the entry was written.
+        /// The instant of the entry.
         at: BootInstant,
         /// The contradiction.
         problem: String,
@@ -61,13 +61,13 @@ pub enum Violation {
 /// A use of a hold after its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
-    /// The hold, with the end that was recorded before the use.
+    /// The hold, with its recorded end before the use.
     pub hold: Hold,
     /// The instant of the use.
     pub at: BootInstant,
     /// The kind of the use.
     pub by: Use,
-    /// A hold that excludes this one and was granted before the use, if there is one.
+    /// A conflicting hold that was granted before the use, if any.
     pub next: Option<Hold>,
 }
 
@@ -75,7 +75,7 @@ pub struct Used {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
-    /// `check()` reported the hold as valid: the holder wrote to the register and hadn't noticed the end.
+    /// `check()` reported the hold as valid: the holder wrote and hadn't noticed the end.
     Checked,
     /// A renewal extended the deadline.
     Renewed,
@@ -90,9 +90,9 @@ pub struct Write {
     pub name: String,
     /// The fence.
     pub fence: Fence,
-    /// The earliest instant at which the write can have been sent.
+    /// The earliest possible instant of sending.
     pub sent: BootInstant,
-    /// The instant at which the answer was recorded.
+    /// The instant of the recorded answer.
     pub answered: BootInstant,
     /// True if the register accepted it.
     pub accepted: bool,
@@ -106,7 +106,7 @@ pub struct Write {
 pub enum Missing {
     /// No client requested a lock that another process held.
     Contention,
-    /// No waiter was granted a lock after another process's hold had ended.
+    /// No waiter was granted a lock that another process had held.
     HandOvers,
     /// A fault had no recorded effect.
     Effect {
@@ -115,7 +115,7 @@ pub enum Missing {
         /// The affected server, process or request.
         target: String,
     },
-    /// A process was paused beyond the deadline of its hold, and the register refused none of its late writes.
+    /// A process was paused beyond its deadline, and the register refused none of its late writes.
     LateWrite,
 }
 

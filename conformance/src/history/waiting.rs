@@ -1,4 +1,4 @@
-//! Liveness: requests that never end, and locks without a holder while a client waits.
+//! Liveness: stuck requests, and locks without a holder.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::Violation;
 
-/// An interval in which a client waited for a name and no hold of it was valid.
+/// An interval in which a client waited without a valid hold of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -20,7 +20,6 @@ impl Gap {
     }
 }
 
-/// Finds requests that didn't end, although their process was running.
 pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     let open = |request: &&Request| request.ended.is_none() && !run.process(&request.who).is_over();
     violations.extend(run.requests.iter().filter(open).map(|request| Violation::Stuck {
@@ -30,10 +29,10 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns the intervals in which a client waited for `name` and no hold of it was valid. Excludes times in which a
-/// fault of `excusing` was active or every waiting process was stopped.
+/// Returns the gaps of `name`, without times of faults in `excusing` and times in which all waiting processes were
+/// stopped.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // At each instant: by how much the number of waiters changes, and by how much that of the excuses.
+    // Per instant: the changes of the numbers of waiters and excuses.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));
@@ -71,7 +70,6 @@ fn sweep(changes: &[(BootInstant, i64, i64)]) -> Vec<Gap> {
     gaps
 }
 
-/// Finds gaps that are longer than `limit`.
 pub(crate) fn check_gaps(
     name: &str,
     gaps: &[Gap],

@@ -10,7 +10,6 @@ use tokio::task::AbortHandle;
 
 use crate::history::journal::{Event, Journal};
 
-/// A guard of any kind.
 #[derive(Debug)]
 pub(super) enum Held {
     Guard(Guard),
@@ -71,7 +70,7 @@ impl Held {
     }
 }
 
-/// A hold whose new deadlines, loss and end are written to the journal.
+/// A hold whose deadlines, loss and end are written to the journal.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Held,
@@ -80,7 +79,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Creates the `Holding` of a request that has just been granted, and writes the grant to the journal.
+    /// Writes the grant to the journal.
     pub(super) fn granted(held: Held, request: u64, journal: &Journal) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
@@ -94,7 +93,7 @@ impl Holding {
         &self.held
     }
 
-    /// Returns whether the hold is valid. First writes a new deadline or a loss to the journal, if there is one.
+    /// Returns whether the hold is valid. First writes a new deadline or a loss.
     pub(super) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
@@ -103,26 +102,26 @@ impl Holding {
         self.held.check().is_ok()
     }
 
-    /// Writes the end of the hold to the journal, and returns the guard.
+    /// Writes the end of the hold, and returns the guard.
     pub(super) fn end(self) -> Held {
         self.record.releasing();
         self.watching.abort();
         self.held
     }
 
-    /// Returns the guard and writes nothing, because another guard still has the hold.
+    /// Returns the guard without an entry, because another guard has the hold.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    /// Writes the end of the hold to the journal, and returns a future that releases the hold.
+    /// Writes the end of the hold, and returns a future that releases it.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }
 }
 
-/// The writer of a hold's journal entries. The holder and the watching task share it.
+/// The journal entries of a hold, shared by the holder and the watching task.
 #[derive(Debug)]
 struct Record {
     token: Token,
@@ -132,7 +131,6 @@ struct Record {
 
 #[derive(Debug)]
 struct State {
-    /// The last deadline that was written.
     deadline: BootInstant,
     is_over: bool,
 }
@@ -165,7 +163,7 @@ impl Record {
     }
 }
 
-/// Writes each new deadline of a hold, and its loss, to the journal.
+/// Writes each new deadline of a hold, and its loss.
 async fn watch(mut signal: Signal, record: Arc<Record>) {
     loop {
         match signal.changed().await {

@@ -1,4 +1,4 @@
-//! The use of a hold from its grant to its end: writes, losses and releases.
+//! The use of a hold from its grant to its end.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::random::Random;
 /// The way in which a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The holder calls `release()` and waits for the answer.
+    /// Call `release()` and wait for the answer.
     Release,
-    /// The holder drops the guard.
+    /// Drop the guard.
     Drop,
-    /// The holder calls `release()` and drops its future after this time.
+    /// Call `release()` and drop its future after this time.
     DroppedRelease(Duration),
 }
 
@@ -31,7 +31,7 @@ impl End {
     }
 }
 
-/// Returns a random time for a hold: usually some milliseconds, sometimes long enough for a renewal.
+/// Returns a random duration: usually milliseconds, sometimes long enough for a renewal.
 pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
     if random.one_in(10) {
         random.time(ttl / 3, ttl * 3 / 2)
@@ -41,8 +41,8 @@ pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
 }
 
 impl Process {
-    /// Keeps the holds for `time` or until one is lost, and writes to their registers. After a loss, makes late
-    /// writes. Returns whether all are still held.
+    /// Keeps the holds for `time` or until a loss, and writes to their registers. Makes late writes after a loss.
+    /// Returns whether all are still held.
     pub(super) async fn hold(
         &self,
         holdings: &[Holding],
@@ -86,8 +86,8 @@ impl Process {
         }
     }
 
-    /// Makes late writes after a loss: one at once, and more until the register has refused one. The register refuses
-    /// them after the next holder has written. If no other process acquires the lock, this process does.
+    /// Makes late writes until the register has refused one, which needs a write of the next holder. If no other
+    /// process acquires the lock, this process does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
@@ -105,7 +105,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes a late write for each lost hold. Returns the holds whose writes the register accepted.
+    /// Makes a late write for each lost hold. Returns the holds with accepted writes.
     fn write_lost<'a>(
         &self,
         holdings: impl IntoIterator<Item = &'a Holding>,
@@ -136,8 +136,8 @@ impl Process {
         Ok(())
     }
 
-    /// Writes to the register after a check of the hold. Returns whether the register accepted it. Only exclusive
-    /// holders write, because readers share fences and permits have none.
+    /// Writes to the register after a check. Returns whether it was accepted. Only exclusive holders write:
+    /// readers share fences, and permits have none.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

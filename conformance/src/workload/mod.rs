@@ -1,12 +1,11 @@
-//! The workload of one client process in a run with random faults. A seed determines its choices.
+//! The workload of one client process in a run with random faults.
 //!
-//! [`run`] makes requests through the public API for the duration of its [`Plan`], and writes a
-//! [journal](crate::history::journal). Real processes use the boot clock, and simulations use a simulated clock. The
-//! choices depend only on the plan's seed and process number. The timing differs from run to run.
+//! [`run`] makes requests through the public API for the time of its [`Plan`], and writes a
+//! [journal](crate::history::journal). The choices depend only on the plan's seed and process number. The timing
+//! varies.
 //!
-//! Several tasks of a process make requests in parallel. Each task performs random kinds of [`Work`] in sequence.
-//! Holders write their fence to a [`Store`]. They also write after a loss, to show whether the store rejects late
-//! writes.
+//! Several tasks do random kinds of [`Work`] in parallel. Holders write their fence to a [`Store`], also after a
+//! loss, to test whether it rejects late writes.
 
 mod held;
 mod holding;
@@ -32,7 +31,6 @@ use process::{Client, Process};
 pub use random::Random;
 pub use store::{MemoryStore, RemoteStore, Store};
 
-/// The number of tasks that make requests in parallel.
 const TASKS: u64 = 3;
 
 /// The plan of one process.
@@ -40,15 +38,15 @@ const TASKS: u64 = 3;
 pub struct Plan {
     /// The seed of the run, which all its processes share.
     pub seed: u64,
-    /// The number of this process in the run. The replacement of a killed process has a new number.
+    /// The number of this process in the run. Replacements have new numbers.
     pub process: u32,
-    /// The names of the locks. The names of semaphores are derived from these.
+    /// The names of the locks, and the base of the semaphores' names.
     pub names: Vec<String>,
     /// The TTL of the holds.
     pub ttl: Duration,
     /// The time in which the process makes requests.
     pub duration: Duration,
-    /// The kinds of work to choose from. A kind that is listed twice is chosen twice as often.
+    /// The kinds of work to choose from. A kind may be listed several times.
     pub work: Vec<Work>,
 }
 
@@ -66,15 +64,15 @@ pub enum Work {
     Multi,
     /// Campaigns, leads, and resigns.
     Election,
-    /// Turns a hold into a ticket, or resumes a ticket that another process left.
+    /// Turns a hold into a ticket, or resumes another process's ticket.
     Ticket,
-    /// Inspects a hold and then breaks it, either at once or by letting it run out.
+    /// Inspects a hold and breaks it, at once or by letting it run out.
     Break,
     /// Acquires a mutex twice as one owner.
     Reentrancy,
     /// Drops requests and releases at random moments.
     DroppedFutures,
-    /// Closes the client while its other tasks use it. A new client takes its place.
+    /// Closes the client while other tasks use it, and replaces it.
     Close,
 }
 
@@ -93,7 +91,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns all kinds that the backend supports. The mutex is listed three times.
+    /// Returns all kinds that the backend supports, the mutex three times.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,
@@ -107,19 +105,18 @@ impl Work {
     }
 }
 
-/// Runs `plan` with clients that `open` connects. Returns after all holds have been released or lost.
+/// Runs `plan` with clients that `open` connects. Returns after the end of all holds.
 ///
-/// If `open` fails, it is called again until the plan's time is over. Failed requests are written to the
-/// journal. They don't fail the run, because faults cause them.
+/// If `open` fails, it is retried until the plan's time is over. Failed requests are only written to the journal,
+/// because faults cause them.
 ///
 /// # Errors
-/// - The backend rejected a request as unsupported or invalid: the plan doesn't fit the backend.
+/// - The backend rejected a request as unsupported or invalid.
 /// - The store couldn't be reached.
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// The future may be dropped, as the simulation does to kill a process. The holds are then released in the
-/// background.
+/// The future may be dropped, which simulates a kill. The holds are then released in the background.
 pub async fn run(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -136,7 +133,6 @@ pub async fn run(
     Ok(())
 }
 
-/// Runs the tasks, and replaces the client when a task requests it.
 async fn work(process: Arc<Process>, open: impl AsyncFn() -> Result<Locks>) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -160,7 +156,6 @@ async fn work(process: Arc<Process>, open: impl AsyncFn() -> Result<Locks>) -> R
     close(&process).await
 }
 
-/// Closes the present client.
 async fn close(process: &Process) -> Result<(), Failure> {
     let limit = process.plan.ttl * 10 + Duration::from_secs(10);
     let client = process.client();
@@ -172,7 +167,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Runs the rounds of one task. Each round has its own seed, so its choices don't depend on the rounds before it.
+/// Runs the rounds of a task. Each has its own seed, so its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {
@@ -188,7 +183,7 @@ async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens a client. Retries until `until` if that fails.
+/// Opens a client. Retries until `until`.
 async fn open_until(
     open: &impl AsyncFn() -> Result<Locks>,
     clock: &Clock,

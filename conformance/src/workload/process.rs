@@ -1,4 +1,4 @@
-//! The state that the tasks of one process share: the client, the journal and the store.
+//! The state that the tasks of one process share.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,32 +15,28 @@ use crate::history::journal::{Event, Journal};
 use super::held::{Held, Holding};
 use super::{Plan, Store};
 
-/// A client of the process, with a flag that is set after its `close()` has returned.
+/// A client of the process, with a flag for a finished `close()`.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) locks: Locks,
     is_closed: Arc<AtomicBool>,
 }
 
-/// The state that the tasks of one process share.
 pub(super) struct Process {
     pub(super) plan: Plan,
     pub(super) clock: Clock,
     pub(super) journal: Journal,
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
-    /// Notified by a task to replace the client.
     pub(super) reopen: Notify,
     client: Mutex<Client>,
     requests: AtomicU64,
 }
 
-/// A request for one name.
 #[derive(Debug, Clone)]
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) mode: Mode,
-    /// True for a request that waits for the holder.
     pub(super) waits: bool,
 }
 
@@ -49,13 +45,13 @@ impl Client {
         Self { locks, is_closed: Arc::default() }
     }
 
-    /// Closes the client. This may take long if the server doesn't answer.
+    /// Closes the client, which may take long if the server doesn't answer.
     pub(super) async fn close(&self) {
         self.locks.close().await;
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Runs a request. Returns a failure if the request is granted after `close()` has returned.
+    /// Runs a request. A grant after `close()` is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,
@@ -109,7 +105,6 @@ impl Process {
         self.clock.sleep(time).await;
     }
 
-    /// Sends a request for one name. The future may be dropped, like the requests of users.
     pub(super) async fn request(
         &self,
         client: &Client,
@@ -121,7 +116,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Sends a request for several names. Returns the holds in the order of `asked`.
+    /// Sends a request for several names, with holds in the order of `asked`.
     pub(super) async fn request_all(
         &self,
         client: &Client,
@@ -148,8 +143,7 @@ impl Process {
         }
     }
 
-    /// Sends a second request of the owner that has `first`. Returns another guard of that hold, or a new hold
-    /// if the first one was lost.
+    /// Sends a second request for the owner of `first`. If the first was lost, a grant is a new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
@@ -175,17 +169,13 @@ impl Process {
     }
 }
 
-/// The result of a second request of an owner.
 pub(super) enum Entered {
-    /// A second guard of the same hold.
     Again(Held),
-    /// A new hold.
     Another(Holding),
-    /// No hold.
     No,
 }
 
-/// Requests without an answer. Dropping it writes them to the journal as failed.
+/// Open requests. A drop writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
     requests: Vec<u64>,

@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Creates a generator for one part of a seed, such as a process, a task or a connection.
+    /// Creates the generator of one part of a seed, such as a process.
     pub fn of(seed: u64, part: u64) -> Self {
         let mut seed = Self(seed);
         Self(seed.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -36,7 +36,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Returns true in one of `cases` cases on average.
+    /// Returns true with probability 1 / `cases`.
     pub fn one_in(&mut self, cases: u64) -> bool {
         self.below(cases) == 0
     }

@@ -15,12 +15,10 @@ use super::holding::{End, time};
 use super::process::{Asked, Client, Entered, Process};
 use super::random::Random;
 
-/// The number of permits of a semaphore.
 const PERMITS: u32 = 3;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The random choices for a request and the use of its hold.
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
@@ -28,7 +26,7 @@ struct Choices {
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
-    /// The time after which the future of the request is dropped.
+    /// The time after which the request's future is dropped.
     patience: Option<Duration>,
     time: Duration,
     end: End,
@@ -47,7 +45,7 @@ impl Choices {
             end: End::any(random),
         };
         if choices.fixed && random.one_in(2) {
-            // Until it runs out.
+            // Long enough to run out.
             choices.time = ttl * 2;
         }
         if work == Work::DroppedFutures {
@@ -80,7 +78,6 @@ impl Choices {
 }
 
 impl Process {
-    /// Performs one round of a kind of work.
     pub(super) async fn round(&self, work: Work, random: &mut Random) -> Result<(), Failure> {
         let choices = Choices::of(self, work, random);
         let client = self.client();
@@ -98,7 +95,6 @@ impl Process {
         }
     }
 
-    /// Acquires, uses and ends a hold of one name.
     async fn one(
         &self,
         client: &Client,
@@ -144,7 +140,6 @@ impl Process {
         Ok(())
     }
 
-    /// Runs a request, and drops it after `patience`.
     async fn for_a_while<T>(
         &self,
         patience: Option<Duration>,
@@ -158,8 +153,8 @@ impl Process {
         }
     }
 
-    /// Acquires, uses and ends holds of two names at once. The wait is short, because the journal doesn't
-    /// contain the first hold until the second one is granted.
+    /// Uses holds of two names at once. The wait is short, because the journal contains the first hold only after
+    /// the second is granted.
     async fn several(
         &self,
         client: &Client,
@@ -189,7 +184,6 @@ impl Process {
         Ok(())
     }
 
-    /// Acquires a hold twice as one owner, then uses and ends it.
     async fn twice(
         &self,
         client: &Client,
@@ -219,7 +213,6 @@ impl Process {
         Ok(())
     }
 
-    /// Acquires a hold, and leaves it in the store as a ticket.
     async fn give_away(
         &self,
         client: &Client,
@@ -242,7 +235,7 @@ impl Process {
         Ok(())
     }
 
-    /// Resumes a ticket from the store. Sometimes leaves the used ticket for another process.
+    /// Resumes a ticket from the store. Sometimes leaves it for another process.
     async fn take_over(
         &self,
         client: &Client,
@@ -265,7 +258,7 @@ impl Process {
         Ok(())
     }
 
-    /// Inspects a hold, and breaks it after a pause. The hold may have ended by then.
+    /// Inspects a hold, and breaks it after a pause in which it may end.
     async fn break_one(
         &self,
         locks: &Locks,

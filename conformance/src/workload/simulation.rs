@@ -1,9 +1,7 @@
 //! Runs of the workload on a simulated clock.
 //!
-//! One process simulates several. Each simulated process has its own client, connection to the backend, and
-//! tasks. The seed determines the faults: the network loses, delays and repeats requests, processes are cut off
-//! from the server or killed, and the machine is suspended. A backend can be simulated if it uses no other time
-//! than that of the given [`Clock`].
+//! Each simulated process has its own client, connection and tasks. The seed determines the faults. A backend can
+//! be simulated if it uses only the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +16,7 @@ use crate::history::journal::{Entry, Event, Journal, Signal};
 
 use super::{MemoryStore, Plan, Random, Work, run};
 
-/// The longest simulated time of a run. A run that takes longer has a stuck task.
+/// The longest simulated time, after which a task must be stuck.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// The settings of a simulated run.
@@ -40,26 +38,26 @@ pub struct Simulation {
     pub trouble: Trouble,
 }
 
-/// The faults of a simulated run. Each number is a count out of 1,000 requests.
+/// The faults of a simulated run. Numbers are counts per 1,000 requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trouble {
     /// Requests that the server refuses.
     pub refused: u64,
-    /// Requests that are lost, or whose answers are lost.
+    /// Lost requests, and requests whose answers are lost.
     pub lost: u64,
     /// Requests that arrive late and aren't answered.
     pub late_requests: u64,
     /// Requests whose answers arrive late.
     pub late_answers: u64,
-    /// Requests that arrive a second time after they were answered.
+    /// Requests that arrive again after their answer.
     pub repeated: u64,
     /// Requests that make the backend panic.
     pub panics: u64,
-    /// The only kind of request that the faults above affect. `None` for all kinds.
+    /// The only kind of request with the faults above, or `None` for all.
     pub only: Option<Op>,
-    /// True to cut processes off from the server for a while.
+    /// True to cut off processes from the server for a while.
     pub cuts: bool,
-    /// True to kill processes and start replacements.
+    /// True to kill and replace processes.
     pub kills: bool,
     /// True to suspend the machine.
     pub suspends: bool,
@@ -114,14 +112,14 @@ impl Trouble {
 pub struct Target {
     /// Opens the connection of a process.
     pub connect: Connect,
-    /// The clock of the clients, if it isn't the clock of the run. A suspend doesn't advance this clock.
+    /// The clients' clock, if it differs. A suspend doesn't advance it.
     pub clients_clock: Option<Clock>,
-    /// Wraps the connection of a client, outside the faults of the network.
+    /// Wraps a client's connection, outside the network faults.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
 }
 
 impl Target {
-    /// Returns a target with the backend of `connect` and with correct clients.
+    /// Returns a target with correct clients.
     pub fn new(connect: Connect) -> Self {
         Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
     }
@@ -132,13 +130,13 @@ impl Target {
 pub struct Simulated {
     /// The journal of all processes.
     pub entries: Vec<Entry>,
-    /// The names that are still held on the server three TTLs after the end of the run.
+    /// The names that are still held three TTLs after the run.
     pub left: Vec<String>,
-    /// Failures of the workload, such as a request that was granted after `close()`.
+    /// Failures of the workload, such as a grant after `close()`.
     pub failures: Vec<String>,
 }
 
-/// Simulates one run on the backend that `open` creates with the run's clock.
+/// Simulates one run on the backend that `open` creates.
 ///
 /// # Panics
 /// If the run doesn't end, or the backend can't be opened.
@@ -160,10 +158,9 @@ pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Targe
     }
 }
 
-/// One process of a run.
 struct Process {
     name: String,
-    /// While true, the process is cut off: its requests don't arrive and aren't answered.
+    /// True while requests don't arrive and aren't answered.
     is_cut: Arc<AtomicBool>,
     faulty: Faulty,
     is_killed: bool,
@@ -211,7 +208,6 @@ impl World {
         self.finish().await
     }
 
-    /// Starts a process.
     async fn start(&self, duration: Duration) {
         let Simulation { seed, ttl, trouble, .. } = self.simulation;
         let number = self.lock(&self.processes).len() as u32;
@@ -221,7 +217,7 @@ impl World {
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
         faulty.decide(move |op| {
-            // Drawn in any case, so that those after a cut don't depend on it.
+            // Drawn in any case, so that later fates don't depend on it.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });
@@ -276,7 +272,6 @@ impl World {
         }
     }
 
-    /// Cuts a process off from the server for a while.
     async fn cut(&self, at: usize, time: Duration) {
         let set = |cut| {
             let processes = self.lock(&self.processes);
@@ -292,7 +287,7 @@ impl World {
         set(false);
     }
 
-    /// Kills a process: its tasks end, and requests that it sends after this don't arrive.
+    /// Kills a process: its tasks end, and later requests don't arrive.
     fn kill(&self, at: usize) {
         let mut processes = self.lock(&self.processes);
         let process = &mut processes[at];
@@ -317,7 +312,7 @@ impl World {
         signal(Signal::Continued);
     }
 
-    /// Waits until all processes have ended, and until their holds have ended on the server.
+    /// Waits until all processes, and their holds on the server, have ended.
     async fn finish(self) -> Simulated {
         let mut working = std::mem::take(&mut *self.lock(&self.working));
         let mut failures = Vec::new();
@@ -334,7 +329,7 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Removes the entries that killed processes wrote after their end, when their tasks were dropped.
+    /// Removes entries that dropped tasks wrote after the kill.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {
@@ -345,8 +340,8 @@ impl World {
         });
     }
 
-    /// Waits until nothing is held on the server, at most three TTLs after the last late request. Returns the names
-    /// that are still held.
+    /// Waits until nothing is held, at most three TTLs after the last late request. Returns the names that are
+    /// still held.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
@@ -373,7 +368,6 @@ fn until_end(left: Duration, passed: Duration) -> Duration {
     left.saturating_sub(passed)
 }
 
-/// Returns the source of tokens of a client, derived from the seed.
 fn tokens(seed: u64, process: u32, client: u32) -> TokenSource {
     let part = u64::from(process) << 32 | u64::from(client);
     let random = Mutex::new(Random::of(seed ^ 0x746f_6b65_6e73, part));

@@ -7,12 +7,10 @@ use lockwright_core::Fence;
 
 use crate::register::{Register, RemoteRegister};
 
-/// The registers that the locks of a run protect, and the tickets that processes leave for each other.
-///
-/// Calls may block until a server on the same machine has answered.
+/// The registers that a run protects, and a queue of tickets. Calls may block for an answer from the same machine.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`, and returns whether the register accepted the fence. It rejects a
-    /// fence that is lower than the highest that it has accepted.
+    /// Writes to the register of `name`. Returns whether the fence was accepted: it isn't lower than an accepted
+    /// one.
     ///
     /// # Errors
     /// If the store can't be reached.
@@ -31,7 +29,7 @@ pub trait Store: Send + Sync + 'static {
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
-/// A store in memory, for clients of one process. Clones share the same store.
+/// A store in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Register);
 
@@ -50,7 +48,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// A client of a store in another process, which [serves](Register::serve) a [`Register`].
+/// A client of a [served](Register::serve) [`Register`] in another process.
 #[derive(Debug)]
 pub struct RemoteStore(Mutex<RemoteRegister>);
 

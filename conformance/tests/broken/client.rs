@@ -1,4 +1,4 @@
-//! A small client of which only the belief matters, and which can be broken in one chosen way.
+//! A small client for the tests of validity, with one chosen flaw.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -28,7 +28,7 @@ struct Held {
     clock: Clock,
     claim: Claim,
     granted: tokio::time::Instant,
-    /// Until when it believes; in the past when it has ended.
+    /// The end of validity. In the past if the hold has ended.
     deadline: watch::Receiver<BootInstant>,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -140,11 +140,11 @@ fn poll_plainly<T>(poll: impl FnOnce() -> T) -> T {
 impl Belief for Held {
     fn believes(&self) -> bool {
         match self.flaw {
-            // These go by what their keeper tells alone.
+            // These flaws rely only on the renewal task.
             ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
                 *self.deadline.borrow() != BootInstant::from_nanos(0)
             }
-            // A clock that stands still while the machine sleeps.
+            // A clock that stops while the machine sleeps.
             ClientFlaw::MonotonicClock => self.granted.elapsed() < self.claim.ttl * 98 / 100,
             _ => self.clock.now() < *self.deadline.borrow(),
         }

@@ -1,8 +1,8 @@
-//! Which case is there to find what is wrong with a backend or a client.
+//! The flaws of backends and clients, and the cases that find them.
 
 use crate::fixtures::{Flaw, HallFlaw};
 
-/// Each flaw of a backend, the case that is there to find it, and what that case then says.
+/// Flaws, the cases that find them, and parts of those cases' messages.
 pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::TwoStepExpiry, "a_client_that_dies_while_asking_leaves_an_expiry", "still not granted"),
     (Flaw::LooksThenTakes, "only_one_of_many_is_granted", "were granted"),
@@ -53,7 +53,6 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::CutsLongNames, "the_longest_name_is_a_name", "not granted though"),
 ];
 
-/// Each of these flaws, the case that is there to find it, and what that case then says.
 pub(crate) const HALLS: &[(HallFlaw, &str, &str)] = &[
     (HallFlaw::WriterBesideReaders, "readers_hold_beside_each_other", "granted to a second"),
     (HallFlaw::WriterBesideReaders, "a_writer_waits_for_the_last_reader", "granted to a second"),
@@ -118,10 +117,8 @@ pub(crate) const HALLS: &[(HallFlaw, &str, &str)] = &[
     (HallFlaw::OffersTheFullTtl, "silent_waiters_are_passed_over", "still not granted"),
 ];
 
-/// What is wrong with something protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShelfFlaw {
-    /// Nothing.
     None,
     AcceptsAnything,
     RefusesRepeats,
@@ -134,7 +131,6 @@ pub(crate) enum ShelfFlaw {
     OneFenceForAll,
 }
 
-/// Each of these flaws, the case that is there to find it, and what that case then says.
 pub(crate) const SHELVES: &[(ShelfFlaw, &str, &str)] = &[
     (ShelfFlaw::AcceptsAnything, "a_paused_holders_late_write_is_refused", "was accepted after"),
     (ShelfFlaw::RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
@@ -147,10 +143,8 @@ pub(crate) const SHELVES: &[(ShelfFlaw, &str, &str)] = &[
     (ShelfFlaw::OneFenceForAll, "each_name_has_a_fence_of_its_own", "Superseded"),
 ];
 
-/// What is wrong with a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientFlaw {
-    /// Nothing.
     None,
     AnchorsAtTheReply,
     BelievesLateGrants,

@@ -1,5 +1,4 @@
-//! The suite proves itself: backends and clients that are broken in one way each are caught, by
-//! name, by the case that exists for it; the same ones without the flaw pass.
+//! Tests of the suite. A backend or client with a flaw fails that flaw's case, and passes it without the flaw.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -63,11 +62,10 @@ impl Factory for Broken {
     }
 }
 
-/// What the hall is for; of the rest it doesn't have everything.
+/// The groups that `Hall` supports.
 const HALLS_GROUPS: [Group; 6] =
     [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
-/// A backend of readers and permits with one flaw.
 struct BrokenHall(HallFlaw);
 
 #[async_trait]
@@ -89,7 +87,6 @@ impl Factory for BrokenHall {
     }
 }
 
-/// A sound backend, whose locks protect something with one flaw.
 struct BrokenShelf(Protect);
 
 impl BrokenShelf {
@@ -117,7 +114,6 @@ impl Factory for BrokenShelf {
     }
 }
 
-/// Permits of so many nodes.
 struct Nodes(usize);
 
 #[async_trait]
@@ -135,7 +131,6 @@ impl Factory for Nodes {
     }
 }
 
-/// For the default of `believer`.
 struct Sound;
 
 #[async_trait]
@@ -150,7 +145,7 @@ fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     Ok(run_case(case, Arc::new(broken)))
 }
 
-/// The case must fail on `broken`, and say what is wrong; and pass on `sound`.
+/// Checks that the case fails on `broken` with `says`, and passes on `sound`.
 fn is_caught(
     case: &str,
     says: &str,

@@ -1,4 +1,4 @@
-//! Something protected in memory that can be broken in one chosen way, and refuses late writes otherwise.
+//! A protected store in memory that rejects late writes, with one chosen flaw.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,17 @@ use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result, async_t
 
 use crate::flaws::ShelfFlaw as Flaw;
 
-/// What is protected, by name.
 #[derive(Default)]
 struct Shelf {
     values: HashMap<LockName, u64>,
-    /// The fence of the last write.
     fences: HashMap<Option<LockName>, Fence>,
 }
 
-/// A writer of one name.
 struct Writer {
     flaw: Flaw,
     name: LockName,
     shelf: Arc<Mutex<Shelf>>,
-    /// What it has written itself; only a flaw looks at it.
+    /// The writer's last fence. Used only by a flaw.
     own: Mutex<Fence>,
 }
 
@@ -43,7 +40,6 @@ impl Writer {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under what the fence is noted.
     fn key(&self) -> Option<LockName> {
         (!self.has(Flaw::OneFenceForAll)).then(|| self.name.clone())
     }

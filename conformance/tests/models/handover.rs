@@ -1,9 +1,9 @@
-//! A lock that is handed to who waits, as it is on Redis: whoever frees it *offers* it to the first in its
-//! queue, for a short life, and tells that client, who believes before it has asked again. Anna holds; Ben
-//! and Cleo wait, and may stop for ever.
+//! A model of the hand-over on Redis. The client that frees the lock *offers* it to the first waiter for a short
+//! time, and notifies it. That waiter then considers the lock held. Anna holds. Ben and Cleo wait, and may stop
+//! for good.
 //!
-//! The server and each of the three have a clock of their own, which drifts: while the server's clock ticks
-//! once, another one may tick not at all, once or twice.
+//! Each process has its own clock: during one tick of the server's clock, a client's clock ticks zero, one or two
+//! times.
 
 use std::fmt::Write;
 
@@ -14,57 +14,51 @@ use crate::{happens, holds, holds_too, refuted};
 
 const TTL: i8 = 3;
 
-/// For how long an offer holds that nobody has confirmed.
+/// The TTL of an unconfirmed offer.
 const OFFER: i8 = 2;
 
-/// The allowance for drift: so much earlier than the server's expiry is a deadline.
+/// The allowance for drift.
 const ALLOWANCE: i8 = 1;
 
 const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
 const ALL: [u8; 3] = [0, 1, 2];
 
-/// Nobody's place.
+/// No client.
 const NOBODY: u8 = 9;
 
-/// Without one of them it goes wrong.
+/// The rules. Without any one of them, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// A hold that was handed over began at the earlier of when that was heard and when the claim was sent,
-    /// and as much later as the server's clock says that it was handed over after it was queued. Otherwise it
-    /// begins when it is heard.
+    /// An offered hold begins at the sending of the claim plus the server's time from queueing to offer, and at
+    /// the receipt at the latest. Without this rule, it begins at the receipt.
     begins_by_the_servers_clock: bool,
-    /// What the server's clock said when the claim was queued belongs to the request that is reckoned from.
+    /// The server's time of queueing and the time of sending belong to the same request.
     one_request_for_both: bool,
-    /// Until it is confirmed, it is believed for as long as an offer holds. Otherwise for a TTL.
+    /// An unconfirmed offer is valid for `OFFER`. Otherwise for a TTL.
     believes_an_offer_briefly: bool,
-    /// An offer that may be over is asked for again, which tells the fence. Otherwise it is renewed.
+    /// An offer that may be over is requested again, which returns the fence. Otherwise it is renewed.
     asks_again: bool,
-    /// An offer holds for less than a TTL.
     offers_briefly: bool,
-    /// Nobody is granted while others wait.
+    /// No client is granted the lock while others wait.
     nobody_overtakes: bool,
-    /// Who is offered the lock leaves the queue.
     leaves_the_queue: bool,
-    /// An offer has a fence of its own.
     a_fence_of_its_own: bool,
-    /// A deadline is earlier than the server's expiry by the allowance for drift.
     allows_for_drift: bool,
 }
 
-/// What the clocks do. All promises are for clocks that drift by no more than the allowance.
+/// The clocks. All promises assume that drift doesn't exceed the allowance.
 #[derive(Clone, Copy)]
 struct Clocks {
-    /// So many ticks may a clock fall behind the server's, and no more.
+    /// The most ticks that a clock may be behind the server's.
     drift: i8,
-    /// By so much the server's clock may step ahead, once.
+    /// The ticks of the server clock's only step ahead.
     step: i8,
-    /// When it ends, by the server's clock.
     end: i8,
 }
 
 const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
-/// One clock for all has fewer states, and shows what doesn't depend on drift.
+/// Has fewer states, for everything that doesn't depend on drift.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {
@@ -86,7 +80,7 @@ enum Promise {
     FirstComeFirstServed,
     WhoStoppedHoldsTheRestUpBriefly,
     NobodyWaitsAndHolds,
-    // What happens all the same: not promises.
+    // Events that must be possible. They aren't promises.
     WasHandedOver,
     WasTooOldToBelieve,
     CameAfterOneThatStopped,
@@ -94,11 +88,11 @@ enum Promise {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Also a poll: again, by who waits.
+    /// A request. A waiter repeats it as a poll.
     Ask,
     Renew,
     Release,
-    /// Queued; what the server's clock says.
+    /// The claim is queued. `time` is the server's clock.
     Queued {
         time: i8,
     },
@@ -107,7 +101,7 @@ enum Kind {
     },
     Renewed,
     Gone,
-    /// What the server tells by itself, and when it did.
+    /// A notification of an offer, with the server's time of the offer.
     Offer {
         fence: u8,
         time: i8,
@@ -118,20 +112,19 @@ enum Kind {
 struct Message {
     who: u8,
     kind: Kind,
-    /// When the request was sent, by its sender's clock.
     sent: i8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// It has asked since its clock ticked last or not. `queued` is by how much the time at which the request
-    /// was sent is ahead of what the server's clock said when it was queued.
+    /// `asked` is true after a poll since the last tick of the client's clock. `queued` is the sending time minus
+    /// the server's time of queueing.
     Waiting {
         asked: bool,
         queued: Option<i8>,
     },
-    /// It renews an offer with this fence, which is too old to be believed.
+    /// The client renews an offer with this fence, which is too old to be valid.
     Confirming {
         fence: u8,
     },
@@ -144,9 +137,8 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
-    /// The server's clock.
     now: i8,
-    /// By how much each one's clock is behind it.
+    /// The ticks by which each client's clock is behind.
     behind: [i8; 3],
     has_stepped: bool,
     holder: u8,
@@ -154,7 +146,7 @@ struct State {
     is_offer: bool,
     fence: u8,
     queue: [u8; 2],
-    /// When each was queued first.
+    /// The server's time when each client was first queued.
     since: [i8; 3],
     highest: u8,
     phases: [Phase; 3],
@@ -166,12 +158,11 @@ impl State {
         self.holder != NOBODY && self.now < self.expires
     }
 
-    /// What somebody's own clock says.
     fn clock(&self, who: u8) -> i8 {
         self.now - self.behind[who as usize]
     }
 
-    /// Whether somebody's clock makes a difference.
+    /// Returns whether a client's clock makes a difference.
     fn has_clock(&self, who: u8) -> bool {
         !matches!(self.phase(who), Phase::Idle | Phase::Done | Phase::Stopped)
     }
@@ -223,17 +214,16 @@ impl HandOver {
         Self { rules, clocks: ONE_CLOCK, events: false }
     }
 
-    /// With separate clocks, which make many more states.
+    /// Returns a model with separate clocks, which has many more states.
     fn drifting(rules: Rules) -> Self {
         Self { clocks: DRIFTING, ..Self::with(rules) }
     }
 
-    /// For how long somebody believes in what the server keeps for so long.
+    /// Returns how long a client considers a hold of this life valid.
     fn validity(&self, life: i8) -> i8 {
         if self.rules.allows_for_drift { life - ALLOWANCE } else { life }
     }
 
-    /// Offers a free lock to the first in the queue.
     fn advance(&self, state: &mut State) {
         let first = state.queue[0];
         if state.is_held() || first == NOBODY {
@@ -247,7 +237,7 @@ impl HandOver {
         state.expires = state.now + if self.rules.offers_briefly { OFFER } else { TTL };
         state.fence += u8::from(self.rules.a_fence_of_its_own);
         let kind = Kind::Offer { fence: state.fence, time: state.now };
-        // What is told reaches whoever listens, or gets lost; nobody waits for room.
+        // The notification arrives or is lost. It doesn't wait for room.
         if state.wire.has_room() {
             state.wire.send(Message { who: first, kind, sent: state.now });
         }
@@ -294,7 +284,7 @@ impl HandOver {
             }
             _ if !state.is_held() && !self.rules.nobody_overtakes => self.grant(state, who),
             _ => {
-                // A queue in which it is the first is its turn.
+                // The lock is free and the client is first, or the queue is empty.
                 if !state.is_held() && [NOBODY, who].contains(&state.queue[0]) {
                     self.grant(state, who)
                 } else {
@@ -315,7 +305,6 @@ impl HandOver {
         broken
     }
 
-    /// Somebody believes from now on.
     fn believe(&self, state: &mut State, who: u8, until: i8, fence: u8) -> Option<Promise> {
         state.phases[who as usize] = Phase::Believing { until };
         let is_larger = fence > state.highest;
@@ -356,7 +345,7 @@ impl HandOver {
         }
     }
 
-    /// An offer that was made at `began`, as far as the server's clock tells.
+    /// Processes an offer that was made at `began`, by the server's clock.
     fn hear_of_offer(
         &self,
         state: &mut State,
@@ -367,7 +356,7 @@ impl HandOver {
         let clock = state.clock(who);
         let began = if self.rules.begins_by_the_servers_clock { began } else { Some(clock) };
         let life = if self.rules.believes_an_offer_briefly { OFFER } else { TTL };
-        // An old offer that comes late lies before the request.
+        // An old offer that arrives late may precede the request.
         let until = began.map(|began| began.min(clock) + self.validity(life));
         if let Some(until) = until.filter(|until| clock < *until) {
             let broken = self.believe(state, who, until, fence);
@@ -384,7 +373,7 @@ impl HandOver {
         self.events.then_some(Promise::WasTooOldToBelieve)
     }
 
-    /// Whether a message makes a difference when it arrives.
+    /// Returns whether a message makes a difference when it arrives.
     fn matters(&self, state: &State, message: Message) -> bool {
         let Message { who, kind, sent } = message;
         let in_time = state.clock(who) < sent + self.validity(TTL);
@@ -399,7 +388,6 @@ impl HandOver {
         }
     }
 
-    /// What somebody may send now.
     fn sends(&self, state: &State, who: u8) -> impl Iterator<Item = (Kind, Phase)> {
         let is_under_way =
             |kind: Kind| state.wire.messages().any(|it| (it.who, it.kind) == (who, kind));
@@ -418,7 +406,7 @@ impl HandOver {
         first.into_iter().chain(ends.then_some((Kind::Release, Phase::Done)))
     }
 
-    /// The server's clock ticks, and each other one not at all, once or twice.
+    /// Steps the server's clock, with every possible tick of the other clocks.
     fn ticks(&self, state: &State, mut step: impl FnMut(State)) {
         let choices = self.clocks.drift + 1;
         for choice in 0..choices.pow(3) {
@@ -434,7 +422,7 @@ impl HandOver {
     }
 }
 
-/// So much later by the server's clock, which the others are behind by so much then.
+/// Returns the state `time` later by the server's clock, with the other clocks `behind` it.
 fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
     let mut next = *state;
     next.now += time;
@@ -478,7 +466,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // The trace of a refutation comes here with a state that has messages of no effect.
+        // A trace starts from states that may contain messages without effect.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {
@@ -491,7 +479,7 @@ impl Protocol for HandOver {
             step(Action::Step, next, None);
         }
         for who in ALL {
-            // One that stops shows as much as several.
+            // One stopped client shows as much as several.
             let nobody_stopped = !state.phases.contains(&Phase::Stopped);
             if nobody_stopped && matches!(state.phase(who), Phase::Waiting { .. }) {
                 let mut next = *state;
@@ -539,8 +527,7 @@ impl Protocol for HandOver {
         too_long.then_some(Promise::WhoStoppedHoldsTheRestUpBriefly)
     }
 
-    /// What comes to somebody who doesn't listen any more makes no difference, nor when somebody was queued
-    /// who isn't.
+    /// Removes messages and queueing times that make no difference.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         let before = state;
@@ -648,7 +635,6 @@ fn add(one: [i8; 3], other: [i8; 3]) -> [i8; 3] {
     [one[0] + other[0], one[1] + other[1], one[2] + other[2]]
 }
 
-/// What time it is for whom.
 fn tell_clocks(state: &State, begin: &str, text: &mut String) -> std::fmt::Result {
     write!(text, "{begin} {} o'clock", state.now)?;
     for who in ALL.into_iter().filter(|who| state.behind[*who as usize] != 0) {
@@ -733,7 +719,7 @@ fn a_deadline_without_the_allowance_for_drift() {
     refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
 }
 
-/// One clock for all doesn't show that the allowance is missing.
+/// On one clock for all, a missing allowance breaks nothing.
 #[test]
 fn only_clocks_that_drift_show_a_missing_allowance() {
     let rules = Rules { allows_for_drift: false, ..RULES };

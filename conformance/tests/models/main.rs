@@ -1,5 +1,5 @@
-//! Protocols of more than one step as models: every interleaving of them within bounds, and, for each of
-//! their rules, what happens without it. `docs/src/models.md` says what is modelled, and shows what came out.
+//! Models of protocols with several steps: every interleaving within bounds, and the result without each rule.
+//! `docs/src/models.md` describes them.
 #![forbid(unsafe_code)]
 
 mod handover;
@@ -10,14 +10,14 @@ use std::path::Path;
 
 use lockwright_conformance::explorer::{Page, Protocol, explore};
 
-/// More states than this are more than was meant.
+/// More states than this are a mistake in a model.
 const LIMIT: usize = 20_000_000;
 
 fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/models.md"))
 }
 
-/// With all of its rules it keeps every promise: the row of the page's table.
+/// Checks that the protocol keeps every promise, and that the page has the row.
 fn holds<P: Protocol>(title: &str, protocol: &P) {
     let explored = explore(protocol, LIMIT, |_| true);
     if let Some((promise, trace)) = &explored.broken {
@@ -28,14 +28,14 @@ fn holds<P: Protocol>(title: &str, protocol: &P) {
     page().has(&row);
 }
 
-/// It keeps every promise within other bounds than those on the page.
+/// Checks that the protocol keeps every promise within other bounds.
 fn holds_too<P: Protocol>(title: &str, protocol: &P) {
     let explored = explore(protocol, LIMIT, |_| true);
     println!("{title}: {} states", explored.states);
     assert!(explored.broken.is_none(), "{title}: {:?}", explored.broken);
 }
 
-/// Without a rule it breaks this promise: the shortest way to that is on the page.
+/// Checks that the protocol without a rule breaks this promise, and that the page has the trace.
 fn refuted<P: Protocol>(title: &str, protocol: &P, wanted: P::Promise) {
     let explored = explore(protocol, LIMIT, |promise| promise == wanted);
     let Some((promise, trace)) = explored.broken else {
@@ -46,7 +46,7 @@ fn refuted<P: Protocol>(title: &str, protocol: &P, wanted: P::Promise) {
     page().has(&text);
 }
 
-/// `one believes`, of `OneBelieves`.
+/// Returns `one believes` for `OneBelieves`.
 fn words(promise: impl std::fmt::Debug) -> String {
     let mut text = String::new();
     for letter in format!("{promise:?}").chars() {
@@ -58,7 +58,7 @@ fn words(promise: impl std::fmt::Debug) -> String {
     text
 }
 
-/// It can come to this at all: what is promised isn't promised of nothing.
+/// Checks that this event is possible, so that the promises aren't kept trivially.
 fn happens<P: Protocol>(what: &str, protocol: &P, event: P::Promise) {
     let explored = explore(protocol, LIMIT, |promise| promise == event);
     assert!(explored.broken.is_some(), "it never comes to this: {what}");

@@ -1,5 +1,5 @@
-//! A hold that moves by a ticket. Anna holds and makes a ticket of it, which comes to Ben and to Cleo, both
-//! of whom try to take the hold over; Dora asks for the lock.
+//! A model of tickets. Anna turns her hold into a ticket. Ben and Cleo both receive it and try to take over the
+//! hold. Dora requests the lock.
 
 use std::fmt::Write;
 
@@ -10,30 +10,27 @@ use crate::{happens, holds, refuted};
 
 const TTL: u8 = 2;
 
-/// When it ends.
 const END: u8 = 4;
 
 const NAMES: [&str; 4] = ["Anna", "Ben", "Cleo", "Dora"];
 const ANNA: u8 = 0;
 const DORA: u8 = 3;
 
-/// Nobody's place.
 const NOBODY: u8 = 9;
 
-/// Without one of them it goes wrong.
+/// The rules. Without any one of them, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Who makes a ticket doesn't believe any more.
+    /// The maker of a ticket no longer considers its hold valid.
     a_ticket_ends_the_belief: bool,
-    /// The server gives the hold of the ticket's token only.
+    /// The server transfers only the hold with the ticket's token.
     compares_the_token: bool,
-    /// Who takes over has a token of its own; otherwise it goes on with the ticket's.
+    /// A transfer changes the token.
     a_token_of_its_own: bool,
-    /// A deadline is reckoned from when the request was sent; otherwise from the answer.
+    /// A deadline counts from the sending of the request, otherwise from the answer.
     anchored_at_the_send: bool,
     /// The ticket's token is never granted again.
     leaves_a_tombstone: bool,
-    /// Who takes over has a larger fence.
     a_fence_of_its_own: bool,
 }
 
@@ -52,7 +49,7 @@ enum Promise {
     ATicketIsTakenOverOnce,
     ALaterBeliefHasALargerFence,
     WhatHasEndedIsNotGranted,
-    // What happens all the same: not promises.
+    // Events that must be possible. They aren't promises.
     TheHoldMoved,
     DoraHadItAfterwards,
 }
@@ -69,19 +66,16 @@ enum Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
-    /// Who asks, or asked.
     who: u8,
     kind: Kind,
-    /// When the request was sent.
     sent: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// Since then.
     Asking(u8),
-    /// Until then.
+    /// The deadline.
     Believing(u8),
     Done,
 }
@@ -89,17 +83,17 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     now: u8,
-    /// The place of the token that the server has, and until when.
+    /// The client of the server's token, whose hold ends at `expires`.
     holder: u8,
     expires: u8,
     fence: u8,
-    /// Tokens that are never granted again, and those that must not be.
+    /// Tokens that are never granted again. Those in `ended` must not be.
     tombstones: u8,
     ended: u8,
     ticket: bool,
-    /// Who took over.
+    /// The clients that took over.
     took_over: u8,
-    /// The largest fence with which anybody believed.
+    /// The largest fence of a hold that a client considered valid.
     highest: u8,
     phases: [Phase; 4],
     wire: Wire<Message>,
@@ -127,7 +121,7 @@ enum Action {
 
 struct Tickets {
     rules: Rules,
-    /// Whether what happens is looked for, and not what breaks a promise.
+    /// True to look for events instead of broken promises.
     events: bool,
 }
 
@@ -136,7 +130,7 @@ impl Tickets {
         Self { rules, events: false }
     }
 
-    /// The place of the token that somebody asks with.
+    /// Returns the client whose token `who` sends.
     fn token(&self, who: u8) -> u8 {
         let takes_over = who != ANNA && who != DORA;
         if takes_over && !self.rules.a_token_of_its_own { ANNA } else { who }
@@ -184,7 +178,6 @@ impl Tickets {
         state.wire.send(Message { who, kind, sent });
     }
 
-    /// Somebody hears an answer.
     fn hear(&self, state: &mut State, message: Message) -> Option<Promise> {
         state.wire.take(message);
         let who = message.who;
@@ -226,14 +219,13 @@ impl Tickets {
         None
     }
 
-    /// What somebody may send now.
     fn sends(&self, state: &State, who: u8) -> Option<(Kind, Phase)> {
         let is_under_way =
             |kind: Kind| state.wire.messages().any(|it| (it.who, it.kind) == (who, kind));
         let request = if who == DORA { Kind::Acquire } else { Kind::Swap };
         match state.phases[who as usize] {
             Phase::Idle if who == DORA || state.ticket => Some((request, Phase::Asking(state.now))),
-            // A repeat, as no answer came after a while; for one TTL.
+            // A repeat after a while without an answer, for one TTL.
             Phase::Asking(since)
                 if since < state.now && state.now < since + TTL && !is_under_way(request) =>
             {
@@ -246,7 +238,7 @@ impl Tickets {
         }
     }
 
-    /// Gives back, or up.
+    /// Returns whether the client may release its hold or give up.
     fn ends(&self, state: &State, who: u8) -> bool {
         who != ANNA && matches!(state.phases[who as usize], Phase::Asking(_) | Phase::Believing(_))
     }
@@ -257,7 +249,7 @@ impl Protocol for Tickets {
     type Action = Action;
     type Promise = Promise;
 
-    /// Anna was just granted; her request was repeated, and the repeat is still under way.
+    /// Anna's request was just granted. A repeat of it is still in flight.
     fn initial(&self) -> State {
         let mut state = State {
             now: 0,
@@ -341,7 +333,7 @@ impl Protocol for Tickets {
         has_ended.then_some(Promise::WhatHasEndedIsNotGranted)
     }
 
-    /// Answers that nobody waits for any more make no difference.
+    /// Answers for which no client waits make no difference.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         let phases = state.phases;

@@ -1,9 +1,9 @@
-//! What is under way: messages that arrive in any order, at any time, or never.
+//! Messages in flight. They arrive in any order, at any time, or never.
 
-/// So many at a time at most. Where there is no room, nothing more is sent for now.
+/// The largest number of messages in flight. Without room, nothing is sent.
 pub(crate) const ROOM: usize = 2;
 
-/// In an order of their own, as theirs makes no difference.
+/// The messages, sorted, because their order makes no difference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wire<M>([Option<M>; ROOM]);
 
@@ -15,7 +15,7 @@ impl<M: Copy + Ord> Wire<M> {
     }
 
     /// # Panics
-    /// Where there is no room.
+    /// If there is no room.
     pub(crate) fn send(&mut self, message: M) {
         let free = self.0.iter_mut().find(|place| place.is_none());
         *free.expect("there is room") = Some(message);
@@ -28,7 +28,7 @@ impl<M: Copy + Ord> Wire<M> {
         self.0.sort_unstable();
     }
 
-    /// Keeps those only.
+    /// Removes all other messages.
     pub(crate) fn retain(&mut self, wanted: impl Fn(M) -> bool) {
         for place in &mut self.0 {
             place.take_if(|message| !wanted(*message));
@@ -36,7 +36,7 @@ impl<M: Copy + Ord> Wire<M> {
         self.0.sort_unstable();
     }
 
-    /// Each that is under way, equal ones once.
+    /// Returns the messages without duplicates.
     pub(crate) fn messages(&self) -> impl Iterator<Item = M> {
         let mut last = None;
         self.0.into_iter().flatten().filter(move |message| last.replace(*message) != Some(*message))

@@ -1,4 +1,4 @@
-//! The bugs, one test each: how the bug is put in, and the schedules that find it.
+//! The seeded bugs, with one test for each.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{Bug, TTL, shared};
 
 const MUTEX: &[Work] = &[Work::Mutex];
 
-/// No more than a waiter's polls take, where nothing is lost.
+/// The longest wait without losses: a waiter's polls.
 const SOON: Duration = Duration::from_millis(150);
 
 fn memory(clock: &Clock) -> Target {
@@ -30,7 +30,6 @@ fn sound_shop(clock: &Clock) -> Target {
     shop(Flaw::None, clock)
 }
 
-/// Its server blocks requests for a lock that is held.
 fn blocking(flaw: Flaw, clock: &Clock) -> Target {
     Target::new(shared(Shop::that_blocks(flaw, clock.clone())))
 }
@@ -271,7 +270,7 @@ fn a_ticket_that_is_good_twice() {
 
 #[test]
 fn a_break_of_the_next_holder() {
-    // A client that is notified of the break stops in time.
+    // Polled, because a client that is notified of the break stops in time.
     fn polled(flaw: Flaw, clock: &Clock) -> Target {
         Target::new(shared(Shop::that_is_polled(flaw, clock.clone())))
     }

@@ -1,4 +1,4 @@
-//! Clients that are wrong: what a sound client sends and receives is changed on its way.
+//! Flawed clients: a wrapper changes the requests and answers of a correct client.
 
 use std::sync::Arc;
 
@@ -9,21 +9,19 @@ use lockwright_core::{
     Wait, async_trait,
 };
 
-/// What is wrong with a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientFlaw {
-    /// It reckons the deadline from the answer.
+    /// The deadline counts from the answer.
     AnchorsAtTheReply,
-    /// It takes the answer to a ping of its session for the renewal of its holds.
+    /// A successful ping of its session counts as a renewal of its holds.
     PingsInsteadOfRenewing,
-    /// It reserves a block of fences for half of its requests, and uses the last one. That is no flaw.
+    /// Half of its requests reserve a block of fences and use the last one. This isn't a flaw.
     UsesItsBlock,
 }
 
-/// How many fences a client reserves that uses blocks.
 const BLOCK: u32 = 8;
 
-/// A client that has a flaw, around its connection.
+/// A connection that gives its client a flaw.
 #[derive(Debug)]
 pub(crate) struct FlawedClient {
     flaw: ClientFlaw,

@@ -1,8 +1,7 @@
-//! The history checker proves itself: bugs that lock services had are put in by name, by a faulty backend or a
-//! faulty client, and random schedules of the workload find each of them within 20 seeds. The same backend without
-//! the bug passes all of these seeds.
+//! Tests of the history checker. A faulty backend or client has a known bug of lock services, and random schedules
+//! find it within 20 seeds. The backend without the bug passes these seeds.
 //!
-//! `docs/src/seeded-bugs.md` has the table, which each test compares with what it found.
+//! Each test compares its result with the table in `docs/src/seeded-bugs.md`.
 #![forbid(unsafe_code)]
 
 mod bugs;
@@ -24,14 +23,12 @@ use lockwright_core::Clock;
 
 const TTL: Duration = Duration::from_millis(400);
 
-/// How many schedules may be needed to find a bug.
+/// The most schedules that may be needed to find a bug.
 const SCHEDULES: u64 = 20;
 
-/// Schedules for one bug.
 struct Bug {
-    /// Its name on the page.
     name: &'static str,
-    /// How it is put in.
+    /// A description of the faulty behaviour.
     how: &'static str,
     work: &'static [Work],
     processes: u32,
@@ -39,14 +36,14 @@ struct Bug {
     ttl: Duration,
     duration: Duration,
     trouble: Trouble,
-    /// The longest time without a holder while a client waits, which the sound backend keeps to.
+    /// The longest time without a holder while a client waits, without the bug.
     longest_wait: Option<Duration>,
-    /// Whether the sound backend has fences.
+    /// True if the correct backend has fences.
     fences: bool,
 }
 
 impl Bug {
-    /// Schedules of this work without trouble.
+    /// Returns schedules of this work without faults.
     const fn new(name: &'static str, how: &'static str, work: &'static [Work]) -> Self {
         let trouble = Trouble {
             refused: 0,
@@ -76,7 +73,7 @@ impl Bug {
         }
     }
 
-    /// Finds the bug in the schedules of `broken`, and nothing in those of `sound`.
+    /// Checks that the schedules find the bug in `broken`, and nothing in `sound`.
     fn is_found(&self, broken: fn(&Clock) -> Target, sound: fn(&Clock) -> Target) {
         for seed in 1..=SCHEDULES {
             if let Some(said) = self.run(seed, sound) {
@@ -95,7 +92,7 @@ impl Bug {
         Page::new(page).has(&row);
     }
 
-    /// Runs one schedule. Returns the first thing that the checker says.
+    /// Runs one schedule. Returns the checker's first finding.
     fn run(&self, seed: u64, open: fn(&Clock) -> Target) -> Option<String> {
         let simulation = Simulation {
             seed,
@@ -122,7 +119,7 @@ impl Bug {
     }
 }
 
-/// Connections to one backend, which its clones are.
+/// Returns connections to one backend, whose clones share its state.
 fn shared<B: lockwright_core::DistributedLock + Clone>(backend: B) -> Connect {
     lockwright_conformance::connector(move || std::future::ready(Ok(backend.clone())))
 }

@@ -1,5 +1,5 @@
-//! Clients that share a session, and a lock whose key is that of the session: etcd's own lock has one key for each
-//! lease, so that two clients on one lease don't exclude each other.
+//! Clients that share a session, and a lock whose key is the session's. The lock of etcd has one key per lease, so
+//! two clients with one lease don't exclude each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use lockwright_core::{
 };
 use lockwright_memory::Memory;
 
-/// A client whose holds have the token of its session.
+/// A client whose holds have the session's token.
 #[derive(Debug)]
 struct SharedKey {
     profile: Profile,
@@ -19,7 +19,7 @@ struct SharedKey {
     session: Token,
 }
 
-/// Clients of which each two share a session.
+/// Returns clients of which each two share a session.
 pub(crate) fn shared_key(clock: &Clock) -> Connect {
     let memory = Memory::with_clock(clock.clone());
     let clients = Arc::new(AtomicUsize::new(0));

@@ -1,19 +1,17 @@
-// Drives the mutex of etcd's own Go client (go.etcd.io/etcd/client/v3/concurrency), for tests of how
-// it and Lockwright exclude each other.
+// Drives the mutex of etcd's own Go client (go.etcd.io/etcd/client/v3/concurrency), for tests with Lockwright.
 //
 //	concurrency TTL ENDPOINT,...
 //
-// It has one session, with a lease of TTL whole seconds that the client renews. Reads one command per
-// line and answers one line to each:
+// It has one session, with a lease of TTL whole seconds that the client renews. Reads commands, and answers
+// each with one line:
 //
 //	try NAME                     one attempt: "yes" or "no"
 //	wait NAME                    waits for as long as it takes: "yes", or "no" when its session ends
 //	release NAME                 "released", or "not ours" when its session has ended
 //
-// NAME is the whole prefix of the lock's keys, without the slash at its end. Each has one
-// concurrency.Mutex, which goes on believing in its key until it is released, as a program that was
-// paused does. What else goes wrong is answered as "failed: " and why. Ends with its input, whatever
-// it does then.
+// NAME is the prefix of the lock's keys, without the slash at its end. Each name has one concurrency.Mutex, which
+// considers its key held until it is released, like a paused program. Other failures are answered with
+// "failed: " and the reason. Ends with its input.
 package main
 
 import (
@@ -30,7 +28,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// Nobody waits this long unless something is wrong.
+// A time limit that is reached only if something is wrong.
 const limit = 20 * time.Second
 
 func main() {
@@ -112,7 +110,7 @@ func (l *locks) took(name string, mutex *concurrency.Mutex, err error) string {
 	}
 }
 
-// Whether the session is known to have ended.
+// Returns whether the client has noticed the end of its session.
 func (l *locks) ended() bool {
 	select {
 	case <-l.session.Done():

@@ -1,18 +1,17 @@
-// Drives redsync's own locks, for tests of how they and Lockwright exclude each other.
+// Drives redsync's own locks, for tests with Lockwright.
 //
 //	redsync ADDRESS...
 //
-// One address is one Redis, several are the nodes of a Redlock. Reads one command per line and
-// answers one line to each:
+// One address is one Redis, several are the nodes of a Redlock. Reads commands, and answers each with one
+// line:
 //
-//	try NAME SECONDS             one attempt, for a lock of that life: "yes" or "no"
+//	try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
 //	wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
 //	extend NAME SECONDS          "extended", or "not ours"
 //	release NAME                 "released", or "not ours"
 //
-// Each name has one redsync.Mutex, which goes on believing in its value until it is released, as a
-// program that was paused does. When a node can't be asked and no majority answers, the answer is
-// "failed: " and why. Ends with its input.
+// Each name has one redsync.Mutex, which considers its value held until it is released, like a paused program.
+// Without an answer from a majority, the answer is "failed: " and the reason. Ends with its input.
 package main
 
 import (
@@ -32,7 +31,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Nobody waits this long unless something is wrong.
+// A time limit that is reached only if something is wrong.
 const limit = 20 * time.Second
 
 func main() {
@@ -47,8 +46,7 @@ func main() {
 	}
 }
 
-// One connection that is there already: redsync leaves a twentieth of a lock's life for making it,
-// which a busy machine may not keep.
+// Connects in advance: redsync leaves a twentieth of a lock's TTL for it, which is too short on a busy machine.
 func connections(address string) *redis.Pool {
 	pool := &redis.Pool{
 		MaxIdle: 1,
@@ -57,7 +55,7 @@ func connections(address string) *redis.Pool {
 				redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
 		},
 	}
-	// A node that is down is for redsync to notice.
+	// Ignores a node that is down, because redsync must notice it.
 	_ = pool.Get().Close()
 	return pool
 }
@@ -70,7 +68,7 @@ type locks struct {
 func (l *locks) answer(command []string) string {
 	switch {
 	case is(command, "try", 3):
-		// With the tries left at more than one, TryLock doesn't say that it couldn't ask.
+		// With several tries, TryLock doesn't report that it couldn't reach a node.
 		mutex := l.nodes.NewMutex(command[1], expiry(command[2]), redsync.WithTries(1))
 		return l.took(mutex, mutex.TryLock())
 	case is(command, "wait", 4):
@@ -102,7 +100,7 @@ func (l *locks) took(mutex *redsync.Mutex, err error) string {
 	return outcome(err == nil, err, "yes", "no")
 }
 
-// What became of it: that others have the lock is an answer, that a node couldn't be asked isn't.
+// Returns the answer: yes, no because of another holder, or a failure to reach a node.
 func outcome(ok bool, err error, yes string, no string) string {
 	var failed *redsync.RedisError
 	switch {

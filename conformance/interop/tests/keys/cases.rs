@@ -1,4 +1,4 @@
-//! What must hold beside each other library, and on whatever servers.
+//! Cases for each library, on one server or several.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::scene::{Scene, claim, claim_for};
 
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Redis keeps milliseconds, of a clock that isn't ours.
+/// Redis counts milliseconds, on its own clock.
 const ROUNDING: Duration = Duration::from_millis(20);
 
 pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: Scene) {
@@ -27,7 +27,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert_eq!((seen.holders[0].token, &seen.holders[0].identity), (None, &None));
     assert!(seen.holders[0].remaining.unwrap() > Duration::from_secs(5));
 
-    // Where it was queued, it isn't any more.
+    // If it was queued, it no longer is.
     let withdrawn = scene.ours.release(&ours, Settle::Unanswered).await.unwrap();
     assert_eq!(withdrawn == Ended::Released, busy.queued);
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
@@ -72,7 +72,7 @@ pub(crate) async fn our_waiter_is_granted_what_they_release(scene: Scene) {
 pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene: Scene) {
     let mut theirs = scene.theirs();
 
-    // Theirs runs out and we get it: they must not release ours.
+    // Their lock expires and ours is granted: they must not release ours.
     assert_eq!(theirs.ask("try a 1"), "yes");
     let ours = claim("a");
     let trying = async {
@@ -90,7 +90,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     assert_eq!(scene.grant(&ours).await.fence, granted.fence);
     assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
 
-    // Ours runs out and they get it: we must not release theirs.
+    // Our lock expires and theirs is granted: we must not release theirs.
     let ours = claim_for("b", Duration::from_secs(2));
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");

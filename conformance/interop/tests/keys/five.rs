@@ -1,4 +1,4 @@
-//! Five servers, of which some go down and come back.
+//! Five servers, some of which go down and restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,7 @@ use crate::scene::{Scene, Start};
 
 const NODES: usize = 5;
 
-/// The servers of a Redlock, which lose nothing when they are killed: so they vote as soon as they
-/// are back.
+/// The servers of a Redlock. They keep all data when they are killed, so they vote again at once.
 pub(crate) struct Five {
     pub(crate) scene: Scene,
     redlock: Arc<Redlock>,
@@ -23,10 +22,10 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // As long as the shortest of the tests' TTLs allow: the machine may be busy.
+        // The most that the shortest TTL allows, for a busy machine.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
-        // Nobody can have held a lock on a fleet that was just started.
+        // On a fleet that was just started, no lock can be held.
         let standings = redlock.admit().await;
         assert!(all_vote(&standings), "{standings:?}");
         let ours = Arc::<Redlock>::clone(&redlock);
@@ -37,19 +36,18 @@ impl Five {
         nodes.into_iter().for_each(|node| self.scene.servers[node].kill());
     }
 
-    /// Has them back, with all that they had, and voting.
+    /// Restarts the nodes with all data, and waits until all vote.
     pub(crate) async fn bring_back(&mut self, nodes: [usize; 2]) {
         nodes.into_iter().for_each(|node| self.scene.servers[node].restart(true).unwrap());
         self.stand(all_vote).await;
     }
 
-    /// Has it come back with nothing of what it had.
+    /// Restarts the node without its data.
     pub(crate) async fn empty(&mut self, node: usize) {
         self.scene.servers[node].restart(false).unwrap();
         self.stand(|standings| matches!(standings[node].1, Standing::New(_))).await;
     }
 
-    /// Waits until we see the nodes so.
     async fn stand(&self, so: impl Fn(&[(String, Standing)]) -> bool) {
         let standing = async {
             while !so(&self.redlock.standings().await) {
@@ -60,7 +58,7 @@ impl Five {
         assert!(standing.is_ok(), "{:?}", self.redlock.standings().await);
     }
 
-    /// The nodes that are there and have the name locked, or anything else that a hold leaves.
+    /// Returns the running nodes with any data of a hold of `name`.
     pub(crate) fn having(&self, name: &str) -> Vec<usize> {
         let hold = format!("lockwright:{{{name}}}:hold");
         let has = |node: &usize| {
@@ -71,7 +69,6 @@ impl Five {
         (0..NODES).filter(has).collect()
     }
 
-    /// Waits until just these nodes have it.
     pub(crate) async fn is_had_by(&self, name: &str, nodes: &[usize]) {
         let had = async {
             while self.having(name) != nodes {

@@ -1,12 +1,12 @@
-//! Beside other libraries that lock a key of Redis with `SET NX PX`: each in a process of its own.
+//! Tests with other libraries that lock a key of Redis with `SET NX PX`, each in a separate process.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `cases.rs` | what must hold beside each of them, and on whatever servers |
-//! | `quorum.rs` | what must hold beside redsync when not all of five nodes are there |
-//! | `scene.rs` | the servers, ours and theirs |
-//! | `five.rs` | five servers, of which some go down and come back |
-//! | `redis_py.rs`, `redsync.rs` | how each of them is fetched and started |
+//! | `cases.rs` | cases for each library, on one server or several |
+//! | `quorum.rs` | cases for redsync with some of five nodes down |
+//! | `scene.rs` | the servers and the clients |
+//! | `five.rs` | five servers, some of which go down and restart |
+//! | `redis_py.rs`, `redsync.rs` | download and start of each library |
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -16,7 +16,7 @@ mod redis_py;
 mod redsync;
 mod scene;
 
-/// All cases, as tests in a module of the name of the other library.
+/// Makes a test of each case, in a module named for the other library.
 macro_rules! beside {
     ($other:ident on $scene:expr, $($case:ident)*) => {
         mod $other {

@@ -1,4 +1,4 @@
-//! What must hold beside redsync when not all of five nodes are there.
+//! Cases for redsync with some of five nodes down.
 
 use lockwright_core::{Busy, Claim, Ended, Renew, Renewal, Settle, Wait};
 use lockwright_interop::LIMIT;
@@ -23,14 +23,13 @@ async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
     five.scene.grant(&b).await;
     five.kill([1, 3]);
 
-    // What was locked before.
     assert_eq!(busy(&five, &claim("a")).await.holder.unwrap().token, None);
     assert_eq!(theirs.ask("try b 30"), "no");
     assert_eq!(theirs.ask("extend a 30"), "extended");
     let renewal = five.scene.ours.renew(&[Renew::of(&b)]).await.unwrap();
     assert_eq!(renewal, [Renewal::RENEWED]);
 
-    // And each gets what the other releases.
+    // Each side can acquire a lock that the other releases.
     assert_eq!(theirs.ask("release a"), "released");
     five.scene.grant(&a).await;
     assert_eq!(theirs.ask("try a 30"), "no");
@@ -51,12 +50,12 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.bring_back([3, 4]).await;
     assert_eq!(five.having("orders/42"), [0, 1, 2]);
     assert_eq!(busy(&five, &claim("orders/42")).await.holder.unwrap().token, None);
-    // It got the votes of the others, and gave them back.
+    // The request got the votes of the other nodes, and returned them.
     five.is_had_by("orders/42", &[0, 1, 2]).await;
     let seen = five.scene.locks().inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders.len(), 1, "{seen:?}");
 
-    // With two of its nodes down, one that says no must do.
+    // With two of the holder's nodes down, one rejection must suffice.
     five.kill([0, 1]);
     busy(&five, &claim("orders/42")).await;
     five.is_had_by("orders/42", &[2]).await;
@@ -112,7 +111,6 @@ async fn what_we_release_is_released_on_nodes_too_that_were_down() {
     assert_eq!(five.scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
     five.bring_back([3, 4]).await;
     five.is_had_by("orders/42", &[]).await;
-    // They need just those.
     five.kill([0, 1]);
     assert_eq!(five.scene.theirs().ask("try orders/42 30"), "yes");
 }
@@ -129,7 +127,7 @@ async fn a_node_that_forgot_does_not_let_us_in_beside_them() {
     five.is_had_by("orders/42", &[1, 2]).await;
 }
 
-/// A limit: to them a node that forgot has a vote at once.
+/// A known limit: for redsync, a node without its data votes at once.
 #[tokio::test]
 async fn a_node_that_forgot_may_let_them_in_beside_us() {
     let mut five = five().await;
@@ -141,7 +139,7 @@ async fn a_node_that_forgot_may_let_them_in_beside_us() {
     let mut theirs = five.scene.theirs();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 
-    // At least we end nothing of theirs, and aren't told that we still have it.
+    // Even so, we don't end their hold, and our renewal isn't confirmed.
     let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await;
     assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
     let _ = five.scene.ours.release(&ours, Settle::Answered).await;

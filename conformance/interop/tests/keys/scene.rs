@@ -1,4 +1,4 @@
-//! The servers, ours and theirs.
+//! The servers, and the clients of both sides.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,20 +14,17 @@ use lockwright_testbed as testbed;
 
 use crate::five::Five;
 
-/// How another library is started, on the servers at these ports.
 pub(crate) type Start = fn(&[u16]) -> Peer;
 
-/// Servers, and who locks on them.
 pub(crate) struct Scene {
     pub(crate) servers: Vec<testbed::Redis>,
-    /// For another process of ours.
+    /// The URL for another Lockwright process.
     pub(crate) url: String,
     pub(crate) start: Start,
     pub(crate) ours: Arc<dyn DistributedLock>,
 }
 
 impl Scene {
-    /// One Redis.
     pub(crate) async fn one_redis(start: Start) -> Self {
         let server = testbed::Redis::start().unwrap();
         let url = server.url();
@@ -36,18 +33,16 @@ impl Scene {
         Self { servers: vec![server], url, start, ours }
     }
 
-    /// A Redlock of five, all of which are there.
     pub(crate) async fn redlock(start: Start) -> Self {
         Five::start(start).await.scene
     }
 
-    /// The other library, in a process of its own.
     pub(crate) fn theirs(&self) -> Peer {
         let ports: Vec<u16> = self.servers.iter().map(testbed::Redis::port).collect();
         (self.start)(&ports)
     }
 
-    /// A client of ours in a process of its own, which has acquired the lock and renews it.
+    /// Starts a Lockwright process that has acquired the lock and renews it.
     pub(crate) fn ours_elsewhere(&self, name: &str, ttl: Duration) -> Peer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interop-ours"));
         command.args([&self.url, &ttl.as_millis().to_string()]);
@@ -56,7 +51,6 @@ impl Scene {
         holder
     }
 
-    /// A client of ours.
     pub(crate) fn locks(&self) -> Locks {
         Locks::new(Arc::clone(&self.ours)).unwrap()
     }
@@ -75,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// What stands in the key, on each server that has it: on a majority at least.
+    /// Returns the key's values on all servers that have it, at least a majority.
     pub(crate) fn values(&self, name: &str) -> Vec<String> {
         let value =
             |server: &testbed::Redis| server.command::<Option<String>>(&["GET", name]).unwrap();
@@ -84,12 +78,12 @@ impl Scene {
         values
     }
 
-    /// In what time the key is gone from a majority of the servers.
+    /// Returns the time until a majority of the servers lacks the key.
     pub(crate) fn runs_out_in(&self, name: &str) -> Duration {
         let left = |server: &testbed::Redis| server.command::<i64>(&["PTTL", name]).unwrap();
         let mut left: Vec<i64> = self.servers.iter().map(left).collect();
         left.sort_unstable();
-        // Negative where there is none.
+        // Negative if there is no key.
         Duration::from_millis(u64::try_from(left[left.len() / 2]).unwrap_or(0))
     }
 }

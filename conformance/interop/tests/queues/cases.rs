@@ -1,4 +1,4 @@
-//! What must hold beside each other program, whoever comes first.
+//! Cases for each program, in both orders.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ pub(crate) fn a_hold_keeps_the_other_out_until_it_is_released(
 ) {
     let mut first = scene.holder(first);
     let mut second = scene.waiter(second);
-    // For longer than the life of what isn't renewed.
+    // Longer than the lease or session lasts without renewal.
     assert!(second.peer.is_silent_for(TTL + TTL / 2));
     first.release();
     second.is_granted();
@@ -46,7 +46,7 @@ pub(crate) fn a_hold_that_runs_out_is_not_taken_back(scene: &Scene, first: Side,
     if first == Side::Ours {
         assert_eq!(answer, "not ours");
     }
-    // Theirs may not know it yet, and must not end what isn't theirs any more all the same.
+    // The paused client may not have noticed its loss. It must not end another client's hold.
     assert_eq!(scene.queue(), after);
     let mut third = scene.waiter(first);
     third.is_waiting();
@@ -111,7 +111,7 @@ pub(crate) fn names_below_a_name_are_others(scene: &Scene, first: Side, second: 
     let mut above = scene.client(second);
     above.acquire();
 
-    // Both are what they seem to be. (Theirs on etcd would wait for their own name below too.)
+    // Both are held. (On etcd, the other program would also wait for keys below its name.)
     let mut other = scene.waiter(second);
     other.is_waiting();
     above.release();

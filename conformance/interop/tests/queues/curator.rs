@@ -1,4 +1,4 @@
-//! Curator's `InterProcessMutex`: our program around it is compiled once, and kept beside our own build.
+//! Curator's `InterProcessMutex`, in a program that is compiled once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,9 @@ use lockwright_interop::Peer;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
 
-/// Where Debian's packages put them. They name what they need.
+/// The location of Debian's packages. They name their dependencies.
 const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
 
-/// A small process, which starts soon.
 const JAVA: [&str; 4] =
     ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"];
 
@@ -45,7 +44,7 @@ fn compiled() -> PathBuf {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        // In one step, so that nobody finds half of it. Somebody else's is as good as this one.
+        // An atomic step. The copy of a concurrent test is as good.
         let renamed = std::fs::rename(&classes, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

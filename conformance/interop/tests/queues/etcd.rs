@@ -1,4 +1,4 @@
-//! An etcd of one member, which tests share.
+//! A shared etcd of one member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use lockwright_testbed as testbed;
 
 use crate::scene::{Server, Shared, TTL};
 
-/// The one that other tests use too, if there is one now.
 pub(crate) fn server() -> Arc<dyn Server> {
     static SHARED: Shared<Etcd> = Shared::new();
     SHARED.get(|| Etcd(testbed::Etcd::options().members(1).start().unwrap()))
@@ -38,7 +37,7 @@ impl Server for Etcd {
         let keys =
             ["get", &prefix, "--prefix", "--keys-only", "--sort-by=CREATE", "--order=ASCEND"];
         let keys = self.0.ctl(&keys).unwrap();
-        // Between two keys is an empty line.
+        // An empty line separates two keys.
         let own = |key: &&str| key.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('/'));
         keys.lines().filter(own).map(str::to_owned).collect()
     }

@@ -1,13 +1,13 @@
-//! Beside other programs that lock by a queue on the server, each place of which goes with the lease
-//! or session of who took it: each in a process of its own.
+//! Tests with other programs that lock with a queue on the server. A place in the queue ends with the lease or
+//! session of its client. Each program has a separate process.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `cases.rs` | what must hold beside each of them, whoever comes first |
-//! | `sides.rs` | what must hold of one side beside the other |
-//! | `scene.rs` | ours and theirs on a server |
+//! | `cases.rs` | cases for each program, in both orders |
+//! | `sides.rs` | cases for one side |
+//! | `scene.rs` | both sides on a server |
 //! | `etcd.rs`, `zookeeper.rs` | the servers |
-//! | `etcdctl.rs`, `concurrency.rs`, `curator.rs`, `kazoo.rs` | how each of them is started |
+//! | `etcdctl.rs`, `concurrency.rs`, `curator.rs`, `kazoo.rs` | the start of each program |
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -20,7 +20,7 @@ mod scene;
 mod sides;
 mod zookeeper;
 
-/// A test for each case, in modules of the name of the other program.
+/// Makes a test of each case, in modules named for the other program.
 macro_rules! beside {
     (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
         let scene = crate::scene::Scene::of($server, crate::$other::start);

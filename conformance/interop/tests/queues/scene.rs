@@ -1,4 +1,4 @@
-//! Ours and theirs on a server.
+//! Both sides on a server.
 
 use std::fmt::Debug;
 use std::process::Command;
@@ -8,38 +8,35 @@ use std::time::{Duration, Instant};
 
 use lockwright_interop::{LIMIT, Peer, Side};
 
-/// As long as it takes for what must not happen to happen.
+/// The time in which a wrong grant would happen.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 
-/// How long a lease or session of a test lives that isn't renewed; whole seconds.
+/// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Another program, which has a lease or session of this life on these servers.
+/// A function that starts another program, with a lease or session of this TTL.
 pub(crate) type Start = fn(ttl: &str, servers: &str) -> Peer;
 
-/// Where both lock. Tests share it.
+/// The server on which both sides lock. Tests share it.
 pub(crate) trait Server: Debug + Send + Sync {
-    /// How ours connect.
     fn url(&self) -> String;
 
-    /// How theirs connect.
     fn servers(&self) -> String;
 
-    /// What theirs call the lock that ours call so; nothing in it needs to be escaped.
+    /// Returns the other side's name for our lock `name`. It needs no escaping.
     fn in_their_words(&self, name: &str) -> String;
 
-    /// How ours connect, and what they call the lock then, if theirs call it by this and `/` and that.
+    /// Returns our URL and lock name for the other side's `name/child`.
     fn below(&self, name: &str, child: &str) -> (String, String);
 
-    /// The places in the queue, by what theirs call the lock; the first comes first.
+    /// Returns the queue of a lock, in the other side's naming.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// The least time in which this place goes if whoever has it, and renewed it for a life of
-    /// [`TTL`], is dead.
+    /// Returns the least time until this place expires if its client died after a renewal for [`TTL`].
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 
-/// A server that lives as long as a test has it, and no longer.
+/// A server that lives while any test uses it.
 pub(crate) struct Shared<S>(Mutex<Weak<S>>);
 
 impl<S> Shared<S> {
@@ -47,7 +44,6 @@ impl<S> Shared<S> {
         Self(Mutex::new(Weak::new()))
     }
 
-    /// The one that other tests have, if there is one now.
     pub(crate) fn get(&self, start: impl FnOnce() -> S) -> Arc<S> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = shared.upgrade().unwrap_or_else(|| Arc::new(start()));
@@ -56,12 +52,10 @@ impl<S> Shared<S> {
     }
 }
 
-/// One lock, and who may lock it.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) server: Arc<dyn Server>,
     start: Start,
-    /// What ours call the lock. No other test has it.
     pub(crate) name: String,
 }
 
@@ -72,7 +66,6 @@ impl Scene {
         Self { server, start, name }
     }
 
-    /// A program of this side, in a process of its own.
     pub(crate) fn client(&self, side: Side) -> Client {
         match side {
             Side::Ours => Client::of_ours(&self.server.url(), self.name.clone()),
@@ -80,7 +73,7 @@ impl Scene {
         }
     }
 
-    /// A program of this side that locks a child of the lock's name, as theirs have such.
+    /// Starts a client that locks a child of the lock's name, in the other side's naming.
     pub(crate) fn client_below(&self, side: Side, child: &str) -> Client {
         match side {
             Side::Ours => {
@@ -96,14 +89,12 @@ impl Scene {
         Client { peer, name: self.server.in_their_words(name) }
     }
 
-    /// A program of this side that has the lock.
     pub(crate) fn holder(&self, side: Side) -> Client {
         let mut client = self.client(side);
         client.acquire();
         client
     }
 
-    /// A program of this side that stands in the queue, as the last one.
     pub(crate) fn waiter(&self, side: Side) -> Client {
         let before = self.queue().len();
         let mut client = self.client(side);
@@ -112,12 +103,10 @@ impl Scene {
         client
     }
 
-    /// The places in the lock's queue.
     pub(crate) fn queue(&self) -> Vec<String> {
         self.server.queue(&self.server.in_their_words(&self.name))
     }
 
-    /// Waits until the queue is so.
     pub(crate) fn queue_until(&self, what: &str, so: impl Fn(&[String]) -> bool) {
         let begun = Instant::now();
         loop {
@@ -131,11 +120,9 @@ impl Scene {
     }
 }
 
-/// A program that locks the lock of a scene.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) peer: Peer,
-    /// What it calls the lock.
     pub(crate) name: String,
 }
 
@@ -146,12 +133,10 @@ impl Client {
         Self { peer: Peer::start(command), name }
     }
 
-    /// Begins to wait for the lock.
     pub(crate) fn wait(&mut self) {
         self.peer.send(&format!("wait {}", self.name));
     }
 
-    /// It has what it waited for.
     pub(crate) fn is_granted(&mut self) {
         assert_eq!(self.peer.answer(), "yes");
     }
@@ -161,7 +146,6 @@ impl Client {
         self.is_granted();
     }
 
-    /// One attempt.
     pub(crate) fn attempt(&mut self) -> String {
         self.peer.ask(&format!("try {}", self.name))
     }

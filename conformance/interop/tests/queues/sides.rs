@@ -1,4 +1,4 @@
-//! What must hold of one side beside the other.
+//! Cases for one side.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         mode: Mode::Exclusive,
         token: Token::random(),
         identity: Arc::new(Identity::of_this_process(Some("test"))),
-        // Nobody repeats it meanwhile.
+        // Long enough, because the claim isn't repeated.
         ttl: 2 * TTL,
         fences: 1,
         upkeep: Upkeep::Renewed,
@@ -53,7 +53,7 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         Attempt::Busy(busy) => assert!(busy.queued, "{busy:?}"),
         Attempt::Granted(granted) => panic!("granted: {granted:?}"),
     }
-    // Whatever woke us before.
+    // Ignore earlier wake-ups.
     while events.try_recv().is_ok() {}
 
     theirs.release();

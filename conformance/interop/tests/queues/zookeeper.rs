@@ -1,4 +1,4 @@
-//! A ZooKeeper of one member, which tests share.
+//! A shared ZooKeeper of one member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use lockwright_testbed as testbed;
 
 use crate::scene::{Server, Shared, TTL};
 
-/// The one that other tests use too, if there is one now.
 pub(crate) fn server() -> Arc<dyn Server> {
     static SHARED: Shared<ZooKeeper> = Shared::new();
     SHARED.get(|| ZooKeeper(testbed::ZooKeeper::options().members(1).start().unwrap()))
@@ -34,7 +33,7 @@ impl Server for ZooKeeper {
     }
 
     fn queue(&self, name: &str) -> Vec<String> {
-        // All nodes that go with a session, with their sessions.
+        // All ephemeral nodes with their sessions.
         let dump = self.0.four_letter(0, "dump").unwrap();
         let below =
             |path: &str| path.trim().strip_prefix(name)?.strip_prefix('/').map(str::to_owned);
@@ -45,8 +44,8 @@ impl Server for ZooKeeper {
     }
 
     fn runs_out_in(&self, _: &str) -> Duration {
-        // It says in no way that a test could rely on when a session ends. Clients speak up at the third of
-        // its life, and this leaves as much to a machine that is busy.
+        // ZooKeeper doesn't report when a session ends. Clients ping after a third of the timeout, and this leaves
+        // a third for a busy machine.
         TTL / 3
     }
 }

@@ -1,4 +1,4 @@
-//! Runs that show nothing, and journals that contradict themselves.
+//! Tests of runs that show nothing, and of contradictory journals.
 
 use lockwright_core::Mode;
 
@@ -16,7 +16,6 @@ fn missing(script: &Script) -> Vec<Missing> {
         .collect()
 }
 
-/// A waiter gets the lock that another process held.
 fn hand_over() -> Script {
     let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
     script.releases(20, "a", 1).granted(21, "b", 2, 2, 60)
@@ -32,7 +31,7 @@ fn run_without_contention_shows_nothing() {
     let apart =
         Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (30, 40));
     assert_eq!(missing(&apart), [Missing::Contention, Missing::HandOvers]);
-    // A process doesn't compete with itself.
+    // Requests of one process don't compete.
     let alone = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "a", 2);
     let alone = alone.releases(20, "a", 1).granted(21, "a", 2, 2, 60);
     assert_eq!(missing(&alone), [Missing::Contention, Missing::HandOvers]);

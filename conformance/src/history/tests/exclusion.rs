@@ -1,4 +1,4 @@
-//! Which holds may be valid at once.
+//! Tests of exclusion.
 
 use lockwright_core::Mode;
 
@@ -57,7 +57,7 @@ fn renewal_extends_a_hold() {
     first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
 }
 
-/// The hold isn't valid between its deadline and the entry of a renewal that comes later.
+/// The hold is invalid between its deadline and a later renewal.
 #[test]
 fn renewal_counts_from_the_moment_it_is_written() {
     let between = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(25, "a", 1, 40);
@@ -125,7 +125,7 @@ fn second_guard_on_a_hold_is_no_second_hold() {
     let twice = grant(first(), "a", 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
-    // The same token in another process is another holder.
+    // The same token in another process is a different holder.
     assert!(grant(first(), "b", 20).found().iter().any(|found| found.title() == OVERLAP));
 }
 
@@ -143,7 +143,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // A hold that was asked for later can't be the one that the operator saw.
+    // The operator can't have seen a hold that was requested later.
     let later = both(9, true, 20);
     later.breaks_once(OVERLAP);
 }

@@ -1,4 +1,4 @@
-//! Fences, and the register.
+//! Tests of fences and of the register.
 
 use lockwright_core::Mode;
 
@@ -44,7 +44,7 @@ fn later_request_has_a_larger_fence() {
     };
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
-    // It was asked for when the first grant returned: the server may have seen it first.
+    // It was requested when the first grant returned, so it may have arrived first.
     pair(10, 6).is_clean();
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(11, 6).found_by(&rules), []);
@@ -86,7 +86,7 @@ fn each_name_has_fences_of_its_own() {
     script.asks_for(21, "a", 2, "y", EXCLUSIVE).granted(22, "a", 2, 3, 30).is_clean();
 }
 
-/// A holder that is stopped beyond its deadline, and writes when it goes on.
+/// Returns a run in which a holder stops beyond its deadline, and writes when it continues.
 fn paused(continued: u64, accepted: bool) -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
@@ -101,7 +101,7 @@ fn paused(continued: u64, accepted: bool) -> Script {
 fn late_write_after_a_pause_is_refused() {
     paused(31, false).is_clean();
     paused(31, true).breaks_once(STALE);
-    // It went on when the register answered the next holder: its write may have come first.
+    // It continued when the next holder's write was answered, so its write may have arrived first.
     paused(30, true).is_clean();
 }
 
@@ -113,7 +113,7 @@ fn late_write_before_the_next_holders_may_be_accepted() {
         script.holds("b", 2, 2, EXCLUSIVE, (20, 60)).wrote(30, "b", (2, 2), true, false)
     };
     late(25).is_clean();
-    // Its loss was reported before the next holder wrote, so that the write may have been sent before, too.
+    // Its loss was reported before the next holder's write, so its write may have been sent first.
     late(35).is_clean();
 }
 

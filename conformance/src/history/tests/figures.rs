@@ -1,4 +1,4 @@
-//! What the figures count.
+//! Tests of the figures.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn figures(script: &Script, loss_margin: Duration) -> Figures {
     check(&entries, &Rules { loss_margin, ..Rules::default() }).figures
 }
 
-/// `a` is stopped beyond its deadline; `b` gets the lock, and gives it back.
+/// Returns a run in which `a` stops beyond its deadline, and `b` acquires and releases the lock.
 fn paused() -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (100, 200))
@@ -90,7 +90,7 @@ fn figures_are_printed_in_words() {
     }
 }
 
-/// A schedule of many requests takes no longer than it should: each request is compared with few holds.
+/// Also bounds the time of a long schedule.
 #[test]
 fn hold_is_found_behind_many_later_ones() {
     let mut script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 90_000));
@@ -99,6 +99,5 @@ fn hold_is_found_behind_many_later_ones() {
         script = script.holds("b", number, number, EXCLUSIVE, (from, from + 5));
     }
     let figures = figures(&script.asks(80_000, "c", 1), Duration::ZERO);
-    // All of `b` overlap with `a`, and so does the last request.
     assert_eq!(figures.contended, 1_998 + 1);
 }

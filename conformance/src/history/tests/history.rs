@@ -1,4 +1,4 @@
-//! Holds without a journal.
+//! Tests of holds without a journal.
 
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 

@@ -1,4 +1,4 @@
-//! The rules, each on journals by hand: right, and wrong by a nanosecond.
+//! Tests of the rules with handwritten journals, correct or wrong by a nanosecond.
 
 mod evidence;
 mod exclusion;
@@ -14,7 +14,7 @@ use lockwright_core::{BootInstant, Fence, Mode, Reason, Token};
 use super::journal::{Entry, Event, Signal};
 use super::{Kind, Rules, Violation, check};
 
-/// A journal by hand. Tokens are made of the number of the request, so that each request has its own.
+/// A handwritten journal. A token is derived from its request's number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script(pub(crate) Vec<Entry>);
 
@@ -69,7 +69,7 @@ impl Script {
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
-    /// A request and its grant, both at `from`, and the deadline at `until`.
+    /// Adds a request and its grant at `from`, with the deadline `until`.
     pub(crate) fn holds(
         self,
         who: &str,
@@ -103,7 +103,7 @@ impl Script {
         self.add(instant, who, Event::Writing { token, looked, late: false })
     }
 
-    /// The answer to a write. `late` says whether the writer knew of its hold's end.
+    /// Adds the answer to a write.
     pub(crate) fn wrote(
         self,
         instant: u64,
@@ -142,7 +142,7 @@ impl Script {
         self.add(instant, who, Event::Ended)
     }
 
-    /// Returns what it breaks. It needn't show anything.
+    /// Returns the violations, without a need for evidence.
     pub(crate) fn found(&self) -> Vec<Violation> {
         self.found_by(&Rules { must_show: false, ..Rules::default() })
     }
@@ -158,7 +158,6 @@ impl Script {
         assert_eq!(self.found(), []);
     }
 
-    /// Expects one violation, with this title.
     #[track_caller]
     pub(crate) fn breaks_once(&self, title: &str) {
         let found = self.found();

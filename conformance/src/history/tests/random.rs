@@ -1,4 +1,4 @@
-//! Random schedules that are right, and the same with one mistake.
+//! Tests of random correct schedules, and the same with one mistake.
 
 use lockwright_core::Fence;
 
@@ -10,8 +10,8 @@ const SEEDS: u64 = 200;
 const NAMES: [&str; 2] = ["x", "y"];
 const PROCESSES: [&str; 3] = ["a", "b", "c"];
 
-/// Holds of some names, one after the other. Each hold is renewed or not, ends in one of three ways, and its
-/// holder writes. A holder that loses its hold writes late, after the next holder.
+/// Returns sequential holds of some names. Each is renewed or not, ends in one of three ways, and its holder
+/// writes. A lost hold's writes follow the next holder's.
 fn right(seed: u64) -> Script {
     let mut random = Random::new(seed);
     let (mut script, mut request) = (Script::new(), 0);
@@ -44,7 +44,7 @@ fn right(seed: u64) -> Script {
     script
 }
 
-/// Changes the first entry that `change` accepts from a random place on.
+/// Changes the first entry that `change` accepts, from a random place on.
 fn wrong(seed: u64, change: impl Fn(&mut Entry) -> bool) -> Script {
     let mut script = right(seed);
     let from = Random::of(seed, 1).below(script.0.len() as u64 / 2) as usize;
@@ -67,7 +67,7 @@ fn right_schedules_are_clean() {
 #[test]
 fn hold_that_is_valid_for_too_long_is_found() {
     for seed in 0..SEEDS {
-        // All ends of holds go, and each deadline is beyond the next grant.
+        // Remove all ends, and set each deadline after the next grant.
         let mut script = right(seed);
         script
             .0
@@ -121,7 +121,7 @@ fn accepted_late_write_is_found() {
                 *accepted = true;
             }
         }
-        // The writer isn't stopped here, so that its write may have been sent at its loss.
+        // The writer isn't stopped, so its write may have been sent at its loss.
         assert_eq!(script.found(), [], "seed {seed}");
         let mut stopped = Script::new();
         for entry in script.0 {

@@ -1,4 +1,4 @@
-//! Holds that are used after their end.
+//! Tests of holds that are used after their end.
 
 use super::{EXCLUSIVE, Script, Signal};
 
@@ -25,7 +25,7 @@ fn check_after_the_reported_loss_is_a_use() {
     looked(20).breaks_once(USED);
 }
 
-/// Without the instant of the check, the register's last answer is the earliest that it can have been.
+/// Without a recorded check, the register's last answer is the earliest possible check.
 #[test]
 fn second_write_after_the_deadline_is_a_use() {
     let two = |first| {
@@ -58,9 +58,9 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
             .releases(31, "b", 2)
             .renews(renewed, "a", 1, deadline)
     };
-    // The next hold is over, so that nothing overlaps.
+    // The next hold has ended, so nothing overlaps.
     renewed(32, 50).breaks_once(RENEWED);
-    // It was written late, and says nothing new.
+    // It was written late, and extends nothing.
     renewed(32, 32).is_clean();
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))

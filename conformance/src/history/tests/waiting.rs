@@ -1,4 +1,4 @@
-//! Requests that hang, and locks without a holder.
+//! Tests of stuck requests, and of locks without a holder.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn request_ends_unless_its_process_does() {
     assert_eq!(found(&stopped, 100), ["a request never ended"]);
 }
 
-/// The holder's deadline is at 20, and the waiter gets the lock at 50.
+/// Returns a run with the holder's deadline at 20 and the waiter's grant at 50.
 fn gap() -> Script {
     Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(15, "b", 2).granted(50, "b", 2, 2, 60)
 }
@@ -40,7 +40,7 @@ const TOO_LONG: &str = "a client waited for too long without a holder";
 fn time_without_a_holder_is_bounded_while_a_client_waits() {
     assert!(found(&gap(), 30).is_empty());
     assert_eq!(found(&gap(), 29), [TOO_LONG]);
-    // The same while nobody waits.
+    // The same gap without a waiter.
     let idle = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
     assert!(found(&idle.holds("b", 2, 2, EXCLUSIVE, (50, 60)), 1).is_empty());
 }
@@ -71,7 +71,7 @@ fn stopped_waiter_does_not_wait() {
 
 #[test]
 fn waiters_of_one_name_take_turns() {
-    // Somebody waits all the time from 20 to 50, though nobody for longer than 15.
+    // A client waits at all times from 20 to 50, none for longer than 15.
     let script = Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
         .asks(20, "b", 2)

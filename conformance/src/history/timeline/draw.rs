@@ -1,12 +1,9 @@
-//! Colours, text and the few shapes of the picture.
+//! The colours, text and shapes of the picture.
 
 use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
 
-/// The width of the picture, in pixels.
 pub(super) const WIDTH: f64 = 1_200.0;
-/// The left end of the time axis.
 pub(super) const LEFT: f64 = 140.0;
-/// The right end of the time axis.
 pub(super) const RIGHT: f64 = 1_176.0;
 
 pub(super) const INK: &str = "#1b1f24";
@@ -15,9 +12,8 @@ pub(super) const FAINT: &str = "#e5e7eb";
 pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
-/// How many colours there are.
 pub(super) const COLOURS: usize = 6;
-/// Colours of names, distinguishable by the colour-blind (Okabe and Ito, 2008), and of the text on them.
+/// Colours of names and of text on them, distinguishable by colour-blind readers (Okabe and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -27,17 +23,16 @@ const NAMES: [(&str, &str); COLOURS] = [
     ("#7a5195", "#ffffff"),
 ];
 
-/// Returns the colour of the name with this number, and the colour of text on it.
 pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// Returns a pixel's place to a tenth, so that the same run is the same text everywhere.
+/// Rounds to a tenth of a pixel, so that all machines draw the same text.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
 
-/// Returns at most how wide a text is.
+/// Returns an upper bound of a text's width.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }
@@ -73,7 +68,7 @@ pub(super) fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str, wid
         .set("stroke-width", width)
 }
 
-/// A triangle that points down: a reported loss.
+/// Returns a triangle that points down: a reported loss.
 pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     let points = format!(
         "{},{} {},{} {},{}",
@@ -87,7 +82,7 @@ pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
-/// A write to the register: a dot if it was accepted, a cross if it was refused. `size` is half the dot's width.
+/// Returns the mark of a write: a dot if it was accepted, a cross if not. `size` is half the dot's width.
 pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
     if accepted {
         let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);
@@ -103,19 +98,17 @@ pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
         .add(line(left, right, INK, 2.0))
 }
 
-/// A red number: a violation.
 pub(super) fn badge(x: f64, y: f64, number: usize) -> Group {
     let circle = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", 8).set("fill", RED);
     let number = bold(text(x, y + 4.0, 11.0, "#ffffff", &number.to_string()));
     Group::new().add(circle).add(number.set("text-anchor", "middle"))
 }
 
-/// A text that a browser shows when the mouse is over the group.
+/// Returns a text that a browser shows on hover.
 pub(super) fn tooltip(content: &str) -> Title {
     Title::new(content)
 }
 
-/// Breaks a text into lines of at most `most` characters, between words.
 pub(super) fn lines(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

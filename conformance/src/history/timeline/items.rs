@@ -1,4 +1,4 @@
-//! What a picture shows of a run: requests with their holds, and where each violation is.
+//! The contents of a picture.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,10 @@ use crate::history::hold::Hold;
 use crate::history::run::{End, Run, Tracked, WriteOf};
 use crate::history::violation::{Missing, Violation};
 
-/// A request, its hold and what happened with it. A later part of a hold is an item of its own.
+/// A request with its hold. A later part of a hold is a separate item.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) who: String,
-    /// The number of its name.
     pub(super) name: usize,
     pub(super) waits_from: BootInstant,
     pub(super) waits_to: BootInstant,
@@ -36,7 +35,6 @@ impl Item {
         }
     }
 
-    /// Returns the last instant at which something of it is drawn.
     pub(super) fn end(&self) -> BootInstant {
         let until = self.hold.as_ref().map_or(self.waits_to, |hold| hold.until);
         let writes = self.writes.iter().map(|(at, _)| *at);
@@ -44,13 +42,11 @@ impl Item {
     }
 }
 
-/// Returns the names of a run, in their order.
 pub(super) fn names(run: &Run) -> Vec<String> {
     let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
     names.into_iter().cloned().collect()
 }
 
-/// Returns the processes that asked for something, in the order in which they first did.
 pub(super) fn processes(run: &Run) -> Vec<String> {
     let mut processes: Vec<String> = Vec::new();
     for request in &run.requests {
@@ -61,7 +57,6 @@ pub(super) fn processes(run: &Run) -> Vec<String> {
     processes
 }
 
-/// Returns the items of a run in the order in which they begin.
 pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
     let number = |name: &String| names.iter().position(|other| other == name).unwrap_or_default();
     let mut writes: Vec<Vec<(BootInstant, bool)>> = vec![Vec::new(); run.holds.len()];
@@ -74,7 +69,7 @@ pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
         let mut item = Item::new(&request.who, number(&request.name), request.asked);
         item.waits_to = run.wait_end(request);
         item.tooltip = format!("{} asks for {}, {}", request.who, request.name, request.mode);
-        // A second guard has no bar of its own.
+        // A second guard has no separate bar.
         if let Some(hold) = request.hold.filter(|hold| shown.insert(*hold)) {
             fill(&run.holds[hold], &mut item);
             item.writes = std::mem::take(&mut writes[hold]);
@@ -106,14 +101,12 @@ fn fill(tracked: &Tracked, item: &mut Item) {
     item.hold = Some(hold.clone());
 }
 
-/// The place of a violation.
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// The rows, or none for all.
+    /// The rows. Empty for all.
     pub(super) who: Vec<String>,
     pub(super) from: Option<BootInstant>,
     pub(super) to: Option<BootInstant>,
-    /// The holds that are part of it.
     pub(super) tokens: Vec<(String, Token)>,
 }
 
@@ -130,7 +123,7 @@ impl Place {
     }
 }
 
-/// Returns where a violation is. What the whole run lacks has no place.
+/// Returns the place of a violation. Missing evidence has no place.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

@@ -8,7 +8,6 @@ use super::draw::{
 use super::items::Item;
 use super::panel::Shown;
 
-/// Draws the legend of the marks in the picture, from `top` on. Returns it with its bottom.
 pub(super) fn legend(shown: &Shown<'_>, top: f64) -> (Group, f64) {
     let mut row = Flow { x: 12.0, y: top, group: Group::new() };
     for (number, name) in shown.names.iter().enumerate().take(COLOURS) {
@@ -49,7 +48,6 @@ fn swatch(x: f64, y: f64, colour: &str, opacity: f64) -> Rectangle {
     swatch.set("fill-opacity", opacity).set("stroke", colour)
 }
 
-/// Entries one after the other, in as many lines as they need.
 struct Flow {
     x: f64,
     y: f64,

@@ -1,4 +1,4 @@
-//! A picture of a run: waits and holds of each process, faults, and violations.
+//! A picture of a run.
 
 mod draw;
 mod items;
@@ -21,12 +21,12 @@ use super::journal::Entry;
 use super::run::Run;
 use super::violation::{Described, Violation};
 
-/// More violations than this have no mark and no caption.
+/// The largest number of violations that have a mark and a caption.
 const MOST: usize = 12;
 
-/// Draws a run as an SVG that is 1,200 pixels wide. It has a row for each process with its waits and holds, bands
-/// for faults, and red bands with numbers for violations, which are explained below. A violation in a long run is
-/// drawn again, enlarged. The entries are in the order of their instants.
+/// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered red bands for
+/// violations, with captions. In a long run, the first violation is also enlarged. The entries must be sorted by
+/// timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let (names, processes) = (names(&run), processes(&run));
@@ -98,7 +98,7 @@ fn heading(run: &Run, processes: &[String], violations: &[Violation]) -> Group {
     ))
 }
 
-/// Returns the whole run, and if it is long, the part of it around the first violation.
+/// Returns the whole run and, if it is long, the part around the first violation.
 fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
     let whole = Scale { zero: run.start, from: run.start, to: run.end };
     let mut panels = vec![(None, whole)];
@@ -122,7 +122,6 @@ fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
     panels
 }
 
-/// Draws the explanations of the numbers.
 fn captions(run: &Run, violations: &[Violation], top: f64) -> (Group, f64) {
     let (mut group, mut y) = (Group::new(), top + 8.0);
     for (violation, number) in violations.iter().zip(1_usize..).take(MOST) {

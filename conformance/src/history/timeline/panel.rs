@@ -1,4 +1,4 @@
-//! One panel of the picture: faults, violations and a row for each process above a time axis.
+//! A panel of the picture, with a row for each process above a time axis.
 
 use svg::node::element::Group;
 
@@ -10,13 +10,11 @@ use super::items::{Item, Place};
 use super::scale::{Lanes, Scale};
 use crate::history::run::Run;
 
-/// The height of a lane in a process's row, and of a lane of faults or violations.
+/// The heights of a lane of items, and of a lane of faults or violations.
 const LANE: f64 = 26.0;
 const BAND: f64 = 20.0;
-/// The height of a bar in its lane.
 const BAR: f64 = 16.0;
 
-/// The contents of all panels.
 pub(super) struct Shown<'a> {
     pub(super) run: &'a Run,
     pub(super) names: &'a [String],
@@ -25,17 +23,14 @@ pub(super) struct Shown<'a> {
     pub(super) places: &'a [Place],
 }
 
-/// A row of a process: where it is, and the lanes of its items.
 struct Row {
     top: f64,
     bottom: f64,
-    /// True if it begins with a lane for stops and kills.
     has_states: bool,
-    /// Indices of items, with their lanes.
     items: Vec<(usize, usize)>,
 }
 
-/// Draws a panel whose top is at `top`. Returns it with its bottom.
+/// Draws a panel. Returns it with its bottom.
 pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (faults, rows_top) = faults(shown, scale, top);
     let (badges, rows_top) = badges(shown, scale, rows_top);
@@ -72,7 +67,7 @@ fn axis(scale: Scale, top: f64, bottom: f64) -> Group {
         .add(title.set("text-anchor", "middle"))
 }
 
-/// Draws the faults and breaks, one lane below the other where their labels need it.
+/// Draws faults and breaks, in several lanes if needed.
 fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let mut spans: Vec<_> = shown
         .run
@@ -92,7 +87,7 @@ fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     for (from, to, label) in &spans {
         let (x, wide) = (scale.x(*from), (scale.x(*to) - scale.x(*from)).max(3.0));
         let label_width = width(label, 11.0);
-        // Inside, to the right, or to the left of the bar, whichever has room.
+        // Inside, right or left of the bar, whichever has room.
         let start = if label_width + 8.0 <= wide {
             x + 4.0
         } else if x + wide + 4.0 + label_width <= RIGHT {
@@ -124,7 +119,6 @@ fn fault_bands(shown: &Shown<'_>, scale: Scale, top: f64, bottom: f64) -> Group 
     group
 }
 
-/// Draws the numbers of the violations, above the rows.
 fn badges(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (mut group, mut lanes) = (Group::new(), Lanes::default());
     let mut placed: Vec<_> = shown
@@ -149,7 +143,6 @@ fn middle(place: &Place, scale: Scale) -> Option<f64> {
     scale.shows(from, to).then(|| (scale.x(from) + scale.x(to)) / 2.0)
 }
 
-/// Puts the items of each process into lanes.
 fn rows(shown: &Shown<'_>, scale: Scale, top: f64) -> (Vec<Row>, f64) {
     let (mut rows, mut top) = (Vec::new(), top);
     for who in shown.processes {
@@ -186,7 +179,6 @@ fn label(who: &str, row: &Row) -> Group {
     Group::new().add(tooltip(who)).add(label)
 }
 
-/// Draws when a process was stopped, and its end by `kill -9`.
 fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
     let (process, mut group) = (run.process(who), Group::new());
     let height = row.bottom - row.top;
@@ -211,7 +203,7 @@ fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
     group
 }
 
-/// The first of the labels that has room at the top of a process's row.
+/// Returns the first label that has room.
 fn state(labels: &[&str], x: f64, room: f64, top: f64) -> Group {
     match labels.iter().find(|label| width(label, 11.0) + 8.0 <= room) {
         Some(label) => Group::new().add(text(x + 4.0, top + 14.0, 11.0, INK, label)),
@@ -219,7 +211,6 @@ fn state(labels: &[&str], x: f64, room: f64, top: f64) -> Group {
     }
 }
 
-/// Draws the wait, the hold, its writes and its loss.
 fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> Group {
     let (fill, on_it) = colour(item.name);
     let states = if row.has_states { BAND - 2.0 } else { 0.0 };
@@ -255,7 +246,7 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
     group
 }
 
-/// Returns half the size of a write's mark: smaller where many writes are close.
+/// Returns half the size of a write's mark, smaller if writes are close.
 fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let places: Vec<f64> = shown.map(|(at, _)| scale.x(*at)).collect();
@@ -263,14 +254,14 @@ fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     if closest < 8.0 { 1.5 } else { 3.0 }
 }
 
-/// Returns how much of a bar is free of writes, from its beginning on.
+/// Returns the length of the bar's beginning that is free of writes.
 fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let writes = shown.map(|(at, _)| scale.x(*at) - x - 5.0);
     writes.filter(|clear| *clear > -5.0).fold(wide, f64::min)
 }
 
-/// Returns what a bar may say, the longest first.
+/// Returns the possible labels of a bar, the longest first.
 fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
     let what = match (hold.mode, hold.permits()) {
         (_, Some((count, of))) => format!("{count} of {of} permits"),
@@ -284,7 +275,7 @@ fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<Str
     labels
 }
 
-/// Draws a red band over the rows that a violation concerns.
+/// Draws a red band over the affected rows.
 fn violation_band(
     shown: &Shown<'_>,
     place: &Place,

@@ -1,4 +1,4 @@
-//! Where an instant is, and which things of a row share a lane.
+//! The time axis, and the lanes of a row.
 
 use std::time::Duration;
 
@@ -7,17 +7,15 @@ use lockwright_core::BootInstant;
 use super::draw::{LEFT, RIGHT};
 use crate::history::hold::seconds;
 
-/// The part of a run that a panel shows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
-    /// The run's beginning, from which the axis counts.
     pub(super) zero: BootInstant,
     pub(super) from: BootInstant,
     pub(super) to: BootInstant,
 }
 
 impl Scale {
-    /// Returns the pixel of an instant, at the edge if it is outside.
+    /// Returns the pixel of an instant, clamped to the panel.
     pub(super) fn x(&self, instant: BootInstant) -> f64 {
         let length = self.length().as_nanos().max(1) as f64;
         let since = instant.saturating_since(self.from).as_nanos() as f64;
@@ -28,12 +26,10 @@ impl Scale {
         self.to.saturating_since(self.from)
     }
 
-    /// Returns whether any of the time between the two is shown.
     pub(super) fn shows(&self, from: BootInstant, to: BootInstant) -> bool {
         from <= self.to && to >= self.from
     }
 
-    /// Returns the ticks of the axis: a pixel and a text each.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let (first, last) = (seconds(self.zero, self.from), seconds(self.zero, self.to));
         let step = step((last - first) / 12.0);
@@ -48,19 +44,19 @@ impl Scale {
     }
 }
 
-/// Returns the least of 1, 2 and 5 times a power of ten that isn't below `least`.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that isn't below `least`.
 fn step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     steps.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// Lanes of a row: each thing goes to the first lane in which nothing is in its way.
+/// The lanes of a row, with their occupied ends.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Vec<f64>);
 
 impl Lanes {
-    /// Returns the lane of a thing between these pixels. Things come in the order of their beginnings.
+    /// Returns the first free lane. Calls must be in the order of the beginnings.
     pub(super) fn take(&mut self, from: f64, to: f64) -> usize {
         let free = self.0.iter().position(|end| *end <= from);
         let lane = free.unwrap_or(self.0.len());

@@ -1,4 +1,4 @@
-//! What is in a picture, and that nothing in it lies on something else.
+//! Tests of a picture's contents, and that they don't overlap.
 
 use crate::history::journal::Signal;
 use crate::history::tests::{EXCLUSIVE, Script, permits};

@@ -29,7 +29,7 @@ use crate::token::Token;
 ///   [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend has its own time limit, so that a silent server becomes an error. (As a last resort, the
 ///   client stops waiting for an answer that is no longer useful.)
-/// - The backend never sends an [`Event`](crate::Event) while it holds one of its own mutexes.
+/// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's properties. They never change.

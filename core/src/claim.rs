@@ -84,7 +84,7 @@ pub struct Granted {
     /// How long the server keeps the hold from the start, if that isn't the requested TTL: a negotiated TTL,
     /// or a repeat that didn't re-arm it.
     pub valid: Option<Duration>,
-    /// Whether claims of other clients are queued on the server for this name.
+    /// True if claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
@@ -102,7 +102,7 @@ pub struct Busy {
     pub retry_after: Option<Duration>,
     /// The holder, if the server returns it without another round trip.
     pub holder: Option<Box<Holder>>,
-    /// Whether the claim is in the server's queue now. It stays there until it is granted, released, or not
+    /// True if the claim is in the server's queue now. It stays there until it is granted, released, or not
     /// repeated for long.
     pub queued: bool,
 }
@@ -136,7 +136,7 @@ impl<'a> Renew<'a> {
 pub struct Renewal {
     /// The outcome.
     pub outcome: RenewalOutcome,
-    /// Whether claims of other clients are queued on the server for this name.
+    /// True if claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
@@ -169,7 +169,7 @@ impl Renewal {
     }
 }
 
-/// Whether every acquire request of the released hold was answered.
+/// The state of the acquire requests of a released hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
     /// Every acquire of this token was answered.

@@ -1,30 +1,30 @@
-//! How a name is locked.
+//! The lock modes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a name is locked. A name is a mutex, a read-write lock or a semaphore of one size, never
-/// two of them.
+/// The mode of a claim. A name is either a read-write lock, which includes a mutex, or a semaphore of one
+/// size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Mode {
     /// One holder.
     Exclusive,
-    /// Any number of holders, and no exclusive one: a read lock.
+    /// Any number of concurrent readers, without an exclusive holder.
     Shared,
-    /// A weighted semaphore: `count` permits of the `of` that the name has.
+    /// A weighted semaphore: `count` of the name's `of` permits.
     Permits {
-        /// How many permits this claim wants.
+        /// The number of permits of this claim.
         count: u32,
-        /// How many there are.
+        /// The size of the semaphore.
         of: u32,
     },
 }
 
 impl Mode {
-    /// Whether a name can be in use in both: a lock, which is a mutex as long as nobody reads, or a
+    /// Returns whether one name can be in use in both modes: they are both modes of a lock, or both of a
     /// semaphore of one size.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
@@ -34,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// What a name is that is in use like this.
+    /// Returns the lock type, for messages.
     pub(crate) fn kind(self) -> String {
         match self {
             Self::Exclusive | Self::Shared => "a lock".to_owned(),

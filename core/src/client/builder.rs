@@ -1,4 +1,4 @@
-//! The settings of a client.
+//! The builder of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::locks::Locks;
 use super::shared::{InRuntime, Settings, Shared};
 use super::sweeper::sweeper;
 
-/// The settings of a client. Made by [`Locks::builder`].
+/// The settings of a client, created by [`Locks::builder`].
 #[must_use = "a builder does nothing until it is built"]
 #[derive(Debug)]
 pub struct Builder {
@@ -54,79 +54,79 @@ impl Builder {
         }
     }
 
-    /// The TTL of requests that don't set one. 30 s, or the nearest that the backend takes.
+    /// Sets the default TTL of requests: 30 s if not set, or the nearest that the backend supports.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// How long requests wait that don't say so. `None`, the default, is without limit.
+    /// Sets the default wait limit of requests. `None`, the default, means no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Put before every name on the server, as it is: give it its separator, as in `shop/`. It
-    /// doesn't show in what this client answers.
+    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results
+    /// don't show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// What operators see this client called: a service, a job.
+    /// Sets the label that operators see for this client, such as a service or a job.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Has the client clear away, in the background and about once a minute, what holds left behind
-    /// that have been over for `idle`: see [`Locks::sweep`]. One client in a fleet is enough. Where
-    /// nothing is left behind it does nothing.
+    /// Makes the client sweep in the background, about once a minute, the data of holds that ended at least
+    /// `idle` ago: see [`Locks::sweep`]. One client of a fleet is enough. It has no effect if the backend
+    /// leaves no data.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.sweep = Some(idle);
         self
     }
 
-    /// The clock of validity. Only tests set it.
+    /// Sets the clock of validity, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How validity is reckoned: drift and margin.
+    /// Sets the parameters of validity: drift and margin.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.settings.rules = rules;
         self
     }
 
-    /// The runtime on which holds are renewed and background releases run; the present one if not
-    /// set. It needs its timer, and the backend's connections live on it too: don't let it end
-    /// before the client. If it does, no hold is renewed until the next request inside another runtime, which
-    /// then runs the renewals. Until then each hold is lost at its deadline, as
-    /// [`check`](crate::Guard::check) reports. A current-thread runtime renews nothing between two
-    /// `block_on`s.
+    /// Sets the runtime of renewals and background releases; the present one if not set. It needs its timer.
+    /// The backend's connections also use it, so it must not end before the client.
+    ///
+    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the
+    /// renewals. Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A
+    /// current-thread runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Where tokens come from. Only tests set it.
+    /// Sets the source of tokens, for tests.
     pub fn tokens(mut self, tokens: TokenSource) -> Self {
         self.settings.tokens = tokens;
         self
     }
 
-    /// Where the jitter of waits begins, so that a simulation can be repeated. Random if not set.
+    /// Sets the seed of the jitter, so that a simulation can be repeated. Random if not set.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.settings.jitter = Jitter::from_seed(seed);
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when a setting is out of its range, or
-    /// when there is no tokio runtime here and none was given.
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if a setting is out of range, or without a tokio
+    /// runtime.
     pub fn build(self) -> Result<Locks> {
         let Self { backend, settings, label, clock, runtime, sweep } = self;
         check(&settings, &*backend)?;
@@ -174,7 +174,7 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         )));
     }
     if !settings.namespace.is_empty() {
-        // Whatever is allowed before a name is allowed in a name; a trailing space isn't at its end.
+        // A prefix may contain the characters of a name. The `x` allows a trailing space.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
             Error::invalid_config("the namespace can't stand before a name").with_source(error)
         })?;

@@ -1,4 +1,4 @@
-//! Turns requests away: the client was closed, or its runtime has ended.
+//! Turning requests away: the client was closed, or its runtime has ended.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::keeper::keeper;
 use super::shared::Shared;
 
 /// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away
-/// later, when it runs.
+/// later.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
-/// Counts a request as waiting until this is dropped.
+/// A counted waiting request, until this is dropped.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -46,8 +46,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drives a request that has to wait. If the client is closed, the request is dropped, which releases
-    /// a claim that the server may have.
+    /// Drives a request that has to wait. Closing the client drops the request, which releases a claim that
+    /// the server may have.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -64,7 +64,6 @@ impl Shared {
         .await
     }
 
-    /// Waits until the client is closed.
     pub(crate) async fn closed(&self) {
         let mut closing = pin!(self.closing.notified());
         closing.as_mut().enable();
@@ -73,7 +72,7 @@ impl Shared {
         }
     }
 
-    /// Turns all requests away, and waits for the releases under way.
+    /// Turns all requests away, and waits for the releases in progress.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let turned_away = self.table().turns.turn_away_all();
@@ -99,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// Drives a future. If the caller is outside a runtime, the future is polled inside the client's
-    /// runtime, which timers and connections need.
+    /// Drives a future. If the caller is outside a runtime, the future is polled inside the client's runtime,
+    /// which timers and connections need.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

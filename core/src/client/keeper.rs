@@ -1,6 +1,6 @@
-//! The keeper: one task per client that renews holds in batches, tells losses on time, and starts
-//! background releases. Everything that talks to the server runs in tasks of its own, so that a
-//! silent server can't keep a loss from being told.
+//! The renewal task, one per client. It renews holds in batches, reports losses on time, and starts
+//! background releases. Requests to the server run in separate tasks, so a silent server can't delay the
+//! report of a loss.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +18,17 @@ use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
-/// How long an answer to a renewal is waited for at least, however little is left.
+/// The shortest wait for the answer to a renewal, however little time is left.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long a failed renewal waits for its next try: a twentieth of the TTL and no more than a quarter of
-/// what is left, within these.
+/// The limits of the pause after a failed renewal. It is a twentieth of the TTL, and at most a quarter of the
+/// time left.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long the keeper pauses after a panic, which may repeat.
+/// The pause after a panic, which may repeat.
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Marks the end of the keeper, however it comes: also when its runtime goes down.
+/// Records the end of the renewal task for any reason, including the end of its runtime.
 struct Going(Weak<Shared>);
 
 impl Drop for Going {
@@ -39,8 +39,8 @@ impl Drop for Going {
     }
 }
 
-/// The keeper's task. It doesn't keep the client: handles, requests, holds and jobs do, and when
-/// the last of them has gone it ends.
+/// Returns the renewal task. It doesn't keep the client alive: handles, requests, holds and jobs do. The task
+/// ends after the last of them.
 pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = Going(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.keeper), shared.clock.clone());
@@ -76,7 +76,8 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Schedules all holds again, because the holds of that round may be missing. Returns when.
+/// Reschedules all holds, because the holds of that round may be missing. Returns the instant of the next
+/// round.
 #[cold]
 fn after_panic(shared: &Shared) -> BootInstant {
     let next = shared.clock.now() + AFTER_PANIC;
@@ -99,8 +100,8 @@ fn start_jobs(shared: &Arc<Shared>) {
     }
 }
 
-/// Acts on the backend's events, all at once: the end of a session loses many holds. If the keeper has
-/// ended, the thread that reports an event calls this.
+/// Processes the backend's events, all at once: the end of a session loses many holds. If the renewal task
+/// has ended, the thread that reports an event calls this.
 pub(crate) fn take_facts(shared: &Shared) {
     let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
     if told.is_empty() {
@@ -108,7 +109,7 @@ pub(crate) fn take_facts(shared: &Shared) {
     }
     let mut facts: HashMap<Token, Fact> = HashMap::new();
     for (token, fact) in told {
-        // A loss stays one, whatever is told of it after that.
+        // A loss overrides later facts.
         if !matches!(facts.get(&token), Some(Fact::Lost(_))) {
             facts.insert(token, fact);
         }
@@ -131,15 +132,15 @@ pub(crate) fn take_facts(shared: &Shared) {
     shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
 
-/// Does what is due for each hold.
+/// Does the due work for each hold.
 fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     let mut renew = Vec::new();
     let mut look_again = Vec::with_capacity(due.len());
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // Its user has had the time to stop, so whatever may stand on the server can go, and
-            // the others of this client can have their turn.
+            // The holder has had the time to stop, so the server's record can be removed and the local turn
+            // passes on.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -150,8 +151,8 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // Those in a batch share its patience, which the least patient of them sets: so nobody is in one with
-    // a hold that has far less time left.
+    // A batch has the patience of its least patient hold. So a hold with far less time left gets a different
+    // batch.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -164,7 +165,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     }
 }
 
-/// Renews a batch and notes what came of it.
+/// Renews a batch and records the results.
 async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
@@ -186,13 +187,13 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// How long an answer to a renewal is waited for: half of what is left is for trying again, also where a
-/// hold has a short term of a long TTL.
+/// Returns how long to wait for the answer to a renewal. Half of the time left is for a retry, also if a hold
+/// has a short term and a long TTL.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
 
-/// Sends one renewal of some holds and waits for the answer, but not for ever.
+/// Sends one renewal of some holds and waits for the answer, with a limit.
 pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
     let now = shared.clock.now();
     let patience = holds.iter().map(|hold| patience(hold, now)).min().unwrap_or_default();
@@ -202,7 +203,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
-/// Notes the answer for one hold; says when to look at it again.
+/// Records the result for one hold, and returns when to check it again.
 pub(crate) fn note_renewal(
     hold: &Arc<Hold>,
     answer: Option<Renewal>,
@@ -227,7 +228,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Looked at now, so that a risk or a loss in between isn't passed over.
+            // Check it now, so that a risk or a loss in that time is reported.
             now
         }
     }

@@ -1,24 +1,24 @@
-//! The client: everything that a lock user needs and that is the same for every backend.
+//! The client, which is the same for every backend.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `builder` | the settings of a client |
-//! | `locks` | [`Locks`]: what a user makes requests with, and what an operator asks |
+//! | `locks` | [`Locks`]: creating requests, and an operator's calls |
 //! | `request` | [`Request`]: one request and its options |
-//! | `acquire` | a request's way to a hold: local turn, attempts, limits |
-//! | `turns` | the in-process queue, and reentrancy |
-//! | `beside` | reentrancy of those who take no turns: readers, permits |
-//! | `parking` | waiting claims, and what wakes them |
+//! | `acquire` | the acquire operation: local turn, attempts, limits |
+//! | `turns` | the local queue, and reentrancy |
+//! | `beside` | reentrancy of shared holders: readers, permits |
+//! | `parking` | waiting claims and their wake-ups |
 //! | `hold` | one hold's state: the term, the two stages of loss |
-//! | `registry` | all live holds, by the instant at which something is due |
-//! | `keeper` | the one task: renews, tells losses, starts background releases |
+//! | `registry` | all live holds, by their next due instant |
+//! | `keeper` | the renewal task: renews, reports losses, starts background releases |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
-//! | `multi`, `together` | many names at once: asking for them, and holding them |
-//! | `election` | who leads |
-//! | `ticket` | a hold that moves to another process |
-//! | `jitter` | chance in the lengths of waits |
-//! | `background` | releases that nobody waits for, and settling |
-//! | `guard`, `signal` | what a user holds |
+//! | `multi`, `together` | requests for several names, and their guards |
+//! | `election` | elections |
+//! | `ticket` | transfers of a hold to another process |
+//! | `jitter` | random variation of waits |
+//! | `background` | background releases and reconciliation |
+//! | `guard`, `signal` | the guards of held locks, and their signals |
 
 mod acquire;
 mod answer;

@@ -1,8 +1,7 @@
-//! Many names at once.
+//! Requests for several names at once.
 //!
-//! They are acquired one after the other, in an order that is the same for everybody, so that two who
-//! want the same names don't each wait for what the other one has (Havender 1968, *Avoiding Deadlock in
-//! Multitasking Systems*).
+//! They are acquired one after the other, in an order that is the same in all clients. So two requests can't
+//! wait for each other's names (Havender 1968, *Avoiding Deadlock in Multitasking Systems*).
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
@@ -19,14 +18,13 @@ use super::owner::Owner;
 use super::request::Request;
 use super::together::{MultiGuard, remaining, renew, run};
 
-/// How soon what is held already is renewed again, at the soonest.
+/// The shortest pause between renewals of the locks held already.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often is looked at the latest whether two names are one lock.
+/// The longest pause between checks whether two names are one lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A request for many names at once: all of them, or none. Made by
-/// [`Locks::multi`](crate::Locks::multi).
+/// A request for several names: all of them, or none. Created by [`Locks::multi`](crate::Locks::multi).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -36,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 ///
-/// It may be of several clients, and so of several backends: see [`and`](Self::and).
+/// It may span several clients, and so several backends: see [`and`](Self::and).
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
 #[derive(Debug, Clone)]
 pub struct MultiRequest {
@@ -46,10 +44,10 @@ pub struct MultiRequest {
 
 #[derive(Clone)]
 struct Part {
-    /// In which place it was given.
+    /// The position in which it was given.
     place: usize,
     locks: Locks,
-    /// As the user gave it.
+    /// The name as the user gave it.
     name: String,
 }
 
@@ -64,7 +62,7 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// The client's own, if not set; inside, none for no limit.
+    /// The client's own if not set; `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
 }
@@ -74,13 +72,13 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// These names too, of this client. Of another backend, they are what Redisson calls a MultiLock,
-    /// or a migration from one backend to the other: for as long as some know only the old one, who
-    /// holds both excludes everybody.
+    /// Adds names of this client. With a client of another backend, this is Redisson's MultiLock, or a
+    /// migration between backends. While some processes use only the old backend, a holder of both locks
+    /// excludes all of them.
     ///
     /// Several clients whose backends are of the same kind must be given in the same order everywhere.
     ///
-    /// The fences of two backends say nothing about each other: see [`MultiGuard::fence`].
+    /// Fences of two backends can't be compared: see [`MultiGuard::fence`].
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -89,54 +87,54 @@ impl MultiRequest {
         self
     }
 
-    /// The TTL of each: see [`Request::ttl`].
+    /// Sets the TTL of each: see [`Request::ttl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Nobody renews them: they end one TTL after the last of them was granted. Until then, those that are
-    /// there already are renewed.
+    /// Disables renewal: all end one TTL after the last was granted. Until then, the locks held already are
+    /// renewed.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Gives each up for lost after this time, however well its renewals go: also while the next one is waited
-    /// for, and then the request fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold: after this time it counts as lost, even if its renewals succeed. If
+    /// that happens while the request waits for the next lock, it fails with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// How long [`acquire`](Self::acquire) waits at most, for all of them together.
+    /// Limits how long [`acquire`](Self::acquire) waits for all of them together.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
     }
 
-    /// Has [`acquire`](Self::acquire) wait without limit, where the client was set to another.
+    /// Removes the client's time limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
     }
 
-    /// Lets this owner enter again what it holds already: see [`Request::reentrant`].
+    /// Allows re-entry of this owner: see [`Request::reentrant`].
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
     }
 
-    /// Waits for all of them. What it has already it keeps while it waits for the next.
+    /// Waits for all of them. It keeps the locks that it has while it waits for the next.
     ///
     /// # Errors
-    /// As [`Request::acquire`], with the name that it was about; all others are given back then. Also
-    /// [`Conflict`](ErrorKind::Conflict) when two of the names are one lock on the server,
-    /// [`Lost`](ErrorKind::Lost) as soon as one that it had is lost while it waits for the next, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for no name at all.
+    /// As [`Request::acquire`], with the name that failed; the others are released. Also
+    /// [`Conflict`](ErrorKind::Conflict) if two of the names are one lock on the server,
+    /// [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost while it waits for the next, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: what it had is released in the background.
+    /// May be dropped at any await point: the acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -155,13 +153,13 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Asks for each once. `None` when one of them is held; the others are given back then.
+    /// Tries each once. If a lock is held, returns `None` and releases the others.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but for the limit.
+    /// As [`acquire`](Self::acquire), without the limit.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: what it had is released in the background.
+    /// May be dropped at any await point: the acquired locks are released in the background.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());
@@ -180,10 +178,10 @@ impl MultiRequest {
         self.finished(&parts, held, false).await.map(Some)
     }
 
-    /// Each name once, in everybody's order.
+    /// Returns each name once, in the global order.
     fn in_order(&self) -> Result<Vec<&Part>> {
         let mut parts: Vec<&Part> = self.parts.iter().collect();
-        // A stable sort: what is equal stays in the order in which it was given.
+        // The sort is stable: equal names keep the given order.
         parts.sort_by(|one, other| one.order(other));
         parts.dedup_by(|one, other| one.is(other));
         if parts.is_empty() {
@@ -200,7 +198,7 @@ impl MultiRequest {
         Some(shared.clock.now() + wait)
     }
 
-    /// All are there. Those that were granted long ago may not be held any more.
+    /// Completes the request. Locks that were granted long ago may be lost by now.
     async fn finished(
         &self,
         parts: &[&Part],
@@ -210,7 +208,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Nobody renews what is fixed, so the first one would end before the last.
+        // Fixed holds aren't renewed, so the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -239,7 +237,7 @@ impl Part {
         key(self).cmp(&key(other))
     }
 
-    /// Whether it is the same name of the same client.
+    /// Returns whether it is the same name of the same client.
     fn is(&self, other: &Self) -> bool {
         std::sync::Arc::ptr_eq(self.locks.shared(), other.locks.shared()) && self.name == other.name
     }
@@ -309,7 +307,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking`, and keeps meanwhile what is held already. An error as soon as one of that is lost.
+    /// Drives `taking` and keeps the locks held already. Returns an error as soon as one is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -325,18 +323,18 @@ impl Part {
         .await?
     }
 
-    /// Renews what nobody else does.
+    /// Renews fixed holds, which the client doesn't renew.
     async fn renewing(&self, held: &[Guard]) -> Infallible {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
             self.locks.shared().clock.sleep(pause).await;
-            // What fails is tried again, and sooner.
+            // A failed renewal is retried, after a shorter pause.
             let _ = renew(held).await;
         }
     }
 
-    /// Looks until it is certain that this is another lock than each that is held; an error, should it be one of
-    /// them.
+    /// Polls until the server shows a holder other than this request. Returns a conflict if the name is an
+    /// alias of a lock that this request already holds.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -350,8 +348,8 @@ impl Part {
         }
     }
 
-    /// An error if the name is busy because of one that is held for this very request: two names may
-    /// be one lock on the server. Otherwise whether it is certain that it isn't.
+    /// Returns an error if this request already holds the lock under another name. Otherwise, returns whether
+    /// that is certainly not the case.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -374,7 +372,7 @@ impl Part {
     }
 }
 
-/// Gives back what there is of an attempt that failed; what can't be is released in the background.
+/// Releases the locks of a failed attempt; the rest is released in the background.
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
         // A closed client doesn't wait for the server; dropping the guard releases it.

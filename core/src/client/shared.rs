@@ -1,4 +1,4 @@
-//! What all parts of one client share.
+//! The shared state of one client.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -38,10 +38,10 @@ pub(crate) struct Settings {
     pub(crate) jitter: Jitter,
 }
 
-/// A backend that is let go of inside its client's runtime, wherever the last handle is dropped:
-/// connections that end may need one.
+/// A backend that is dropped inside its client's runtime, on any thread: closing its connections may need
+/// one.
 pub(crate) struct InRuntime {
-    /// Until it is dropped.
+    /// `None` during the drop.
     backend: Option<Arc<dyn DistributedLock>>,
     runtime: Handle,
 }
@@ -67,42 +67,40 @@ impl Drop for InRuntime {
     }
 }
 
-/// What all parts of one client share: its handles, its holds, its keeper.
+/// The shared state of one client's handles, holds and renewal task.
 pub(crate) struct Shared {
     pub(crate) backend: InRuntime,
     pub(crate) settings: Settings,
-    /// Those of a term of the client's TTL, which most holds have.
+    /// The lengths of a term with the client's TTL, which most holds have.
     usual_lengths: Lengths,
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
     pub(super) table: Mutex<Table>,
     pub(crate) parking: Parking,
     pub(crate) metrics: Metrics,
-    /// Rouses the keeper, which has it too.
+    /// Wakes the renewal task, which shares it.
     pub(crate) keeper: Arc<Notify>,
-    /// Releases that wait for the keeper to start them.
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    /// Facts about holds that the backend told and the keeper hasn't looked at.
+    /// Facts from the backend that the renewal task hasn't processed.
     pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
-    /// How many live holds their holders have ended: they stay in the table until they are let go,
-    /// and are counted there then.
+    /// The number of live holds that their holders have ended. The table counts them when they are removed.
     ended: AtomicU64,
-    /// Other releases under way: in the background, and of holds that were lost before.
+    /// Other releases in progress: in the background, and of holds that were lost before.
     others: AtomicU64,
     /// The number of waiting requests.
     pub(crate) waiting: AtomicU64,
     /// After the client was closed: notified when a release is done or a request was turned away. Also
-    /// notified when the keeper ends.
+    /// notified when the renewal task ends.
     pub(crate) idle: Notify,
     /// Notified when the client is closed.
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) keeper_gone: AtomicBool,
-    /// The runtime on which the keeper runs.
+    /// The runtime of the renewal task.
     pub(super) runtime: Mutex<Handle>,
 }
 
-/// What a backend can tell about a hold.
+/// A backend's report about a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
     AtRisk,
@@ -139,14 +137,14 @@ impl Shared {
         }
     }
 
-    /// Takes in what the backend tells. Called from any thread, so it only notes and notifies.
+    /// Receives an event from the backend. It runs on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.parking.wake(&name),
             Event::Handed(token, granted) => self.parking.hand(token, granted),
             Event::AtRisk(token) => self.note(token, Fact::AtRisk),
             Event::Lost(token, reason) => self.note(token, Fact::Lost(reason)),
-            // Nothing is kept without use yet, so there is nothing to give back.
+            // No hold is cached without use yet, so there is none to return.
             Event::Recall(_) => {}
         }
     }
@@ -160,9 +158,9 @@ impl Shared {
         }
     }
 
-    /// Has the keeper do a release. May be called from any thread, also outside a runtime.
+    /// Queues a release for the renewal task. May be called from any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
-        // The job keeps the client for as long as it waits here.
+        // The queued job keeps the client alive.
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,8 +174,8 @@ impl Shared {
         shared.keeper.notify_one();
     }
 
-    /// The keeper has gone, and its runtime: whatever is left to be released runs out on the
-    /// server. Jobs that stayed would keep the client and its backend for ever.
+    /// Records that the renewal task has ended, with its runtime. Unreleased holds expire on the server.
+    /// Queued jobs are dropped, because they would keep the client and its backend alive.
     pub(crate) fn keeper_has_gone(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,19 +189,19 @@ impl Shared {
         self.idle.notify_waiters();
     }
 
-    /// A release in the background is done.
+    /// Records that a release in the background is done.
     pub(crate) fn done_in_background(&self) {
         self.others.fetch_sub(1, Ordering::SeqCst);
         self.tell_idle();
     }
 
-    /// A holder is done with its hold, which was live, or was lost before.
+    /// Counts a hold that its holder has ended; `was_live` is false if it was lost before.
     pub(crate) fn count_ended(&self, was_live: bool) {
         let counter = if was_live { &self.ended } else { &self.others };
         counter.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The release of a hold that ended like this is done, and its table told.
+    /// Records that a hold's release is done and the table updated.
     pub(crate) fn done_in_place(&self, was_live: bool) {
         if !was_live {
             self.others.fetch_sub(1, Ordering::SeqCst);
@@ -211,19 +209,19 @@ impl Shared {
         self.tell_idle();
     }
 
-    /// Releases under way, in place and in the background.
+    /// Returns the number of releases in progress, in place and in the background.
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // In this order: whoever goes on in the background is counted there before it is let go.
+        // In this order: a background release is counted in `others` before its hold is removed.
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
-    /// Live holds that have ended and weren't let go when these were the totals.
+    /// Returns the number of ended live holds that weren't removed at the time of `totals`.
     pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
-    /// Tells whoever closes the client that a release is done.
+    /// Notifies a pending `close` that a release is done.
     pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
@@ -234,7 +232,7 @@ impl Shared {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// The name on the server of what the user calls `name`.
+    /// Returns the name on the server for the user's `name`.
     pub(crate) fn full_name(&self, name: &str) -> Result<LockName> {
         if self.settings.namespace.is_empty() {
             LockName::new(name)
@@ -243,12 +241,12 @@ impl Shared {
         }
     }
 
-    /// What the user calls the name `full` on the server.
+    /// Returns the user's name for the server's `full`.
     pub(crate) fn user_name(&self, full: &LockName) -> LockName {
         full.clone().without_prefix(&self.settings.namespace)
     }
 
-    /// The error as the user sees it: with the name that the user gave, and the backend.
+    /// Returns the error for the user, with the user's name and the backend.
     pub(crate) fn tell(&self, error: Error, name: &LockName) -> Error {
         let error = error.with_name(&self.user_name(name));
         match error.backend() {
@@ -257,24 +255,23 @@ impl Shared {
         }
     }
 
-    /// Whether a claim is settled once its release was answered. Where an acquire was left
-    /// unanswered it may still arrive, and only a tombstone keeps it out.
+    /// Returns whether an answered release reconciles a claim. An unanswered acquire may still arrive; only a
+    /// tombstone prevents its grant.
     pub(crate) fn one_answer_settles(&self, settle: Settle) -> bool {
         settle == Settle::Answered || self.backend.profile().tombstones
     }
 
-    /// Returns a token for a fresh claim.
     pub(crate) fn token(&self, now: BootInstant) -> Token {
         self.settings.tokens.next(now)
     }
 
-    /// `time`, give or take a quarter.
+    /// Returns `time` ± 25 %.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         self.settings.jitter.spread(time)
     }
 
-    /// The term of a hold of `ttl` that was confirmed by a request sent at `start`, where the
-    /// server may have told another TTL.
+    /// Returns the term of a hold of `ttl` that was confirmed by a request sent at `start`. `in_effect` is
+    /// the server's TTL, if it is different.
     pub(crate) fn term(
         &self,
         start: BootInstant,
@@ -291,7 +288,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody needs the keeper any more.
+        // The renewal task ends.
         self.keeper.notify_one();
     }
 }

@@ -1,5 +1,5 @@
-//! The one lock over what a client keeps of names and holds. One and not two, because an acquire or
-//! a release wants both at once, and an uncontended lock is a good part of what either costs.
+//! The mutex over a client's turns and holds. It is a single one, because acquire and release need both, and
+//! an uncontended lock is a considerable part of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -18,12 +18,12 @@ pub(crate) struct Table {
 }
 
 impl Shared {
-    /// Nothing is dropped, told or sent while it is locked: that may come back here.
+    /// Locks the table. While it is locked, never drop, notify or send: each may call back into this.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a hold that was granted after this wait.
+    /// Inserts a hold that was granted after this wait.
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
         let (tell_keeper, joined) = {
@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// Lets a hold go whose release was answered, and passes its turn on. It had ended like this.
+    /// Removes a hold whose release was answered, and passes its turn on. `ended` is how the hold ended.
     pub(crate) fn let_go(hold: &Hold, ended: Result<u64, Reason>) {
         let shared = &hold.shared;
         let next = {

@@ -1,9 +1,9 @@
-//! The in-process queue: requests of one client for one name take turns and share one remote
-//! claim, so that they don't compete with each other on the server. First come, first served.
+//! The local queue. Requests of one client for one name take turns, in order of arrival, and share one remote
+//! claim. So they don't compete on the server.
 //!
-//! Whoever has the turn may talk to the server about the name. It goes on to the next when the
-//! hold has ended on the server too, or is known never to have begun. (Later a hold itself will be
-//! passed on here, without a trip: that is what the reserved fences of a claim are for.)
+//! Only the request with the turn may send requests about the name. The turn passes on when the hold has
+//! ended on the server too, or certainly never began. (A later version will pass on the hold itself, without
+//! a round trip; the reserved fences of a claim are for that.)
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use super::shared::Shared;
 #[derive(Default)]
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
-    /// Of those who take no turns.
+    /// Holds that take no turns.
     beside: Beside,
     /// Names whose turn belongs to a request without an answer from the server.
     troubled: NameMap<Trouble>,
 }
 
-/// The absence of answers to the request that has a turn.
+/// A request with the turn that gets no answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub(crate) since: BootInstant,
@@ -51,10 +51,10 @@ impl Trouble {
     }
 }
 
-/// A name whose turn is taken.
+/// The state of a taken turn.
 #[derive(Default)]
 struct Taken {
-    /// Who has it, if it can be entered again.
+    /// The owner of the turn, if it may re-enter.
     reentry: Option<Box<Reentry>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
@@ -63,7 +63,7 @@ struct Taken {
 struct Reentry {
     owner: Owner,
     mode: Mode,
-    /// The hold, once there is one.
+    /// The hold, once granted.
     hold: Option<Arc<Hold>>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Queued {
     sender: oneshot::Sender<Passed>,
 }
 
-/// What the queue needs to know of a request.
+/// The properties of a request that the queue compares.
 #[derive(Clone)]
 pub(crate) struct Want {
     pub(crate) mode: Mode,
@@ -81,12 +81,12 @@ pub(crate) struct Want {
     pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: Option<Owner>,
-    /// Who asks, where that isn't just the client.
+    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
 }
 
 impl Want {
-    /// Whether a request can go on with a claim that another one made.
+    /// Returns whether this request can continue with an existing claim.
     fn takes_over(&self, claim: &Claim) -> bool {
         let is_who_asks = match &self.identity {
             Some(identity) => *identity == claim.identity,
@@ -99,21 +99,21 @@ impl Want {
     }
 }
 
-/// What a queued request gets.
+/// The result for a queued request.
 pub(crate) enum Passed {
-    /// The turn, perhaps with the claim of the one before.
+    /// The turn, possibly with the previous claim.
     Turn(Turn),
-    /// A share in the hold of its own owner.
+    /// A share in its owner's hold.
     Entered(Entered),
     /// The request's owner holds the lock with other settings than requested.
     Refused(Error),
 }
 
-/// A share in a hold that is entered again; ends it when dropped unused and last.
+/// A share in a re-entered hold. If it is dropped unused as the last share, the hold ends.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
-    /// One guard more on a hold.
+    /// Adds a guard to a hold.
     fn again(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         hold.shared.metrics.reentered.add(1);
@@ -133,27 +133,27 @@ impl Drop for Entered {
     }
 }
 
-/// The answer to a request for the turn.
+/// The result of a request for the turn.
 pub(crate) enum Entry {
-    /// It is the request's.
+    /// The request has the turn.
     Turn,
     Entered(Entered),
-    /// It stands in the queue.
+    /// The request is queued.
     Queued(oneshot::Receiver<Passed>),
-    /// It is taken, and the request didn't want to wait.
+    /// The turn is taken, and the request doesn't wait.
     Busy,
 }
 
-/// A claim that was sent and may stand on the server.
+/// A claim that was sent.
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) settle: Settle,
-    /// Whether something of it may stand on the server now.
+    /// Whether the server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
 }
 
-/// What was known of a claim before it was sent once more.
+/// The state of a claim before its latest request.
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) settle: Settle,
@@ -161,7 +161,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Notes that the claim is sent now: until the answer comes nobody knows what it does.
+    /// Records that the claim is sent now. Until the answer arrives, its state is unknown.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
@@ -170,32 +170,32 @@ impl Pending {
         }
     }
 
-    /// Notes that this had no effect and will have none. What was left open before still is.
+    /// Records that the request had no effect and will have none. Earlier uncertainty remains.
     pub(crate) fn unsend(&mut self, before: Before) {
         self.settle = before.settle;
         self.on_server = before.on_server || before.settle == Settle::Unanswered;
     }
 }
 
-/// The turn of one name, or of none, for claims that don't take turns. When dropped, the claim
-/// that it holds is inherited or settled, and the turn goes on.
+/// The turn of one name, or a placeholder for claims that take no turns. On drop, its claim is inherited or
+/// reconciled, and the turn passes on.
 pub(crate) struct Turn {
-    /// `None` once the turn went to a hold.
+    /// `None` once the turn was moved into a hold.
     shared: Option<Arc<Shared>>,
-    /// Whether a local turn goes with it.
+    /// Whether this includes the local turn.
     taken: bool,
-    /// The name, until a claim has it.
+    /// The name, until a claim takes it.
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {
-    /// The local turn of `name`, which [`Turns::enter`] gave.
+    /// The local turn of `name`, which [`Turns::enter`] granted.
     pub(crate) fn taken(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// For a claim that takes no turns: others of the same client may hold beside it.
+    /// A placeholder for a claim that takes no turns: other claims of the client may hold concurrently.
     pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -225,14 +225,13 @@ impl Turn {
         }
     }
 
-    /// Records that the server answers again.
     pub(crate) fn note_answer(&self) {
         if self.taken {
             self.shared().table().turns.note_answer(self.name());
         }
     }
 
-    /// The claim that the turn has, or the one that `fresh` makes.
+    /// Returns the turn's claim, or creates it with `fresh`.
     pub(crate) fn claim(
         &mut self,
         fresh: impl FnOnce(&Shared, LockName) -> Pending,
@@ -245,14 +244,14 @@ impl Turn {
         (shared, pending)
     }
 
-    /// Takes the claim away from the turn, which goes on without one.
+    /// Removes the claim; the turn continues without one.
     pub(crate) fn take_pending(&mut self) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.name = Some(pending.claim.name.clone());
         Some(pending)
     }
 
-    /// The claim was granted: claim, settling and local turn go to the hold.
+    /// Moves the granted claim and the local turn into the hold.
     #[inline]
     pub(crate) fn take_parts(&mut self) -> Option<(Arc<Shared>, Pending, bool)> {
         Some((self.shared.take()?, self.pending.take()?, self.taken))
@@ -272,17 +271,17 @@ impl Drop for Turn {
     }
 }
 
-/// Queued requests of an owner that has got its hold.
+/// Queued requests of an owner whose hold was granted.
 pub(crate) struct Joined {
     entering: VecDeque<Queued>,
     refused: Vec<(Queued, Error)>,
 }
 
 impl Joined {
-    /// Gives each its share in the hold, where it was counted in before.
+    /// Gives each request its share in the hold, which is counted already.
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // Gone by now: the share is dropped, and counts itself out.
+            // If the request was dropped, the share is dropped and uncounted.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
@@ -292,7 +291,7 @@ impl Joined {
 }
 
 impl Turns {
-    /// Asks for the turn of `name`.
+    /// Requests the turn of `name`.
     pub(crate) fn enter(
         &mut self,
         name: &LockName,
@@ -326,7 +325,7 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    /// Asks for a share in what the request's own owner holds already, if it takes no turns.
+    /// Returns a share in the owner's own hold, for modes that take no turns.
     pub(crate) fn enter_beside(
         &self,
         name: &LockName,
@@ -348,8 +347,7 @@ impl Turns {
         }
     }
 
-    /// The turn of the hold's name became a hold. Answers those of the same owner, whose shares are
-    /// counted in.
+    /// Records a grant, and returns the queued requests of the same owner, with their shares counted.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -378,7 +376,7 @@ impl Turns {
         Some(Joined { entering, refused })
     }
 
-    /// One guard fewer on a hold with an owner. True when it was the last.
+    /// Removes one guard of a hold with an owner. Returns whether it was the last.
     fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && hold.claim.mode != Mode::Exclusive {
@@ -396,9 +394,11 @@ impl Turns {
         last
     }
 
-    /// Who has the turn next; `pending` is what may stand on the server of the claim before. `None`
-    /// when nobody wants it: then it is free, unless something is pending, which keeps it. It does
-    /// so too where the next in the queue can't go on with what is pending.
+    /// Returns the request that has the turn next. `pending` is the previous claim, if the server may have a
+    /// record of it.
+    ///
+    /// If no request waits, the turn becomes free, unless a claim is pending. A pending claim keeps the turn,
+    /// also if the next request can't take that claim over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -423,7 +423,7 @@ impl Turns {
         Some(next)
     }
 
-    /// Returns since when the request that has the turn of `name` is without an answer.
+    /// Returns the trouble of the request that has the turn of `name`.
     pub(crate) fn trouble(&self, name: &LockName) -> Option<&Trouble> {
         self.troubled.get(name)
     }
@@ -440,7 +440,7 @@ impl Turns {
         self.troubled.remove(name);
     }
 
-    /// Ends all waiting: the client is closing.
+    /// Ends all waiting, because the client is closing.
     pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
         let queues = self.taken.values_mut().filter_map(|taken| taken.queue.take());
         queues.collect::<Vec<_>>()
@@ -448,12 +448,12 @@ impl Turns {
 }
 
 impl Shared {
-    /// One guard fewer. True when it was the last.
+    /// Removes one guard. Returns whether it was the last.
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Passes the turn on, with what may stand on the server of the claim before.
+    /// Passes the turn on, with the previous claim if the server may have a record of it.
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
         let next = self.table().turns.next(name, pending.as_ref());
         self.pass_turn_to(next, name, pending);
@@ -471,7 +471,8 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // Gone by now. In a loop and not through its drop: there may be thousands.
+                    // The request was dropped. A loop instead of the turn's drop, because there may be
+                    // thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -492,7 +493,7 @@ impl Want {
 }
 
 impl Taken {
-    /// A share in the hold, if it is the request's own owner's.
+    /// Returns a share in the hold if the request has the same owner.
     fn enter_again(&self, want: &Want, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
         if want.owner.as_ref() != Some(&reentry.owner) {
@@ -511,8 +512,8 @@ impl Taken {
 }
 
 impl Want {
-    /// Returns an error if the owner's hold may last longer than this request allows. The request can't
-    /// wait, because its owner would wait for itself.
+    /// Returns an error if the owner's hold may last longer than this request allows. The request can't wait,
+    /// because its owner would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed = self.upkeep == Upkeep::Fixed && hold.claim.upkeep != Upkeep::Fixed;
         let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
@@ -529,7 +530,7 @@ impl Want {
     }
 }
 
-/// An owner that holds a name would wait for itself.
+/// Returns the error for a change of mode: the owner would wait for itself.
 fn unchangeable(present: Mode, wanted: Mode) -> Error {
     Error::new(
         ErrorKind::Conflict,

@@ -1,6 +1,5 @@
-//! The client's contract, rule by rule, on the memory backend and a clock that the tests move.
-//! The rules are those of the book's page on guarantees; each has a test here that fails when the
-//! rule is broken.
+//! The client's contract, rule by rule, on the memory backend and a clock that the tests move. Each rule of
+//! the book's page on guarantees has a test here.
 #![forbid(unsafe_code)]
 
 mod basics;

@@ -28,7 +28,7 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// Returns a duration of less than so many milliseconds.
+    /// Returns a duration of less than `limit` milliseconds.
     pub(super) fn millis_below(&self, limit: u64) -> Duration {
         millis(self.below(limit))
     }

@@ -1,4 +1,4 @@
-//! The holders with a valid guard, and the rules that they keep.
+//! The holders with a valid guard, and the checks of exclusion and fences.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use lockwright_core::{Fence, Guard, Mode, Permit, Signal, Token};
 use super::chance::Chance;
 use super::server::Server;
 
-/// A hold as its client sees it.
+/// A hold in its client's view.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) name: &'static str,

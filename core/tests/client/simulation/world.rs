@@ -1,4 +1,4 @@
-//! What the tasks of a schedule share: clients, the server, the holders, tickets on their way.
+//! The shared state of a schedule: clients, the server, the holders, tickets in transfer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ pub(super) const LOCKS: [&str; 2] = ["a", "b"];
 pub(super) const SEMAPHORE: &str = "p";
 pub(super) const PERMITS: u32 = 3;
 
-/// What a schedule does, by its seed.
+/// The plan of a schedule, from its seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) manner: Manner,
-    /// How many of a hundred requests go wrong.
+    /// The percentage of requests that fail.
     pub(super) trouble: u64,
     pub(super) readers: bool,
     pub(super) permits: bool,
@@ -59,10 +59,9 @@ impl Plan {
         }
     }
 
-    /// Returns whether a client that has released everything left nothing on the server.
+    /// Returns whether a client that has released everything leaves the server empty.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // A hold of a ticket that was not resumed runs out, and so does a request that arrives late
-        // where there are no tombstones.
+        // The hold of an unresumed ticket expires by itself. Without tombstones, so does a late request's.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
@@ -73,7 +72,7 @@ pub(super) struct Client {
     pub(super) locks: Locks,
     is_closed: Arc<AtomicBool>,
     pub(super) is_cut: Arc<AtomicBool>,
-    /// Requests that have not ended.
+    /// Requests in progress.
     under_way: Arc<()>,
 }
 
@@ -118,18 +117,18 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes that were begun. Their checks count only if they are joined.
+    /// Closes in progress. Their checks count only if they are joined.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
 
-/// How often a schedule did what it is for.
+/// The coverage of a schedule.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) grants: AtomicU64,
     /// Grants that the server sent as an event.
     pub(super) offers: AtomicU64,
-    /// Grants that a client had by an event alone.
+    /// Grants that a client received only by an event.
     pub(super) handed: AtomicU64,
     pub(super) resumed: AtomicU64,
     pub(super) broken: AtomicU64,
@@ -191,7 +190,7 @@ impl World {
         self.clients.lock().unwrap()[which].clone()
     }
 
-    /// Puts a new client in the place of one of the two.
+    /// Replaces one of the two clients, and returns the old one.
     pub(super) fn replace_client(&self) -> Client {
         let new = self.make_client();
         let which = self.chance.below(2) as usize;
@@ -204,7 +203,7 @@ impl World {
         self.clients.lock().unwrap().clone()
     }
 
-    /// Returns all clients, also the closed ones.
+    /// Returns all clients, including the closed ones.
     pub(super) fn all_clients(&self) -> Vec<Client> {
         let mut all = self.present();
         all.extend(self.retired.lock().unwrap().iter().cloned());
@@ -216,7 +215,6 @@ impl World {
     }
 }
 
-/// Counts one more.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::SeqCst);
 }

@@ -15,30 +15,30 @@ use crate::operator::{BreakHow, Broken, Cursor, Finding, Inspection, Page, Seen,
 use crate::profile::Profile;
 use crate::token::Token;
 
-/// A lock server: acquires, renews and releases holds, and answers operators' requests.
+/// A lock server.
 ///
-/// The [client](crate::Locks) implements the rest once for all backends: waiting, limits, deadlines, renewal,
-/// loss, reconciliation, reentrancy and the local queue. A backend implements the parts that need the server:
-/// idempotent acquires per token, tombstones, rounding and enforcing the TTL, fences.
+/// The [client](crate::Locks) implements waiting, limits, deadlines, renewal, loss, reconciliation, reentrancy and
+/// the local queue. A backend implements the parts that need the server: idempotent acquires per token, tombstones,
+/// rounding and enforcing the TTL, fences.
 ///
 /// # Contract of every method
 ///
 /// - The future may be dropped at any await point. The request may still take effect afterwards.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request certainly had no effect and never
-///   will. If it may have had an effect, or may have one later, the error is
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request certainly had no effect and never will.
+///   If it may have had one, or may have one later, the error is
 ///   [`Indeterminate`](crate::ErrorKind::Indeterminate).
-/// - The backend has its own time limit, so that a silent server becomes an error. (As a last resort, the
-///   client stops waiting for an answer that is no longer useful.)
+/// - The backend has its own time limit, so that a silent server becomes an error. (As a last resort, the client
+///   stops waiting for an answer that is no longer useful.)
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
-    /// Returns the backend's properties. They never change.
+    /// Returns the backend's constant properties.
     fn profile(&self) -> &Profile;
 
     /// Passes the channel for wake-ups, hand-overs and losses.
     ///
     /// - Each client calls it once.
-    /// - An event about a hold is identified by the hold's token. Wake-ups are sent to every attached client.
+    /// - The hold's token identifies an event about a hold. Every attached client receives the wake-ups.
     /// - The default drops the channel. The client then polls.
     fn attach(&self, events: Events) {
         drop(events);
@@ -48,20 +48,18 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Atomic: the server creates the hold and its expiry together, or neither.
     /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
-    /// - With [`Wait::Until`], a server that can block may block. Other servers queue the claim, if they have
-    ///   a queue, and answer [`Attempt::Busy`].
-    /// - A repeat with the same token returns the same hold with its original first fence. The repeat either
-    ///   re-arms the full TTL or returns the remaining time in [`Granted::valid`](crate::Granted::valid).
-    /// - A token that was released with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost). It is
-    ///   never granted again; the client continues with a new token.
+    /// - With [`Wait::Until`], a server that can block may block. Others queue the claim, if they have a queue, and
+    ///   answer [`Attempt::Busy`].
+    /// - A repeat with the same token returns the same hold with its original first fence. It re-arms the full TTL
+    ///   or returns the remaining time in [`Granted::valid`](crate::Granted::valid).
+    /// - A token that was released with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never
+    ///   granted again. The client continues with a new token.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - If the profile has fences, every grant's fence is above the fences of all earlier grants of the
-    ///   name.
+    /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt>;
 
-    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process that answers without
-    /// waiting. It saves the allocation of the future. If it returns `None`, the default, the client calls
-    /// `acquire`.
+    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process. It saves the allocation of
+    /// a future. With `None`, the default, the client calls `acquire`.
     fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
         let _ = claim;
         None
@@ -72,34 +70,34 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         self.acquire(claim, Wait::No).await
     }
 
-    /// Re-arms holds to their full TTL: one batch of at most [`Profile::renew_batch`], in one round trip if
-    /// the server allows it.
+    /// Re-arms one batch of at most [`Profile::renew_batch`] holds to their full TTL, if possible in one round
+    /// trip.
     ///
     /// - Returns one [`Renewal`] per hold, in the same order. After an error, or a short answer, the rest is
     ///   indeterminate.
-    /// - The server compares the token and the expiry in one atomic step with the re-arming.
-    /// - Never revives a hold that expired, and never a broken one.
-    /// - Returns the known results within the smallest [`Renew::patience`] of the batch, even if one of
-    ///   several servers is silent. The client doesn't wait longer.
+    /// - Compares the token and the expiry on the server, in one atomic step with the re-arming.
+    /// - Never revives an expired or broken hold.
+    /// - Returns the known results within the smallest [`Renew::patience`] of the batch, even if one of several
+    ///   servers is silent. The client doesn't wait longer.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
     /// Releases a hold, or a claim that was never answered.
     ///
     /// - By claim, not by grant: an unanswered acquire has no grant.
     /// - Compares the token and deletes in one atomic step; never touches another client's hold.
-    /// - Covers held, queued and offered claims, and claims whose state is unknown.
+    /// - Covers held, queued and offered claims, and claims in an unknown state.
     /// - With [`Settle::Unanswered`], leaves a tombstone if the profile has them.
-    /// - Wakes the waiters if the profile's wake-up is [`Push`](crate::WakeUp::Push).
+    /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended>;
 
-    /// The counterpart of [`acquire_at_once`](Self::acquire_at_once) for [`release`](Self::release).
+    /// Like [`acquire_at_once`](Self::acquire_at_once), for [`release`](Self::release).
     fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
         let _ = (claim, settle);
         None
     }
 
-    /// Transfers the hold of the token `from` to a new token with a new fence, for tickets. A shared hold
-    /// keeps the fence of the concurrent readers.
+    /// Transfers the hold of the token `from` to a new token with a new fence, for tickets. A reader keeps the
+    /// shared fence.
     async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
@@ -119,10 +117,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Breaks a hold for an operator.
     ///
     /// - Breaks only the hold that was seen, never the next one.
-    /// - With [`BreakHow::RunOut`], the hold can't be renewed any more and frees the name when it expires;
-    ///   with [`BreakHow::Now`], at once.
-    /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server
-    ///   has a record of it.
+    /// - With [`BreakHow::RunOut`], the hold can't be renewed any more and frees the name when it expires; with
+    ///   [`BreakHow::Now`], at once.
+    /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
+    ///   record.
     /// - The server stores `by` and `reason` as long as the broken hold.
     async fn break_lock(
         &self,
@@ -136,8 +134,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("breaking a lock", self.profile()).with_name(name))
     }
 
-    /// Removes, in one small step, data of holds that ended at least `idle` ago. For servers that keep data
-    /// of every name that was ever locked.
+    /// Removes, in one small step, data of holds that ended at least `idle` ago. For servers that keep data of
+    /// every name.
     ///
     /// - It never delays an acquire by more than one short statement would.
     /// - A name that is locked again gets a fence above its old one.
@@ -147,7 +145,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
 
-    /// Checks the live server for conditions that make its locks less safe than expected.
+    /// Checks the live server for conditions that weaken its locks.
     ///
     /// - An empty result means that every check ran and found nothing. A check that can't run is a finding.
     async fn doctor(&self) -> Result<Vec<Finding>>;
@@ -173,7 +171,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, settle)
     }
 
-    // These four are written out: `async fn` would wrap each call in one more allocated future.
+    // Written out: `async fn` would allocate one more future per call.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, Attempt>
     where

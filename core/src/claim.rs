@@ -27,25 +27,21 @@ pub struct Claim {
     pub name: LockName,
     /// The lock's mode.
     pub mode: Mode,
-    /// The identity of the hold. However often it is sent, the same token is the same hold.
+    /// The hold's identity: the same token is the same hold.
     pub token: Token,
     /// The requester, for operators.
     pub identity: Arc<Identity>,
-    /// How long the server keeps the hold without a renewal. Within the profile's range.
+    /// How long the server keeps the hold without a renewal, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve. The first is the hold's own; the rest are for local hand-overs in the
-    /// client.
+    /// The number of fences to reserve: the hold's own, and the rest for local hand-overs.
     pub fences: u32,
-    /// The renewal mode. Backends with one lease for several holds need it.
+    /// The renewal mode, for backends with one lease for several holds.
     pub upkeep: Upkeep,
 }
 
 impl Claim {
-    /// Returns how long a backend may take to answer one acquire, swap or release of this claim: half of its
-    /// TTL.
-    ///
-    /// After a dead connection, the request can then be repeated on a new one in time. Backends also have
-    /// their own limit, which may be shorter.
+    /// Returns the patience for one acquire, swap or release: half of the TTL. A request on a dead connection can
+    /// then be repeated in time. A backend's own limit may be shorter.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
@@ -70,26 +66,26 @@ pub enum Attempt {
     Busy(Busy),
 }
 
-/// A grant. It has no deadline: only the client computes those.
+/// A grant, without a deadline: only the client computes those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence. A repeat with the same token returns the same one.
+    /// The first fence; the same for a repeat with the same token.
     pub fence: Fence,
-    /// The number of reserved fences, including the first; at least 1.
+    /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold if it isn't the send: after a hand-over or a blocking acquire. It must not be
-    /// later than the server's own grant.
+    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Never later than the
+    /// server's grant.
     pub start: Option<BootInstant>,
-    /// How long the server keeps the hold from the start, if that isn't the requested TTL: a negotiated TTL,
-    /// or a repeat that didn't re-arm it.
+    /// How long the server keeps the hold from the start, if not the requested TTL: negotiated, or after a repeat
+    /// without re-arming.
     pub valid: Option<Duration>,
-    /// True if claims of other clients are queued on the server for this name.
+    /// Claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
 impl Granted {
-    /// A grant of one fence, valid from the send for the requested TTL.
+    /// Creates a grant of one fence, valid from the send for the requested TTL.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
@@ -98,12 +94,11 @@ impl Granted {
 /// The answer for a lock that is held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// The time until the present hold expires if it isn't renewed. The client then polls.
+    /// The time until the present hold expires without a renewal. The client then polls.
     pub retry_after: Option<Duration>,
-    /// The holder, if the server returns it without another round trip.
+    /// The holder, if known without another round trip.
     pub holder: Option<Box<Holder>>,
-    /// True if the claim is in the server's queue now. It stays there until it is granted, released, or not
-    /// repeated for long.
+    /// The claim is in the server's queue, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
@@ -114,18 +109,18 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// The number of additional fences to reserve.
     pub fences: u32,
-    /// How long the client waits for the answer. Then the whole request counts as unanswered. A backend with
-    /// several servers returns its results by then, and the rest as indeterminate.
+    /// How long the client waits. Then the whole request counts as unanswered. A backend with several servers
+    /// returns its results by then, and the rest as indeterminate.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// A renewal without additional fences, with the usual patience of a quarter of the TTL.
+    /// Creates a renewal without additional fences, with a patience of a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// How long a backend may take for a batch, so that its answer arrives within every hold's patience.
+    /// Returns how long a backend may take for a batch, within every hold's patience.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -136,7 +131,7 @@ impl<'a> Renew<'a> {
 pub struct Renewal {
     /// The outcome.
     pub outcome: RenewalOutcome,
-    /// True if claims of other clients are queued on the server for this name.
+    /// Claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
@@ -144,14 +139,14 @@ pub struct Renewal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewalOutcome {
-    /// Re-armed: the server keeps the hold for another TTL, or for `valid`.
+    /// The server keeps the hold for another TTL, or for `valid`.
     Renewed {
-        /// The time from the send of the renewal, if it isn't the claim's TTL.
+        /// The time from the send, if not the claim's TTL.
         valid: Option<Duration>,
     },
-    /// The server doesn't have this hold; the reason is as far as the server has it. The hold is lost.
+    /// The hold is lost: the server doesn't have it, for this reason as far as recorded.
     NotHeld(Reason),
-    /// The result is unknown. The client retries until the deadline.
+    /// Unknown. The client retries until the deadline.
     Indeterminate,
 }
 
@@ -169,20 +164,19 @@ impl Renewal {
     }
 }
 
-/// The state of the acquire requests of a released hold.
+/// Whether the acquires of a released hold were answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
     /// Every acquire of this token was answered.
     Answered,
-    /// An answer is missing, and an acquire may still arrive. A tombstone keeps that late duplicate from
-    /// recreating the hold.
+    /// An acquire may still arrive. A tombstone keeps it from recreating the hold.
     Unanswered,
 }
 
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The token held, was queued or was offered the lock, and no longer is.
+    /// The token was held, queued or offered, and no longer is.
     Released,
     /// The server had no record of the token.
     NotHeld,

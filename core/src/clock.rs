@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of the boot clock, in nanoseconds. All processes of one machine share the clock. The instant is
-/// meaningless on another machine, or after a restart.
+/// An instant of the boot clock, in nanoseconds, which all processes of one machine share. Meaningless on another
+/// machine or after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
@@ -63,9 +63,8 @@ impl Sub<Duration> for BootInstant {
 
 /// A clock that runs while the machine sleeps, or a test's clock.
 ///
-/// The boot clock is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is the standard library's monotonic
-/// clock. On macOS and Windows, that clock may stop while the machine sleeps, so a loss is detected later
-/// after a suspend.
+/// It is `CLOCK_BOOTTIME` on Linux and Android, elsewhere the standard library's monotonic clock. On macOS and
+/// Windows, that clock may stop while the machine sleeps, so a loss is detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -90,8 +89,7 @@ impl Clock {
         Self(Kind::Boot)
     }
 
-    /// Creates a clock on tokio's time, which a test can pause and advance. [`Clock::jump`] simulates a
-    /// suspend.
+    /// Creates a clock on tokio's time, which a test can pause and advance.
     pub fn tokio() -> Self {
         Self(Kind::Tokio(Arc::new(TokioClock {
             base: tokio::time::Instant::now(),
@@ -113,16 +111,14 @@ impl Clock {
         }
     }
 
-    /// Moves a [`Clock::tokio`] ahead without its timers, as a suspend of the machine does. Has no effect on
-    /// the boot clock.
+    /// Moves a [`Clock::tokio`] ahead without its timers, like a suspend. No effect on the boot clock.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);
         }
     }
 
-    /// Sleeps until `instant`, in slices of at most a second with a check of the clock. Returns at once if it
-    /// has passed. May be dropped at any time.
+    /// Sleeps until `instant`, checking the clock at least once a second. May be dropped at any time.
     pub async fn sleep_until(&self, instant: BootInstant) {
         loop {
             let left = instant.saturating_since(self.now());

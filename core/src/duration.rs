@@ -37,7 +37,6 @@ pub fn parse(text: &str) -> Result<Duration> {
         .map_err(|_| Error::invalid_input(format!("{text:?} is longer than can be reckoned with")))
 }
 
-/// Formats a duration for errors, with whole days as days.
 pub(crate) fn shown(time: Duration) -> String {
     const DAY: u64 = 86_400;
     match time.as_secs() / DAY {

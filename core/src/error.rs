@@ -1,4 +1,4 @@
-//! The error type: a kind for programs, and a text that names the remedy.
+//! The error type.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -12,9 +12,8 @@ use crate::profile::Profile;
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with its [kind](Error::kind), lock name, backend and cause.
-///
-/// It never contains secrets: quoted URLs go through [`redact::url`](crate::redact::url).
+/// An error with its kind, lock name, backend and cause. It has no secrets: quoted URLs go through
+/// [`redact::url`](crate::redact::url).
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -31,15 +30,15 @@ struct Inner {
 pub enum ErrorKind {
     /// The limit passed during this step. Nothing is held.
     TimedOut(Step),
-    /// The server can't be reached or can't serve now; the request certainly had no effect.
+    /// The request certainly had no effect: the server can't be reached or can't serve now.
     Unavailable,
     /// The request may have had an effect, or may have one later. The client reconciles it in the background.
     Indeterminate,
     /// The hold ended before it was released.
     Lost(Reason),
-    /// The name is in use in another mode or with another permit count, or has data that isn't Lockwright's.
+    /// The name is in use in another mode or with another permit count, or isn't Lockwright's.
     Conflict,
-    /// The backend, or this build of it, doesn't support the operation.
+    /// The backend or this build doesn't support the operation.
     Unsupported,
     /// An argument is invalid.
     InvalidInput,
@@ -51,11 +50,11 @@ pub enum ErrorKind {
     Closed,
 }
 
-/// The step during which a caller's limit passed.
+/// The present step when the limit passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another task of this client had the name, or was waiting for it.
+    /// Another task of this client had the name or was waiting for it.
     LocalTurn,
     /// Another client held the lock.
     Holder,
@@ -74,8 +73,8 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error of this kind. The message is one sentence without a full stop, with the remedy if
-    /// there is one. It names neither the lock nor the backend, which are separate fields.
+    /// Creates an error. The message is one sentence without a full stop, with the remedy if there is one, and
+    /// without the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -96,13 +95,14 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// Creates an error for an invalid URL: the problem, and the expected form. `shown` has no secrets.
+    /// Creates an error for an invalid URL. `what` is the problem, `form` the expected form, and `shown` has no
+    /// secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; one is written {form}");
         Self::invalid_config(message)
     }
 
-    /// Creates an error for a request that certainly had no effect, because the server can't be reached.
+    /// Creates an error for a request that certainly had no effect.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
@@ -118,7 +118,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name in use as `present`, requested as another lock type.
+    /// Creates an error for a name in use as another lock type.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -141,7 +141,6 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed; connect a new one")
     }
 
-    /// Adds the duration of the retries.
     pub(crate) fn tried_for(mut self, time: Duration) -> Self {
         let _ = write!(self.0.message, " (tried for {time:.0?})");
         self
@@ -170,22 +169,22 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message without the backend and the lock, for use in another error.
+    /// Returns the message without the backend and the lock.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the lock's name, if the error is about a lock.
+    /// Returns the lock's name, if any.
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// Returns the backend, if the error comes from one.
+    /// Returns the backend, if any.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
 
-    /// Returns whether the same call may succeed later without any change.
+    /// Returns whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind(),
@@ -193,7 +192,7 @@ impl Error {
         )
     }
 
-    /// Returns the reason of the loss, for a lost hold.
+    /// Returns the reason of a lost hold.
     pub fn lost_reason(&self) -> Option<Reason> {
         match self.kind() {
             ErrorKind::Lost(reason) => Some(reason),
@@ -222,7 +221,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `fn main() -> Result` prints this: the message and the causes, not the struct.
+        // For `fn main() -> Result`: the message and the causes, not the struct.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

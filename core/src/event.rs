@@ -9,8 +9,8 @@ use crate::claim::Granted;
 use crate::name::LockName;
 use crate::token::Token;
 
-/// An event from a backend to its client. Events are hints and may get lost. [`Event::Handed`] and
-/// [`Event::Lost`] may get lost too, but state a fact when they arrive.
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
+/// facts; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -37,7 +37,7 @@ pub enum Reason {
     Broken,
     /// The server couldn't be reached for too long.
     Unreachable,
-    /// The server doesn't have it and has no reason: it was deleted, or the data was lost.
+    /// The server doesn't have it, without a reason: it was deleted, or data was lost.
     Gone,
     /// Its session or connection ended.
     SessionEnded,
@@ -61,18 +61,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The channel from a backend to one client. Cloning is cheap, and sending never blocks. It may be used from
-/// any thread, but not while holding a lock that the backend's own methods take.
+/// The channel from a backend to one client. Sending never blocks. Any thread may send, but not while holding a
+/// lock that the backend's own methods take.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
 impl Events {
-    /// Creates a channel into `sink`, which returns whether the receiver still exists.
+    /// Creates a channel. `sink` returns whether the receiver still exists.
     pub fn to(sink: impl Fn(Event) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
 
-    /// Sends `event`. False if the client is gone and its channel can be dropped.
+    /// Sends `event`. False if the client is gone.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

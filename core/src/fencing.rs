@@ -1,13 +1,11 @@
-//! Rejecting late writes at the protected resource.
+//! Rejection of late writes at the protected resource.
 //!
-//! A holder that was paused for longer than its TTL may send a write after the next holder was granted. So
-//! each write carries its fence ([`Fenced`], over HTTP in the header [`HEADER`]). A [`Gate`] at the resource
-//! rejects a fence below the highest that it has accepted (Kleppmann, *How to do distributed locking*, 2016;
-//! Burrows, *The Chubby lock service*, 2006).
+//! A holder that was paused beyond its TTL may send a write after the next grant. So each write carries its fence
+//! ([`Fenced`], over HTTP in [`HEADER`]). A [`Gate`] at the resource rejects a fence below the highest accepted one
+//! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! If the resource is in a database, store the highest fence there, in the transaction that writes. Use
-//! `check_fence` of the SQL backends, or the module `fencing` of etcd, ZooKeeper or Redis. Each accepts
-//! fences of any backend.
+//! If the resource is in a database, store the highest fence there, in the writing transaction. Use `check_fence`
+//! of the SQL backends, or the module `fencing` of etcd, ZooKeeper or Redis. Each accepts fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,15 +18,14 @@ use crate::event::Reason;
 use crate::name::{LockName, NameMap};
 use crate::token::Fence;
 
-/// The HTTP header of a request that was sent under a lock; its value is a [`Fenced`]. Lower case, as HTTP/2
-/// requires.
+/// The HTTP header with a [`Fenced`]. Lower case, as HTTP/2 requires.
 pub const HEADER: &str = "lockwright-fence";
 
-/// The lock and the fence under which a request was sent.
+/// The lock and the fence of a request.
 ///
-/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651) (structured fields). Its
-/// value is the fence as a string, because integers have at most 15 digits there. Its parameter is the name
-/// as a string, percent-encoded where it isn't plain ASCII.
+/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string, because
+/// integers have at most 15 digits there. The name is a string parameter, percent-encoded where it isn't plain
+/// ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -41,15 +38,14 @@ pub const HEADER: &str = "lockwright-fence";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The lock's full name, with the namespace of the client that holds it.
+    /// The full name, with the holder's namespace.
     pub name: LockName,
     /// The fence of the hold.
     pub fence: Fence,
 }
 
 impl Fenced {
-    /// Returns the error for a late holder, when `highest` was accepted before: [`Lost`](ErrorKind::Lost)
-    /// with [`Superseded`](Reason::Superseded).
+    /// Returns the error for a late holder: [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
             "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
@@ -89,7 +85,6 @@ impl FromStr for Fenced {
     }
 }
 
-/// Returns the digits of the fence, and the encoded name.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (fence, rest) = text.trim_matches(' ').strip_prefix('"')?.split_once('"')?;
     let name = rest.strip_prefix(';')?.trim_start_matches(' ').strip_prefix("name=\"")?;
@@ -115,13 +110,13 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A check that rejects fences below the highest accepted one.
+/// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// The service chooses the lock that protects a resource, not the sender: with another lock's name, a late
-/// write would pass unchecked.
+/// The service chooses the lock that protects a resource: with the sender's choice, a late write could pass
+/// unchecked.
 ///
-/// The gate keeps its state in memory. A service stores the fences with its data, and restores them after a
-/// restart by [`remember`](Self::remember) before the first [`enter`](Self::enter). Clones share one gate.
+/// The state is in memory. Store the fences with the data, and restore them after a restart by
+/// [`remember`](Self::remember) before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;
@@ -138,26 +133,25 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access under one name. It prevents an earlier holder, accepted before, from writing after a
-/// later holder.
+/// Exclusive access under one name, so that an earlier holder's accepted write can't follow a later holder's.
 #[derive(Debug)]
 #[must_use = "others are let in as soon as it is dropped; keep it until what came is written"]
 pub struct Inside(OwnedMutexGuard<u64>);
 
 impl Inside {
-    /// Returns the highest accepted fence, which is the present one.
+    /// Returns the highest accepted fence, the present one's.
     pub fn highest(&self) -> Fence {
         Fence::new(*self.0)
     }
 }
 
 impl Gate {
-    /// Creates a gate that has accepted no fence.
+    /// Creates an empty gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Restores the highest fence that was accepted before a restart.
+    /// Restores the highest accepted fence after a restart.
     ///
     /// # Cancel safety
     /// May be dropped; the fence may or may not be stored then.
@@ -166,11 +160,11 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write that was sent under `lock`, one at a time per name; waits for the present one to
-    /// finish. The same holder, and concurrent readers with the same fence, may enter repeatedly.
+    /// Accepts a write under `lock`, one at a time per name; waits for the present one. The same holder, and
+    /// concurrent readers with the same fence, may enter repeatedly.
     ///
-    /// `lock` is the full name of the lock that protects the resource, as chosen by the service. The gate
-    /// keeps the highest fence of each such name permanently.
+    /// `lock` is the full name of the lock that protects the resource, chosen by the service. The gate keeps its
+    /// highest fence permanently.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
@@ -249,8 +243,7 @@ mod tests {
         }
     }
 
-    /// Parses a bare item of RFC 9651 (a string or an integer) and returns the rest (sections 4.2.4 and
-    /// 4.2.5).
+    /// Parses a bare item of RFC 9651, sections 4.2.4 and 4.2.5, and returns the rest.
     fn bare_item(text: &str) -> Option<(String, &str)> {
         if let Some(string) = text.strip_prefix('"') {
             let mut chars = string.chars();
@@ -267,8 +260,7 @@ mod tests {
         (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
     }
 
-    /// Parses an item of RFC 9651 with one parameter (sections 4.2.3 and 4.2.3.2): its value, and the
-    /// parameter's key and value.
+    /// Parses an item of RFC 9651 with one parameter, sections 4.2.3 and 4.2.3.2.
     fn item(text: &str) -> Option<(String, String, String)> {
         let (value, rest) = bare_item(text)?;
         let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;

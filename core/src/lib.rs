@@ -1,20 +1,20 @@
-//! The core of [Lockwright](https://docs.rs/lockwright): the common types, the trait that a backend
-//! implements, and the client for all backends.
+//! The core of [Lockwright](https://docs.rs/lockwright): common types, the backend trait, and the client for all
+//! backends.
 //!
 //! Users depend on the `lockwright` facade, which re-exports this crate. Backend authors depend on this crate
 //! alone.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`backend`] | [`DistributedLock`], the trait that a backend implements |
+//! | [`backend`] | [`DistributedLock`], the trait of a backend |
 //! | [`claim`] | requests to a backend, and its answers |
 //! | [`client`] | [`Locks`], [`Request`], [`Guard`]: the user's API |
 //! | [`clock`] | [`BootInstant`] and the clock that runs while the machine sleeps |
 //! | [`validity`] | deadlines |
-//! | [`profile`] | a backend's properties, as data |
-//! | [`fencing`] | rejecting late writes at the protected resource |
-//! | [`operator`] | an operator's requests |
-//! | [`kit`] | common parts of several backends |
+//! | [`profile`] | a backend's properties |
+//! | [`fencing`] | rejection of late writes |
+//! | [`operator`] | operators' requests |
+//! | [`kit`] | common parts of backends |
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -4,15 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The mode of a claim. A name is either a read-write lock, which includes a mutex, or a semaphore of one
-/// size.
+/// The mode of a claim. A name is either a read-write lock (or mutex), or a semaphore of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Mode {
     /// One holder.
     Exclusive,
-    /// Any number of concurrent readers, without an exclusive holder.
+    /// Concurrent readers.
     Shared,
     /// A weighted semaphore: `count` of the name's `of` permits.
     Permits {
@@ -24,8 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns whether one name can be in use in both modes: they are both modes of a lock, or both of a
-    /// semaphore of one size.
+    /// Returns whether one name can be in use in both modes.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,
@@ -34,7 +32,6 @@ impl Mode {
         }
     }
 
-    /// Returns the lock type, for messages.
     pub(crate) fn kind(self) -> String {
         match self {
             Self::Exclusive | Self::Shared => "a lock".to_owned(),

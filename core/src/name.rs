@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The name of a lock: 1 to 512 bytes of UTF-8, without control characters and without a leading or trailing
-/// space. Names are compared byte by byte.
+/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space. Compared byte
+/// by byte.
 ///
-/// Only this type checks names; backends don't. Cloning is cheap.
+/// Only this type checks names; backends don't.
 ///
 /// ```
 /// use lockwright_core::LockName;
@@ -26,7 +26,7 @@ impl LockName {
     /// The longest name, in bytes.
     pub const MAX_LEN: usize = 512;
 
-    /// Creates a lock name, if `name` is valid.
+    /// Creates a name.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the violated rule and its place.
@@ -41,15 +41,12 @@ impl LockName {
         &self.0
     }
 
-    /// Returns the name with `prefix`, if it is valid.
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // Check the user's part separately: an empty name in a namespace would otherwise lock the namespace's
-        // own prefix.
+        // An empty name in a namespace would otherwise lock the namespace's own prefix.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
 
-    /// Returns the name without `prefix`, or unchanged if it doesn't start with it.
     pub(crate) fn without_prefix(self, prefix: &str) -> Self {
         match self.0.strip_prefix(prefix) {
             Some(rest) if !prefix.is_empty() && !rest.is_empty() => Self(Arc::from(rest)),
@@ -58,12 +55,12 @@ impl LockName {
     }
 }
 
-/// A map by name. Its hash is fast and seeded per process, and one lookup finds an entry without cloning its
-/// name. The standard library's map would take a fifth of the time of an uncontended acquire and release.
+/// A map by name, with a fast hash seeded per process. A lookup clones no name. The standard library's map would
+/// take a fifth of the time of an uncontended acquire and release.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {
-    // Most names are short and plain, and need no Unicode checks.
+    // Most names are short and plain.
     let plain = name.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
     if plain && (1..=LockName::MAX_LEN).contains(&name.len()) {
         return Ok(());

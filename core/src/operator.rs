@@ -1,4 +1,4 @@
-//! The types of an operator's requests.
+//! Operators' requests and results.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::token::{Fence, Token};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The hold's token; `None` for a holder that isn't Lockwright's (its value isn't a token).
+    /// The hold's token; `None` if its value isn't a token (another library's).
     pub token: Option<Token>,
     /// The holder's identity, if the server has it.
     pub identity: Option<Identity>,
@@ -22,13 +22,12 @@ pub struct Holder {
     pub mode: Mode,
     /// The fence, if it has one and the server shows it.
     pub fence: Option<Fence>,
-    /// The time until it expires without a renewal; `None` if the server doesn't report it, or the hold never
-    /// expires.
+    /// The time until it expires without a renewal; `None` if it never expires or the server doesn't report it.
     pub remaining: Option<Duration>,
-    /// The hold never expires on the server: another library's, without an expiry.
+    /// It never expires: another library's.
     #[serde(default)]
     pub endless: bool,
-    /// The operator and the reason, if it was broken and hasn't expired yet.
+    /// The operator and the reason, for a broken hold that hasn't expired.
     pub broken: Option<String>,
 }
 
@@ -68,7 +67,7 @@ impl Inspection {
     }
 }
 
-/// The position of the next page of a listing. Opaque; only for the backend that created it.
+/// The start of a listing's next page. Opaque; only for the backend that created it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
@@ -78,26 +77,25 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The position of the next page; `None` after the last. An empty page isn't necessarily the last.
+    /// The next page; `None` after the last. An empty page isn't necessarily the last.
     pub next: Option<Cursor>,
 }
 
-/// The hold that an operator wants to break.
+/// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// The hold that was inspected. If another client holds by now, nothing is broken.
+    /// The inspected hold. Nothing is broken if another client holds by now.
     Token(Token),
-    /// The present holder, whatever its token.
+    /// The present holder.
     Any,
 }
 
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakHow {
-    /// The hold can't be renewed any more, and frees the name when it expires. Mutual exclusion is kept.
+    /// The hold can't be renewed any more, and the name is free when it expires. Keeps mutual exclusion.
     RunOut,
-    /// The name is free at once. The old holder continues until it is notified, and may overlap with the next
-    /// one.
+    /// The name is free at once. The old holder continues until it is notified, and may overlap with the next.
     Now,
 }
 
@@ -105,16 +103,16 @@ pub enum BreakHow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The name is free, or another client holds it. Nothing was changed.
+    /// The name is free or another client holds it; nothing was changed.
     NotHeld,
-    /// The hold can't be renewed any more and expires in this time.
+    /// The hold can't be renewed and expires in this time.
     RunsOut(Duration),
-    /// The name is free. The old holder may continue for up to this time.
+    /// The name is free; the old holder may continue for this time.
     Freed(Duration),
 }
 
 impl Broken {
-    /// Combines the outcomes of two holds of one name: the longer time, if both have one.
+    /// Combines the outcomes of two holds of one name; the longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -132,7 +130,7 @@ impl Broken {
 pub enum Severity {
     /// Information only.
     Note,
-    /// A guarantee is weaker than it may appear.
+    /// A guarantee is weaker than it appears.
     Warning,
     /// The lock isn't safe in this state.
     Error,
@@ -148,12 +146,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A problem that `doctor` found on a live server.
+/// A problem found by `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
-    /// A short stable name in kebab case: `eviction-policy`.
+    /// A stable name in kebab case: `eviction-policy`.
     pub code: &'static str,
     /// The problem.
     pub what: String,
@@ -163,11 +161,11 @@ pub struct Finding {
     pub fix: String,
 }
 
-/// The result of one step of a sweep.
+/// The result of one sweep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Swept {
-    /// The number of removed records of ended holds and reconciled tokens.
+    /// Removed records of ended holds and reconciled tokens.
     pub rows: u64,
-    /// True if more remains for another step.
+    /// More remains for another step.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! A backend's properties, as data. Code and tests query the profile, never a backend's name.
+//! A backend's properties, as data. Code and tests query them, never a backend's name.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties, and the numbers that the client needs.
+/// A backend's properties and numbers.
 ///
-/// Start from [`Profile::new`], which has only exclusive locks within one process, and set the properties
-/// that the fault tests confirm. Each property is named after its meaning when it is `true` or present.
+/// Start from [`Profile::new`] and set the properties that the fault tests confirm. Each is named after its meaning
+/// when `true` or present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The backend's name, with its variant if it has several: `redis`, `postgres-lease`.
+    /// The backend's name and variant: `redis`, `postgres-lease`.
     pub backend: &'static str,
     /// The supported modes.
     pub modes: Modes,
@@ -24,7 +24,7 @@ pub struct Profile {
     pub fencing: Fencing,
     /// The order in which waiters of different clients are granted.
     pub order: Order,
-    /// How a waiter is woken when a lock is released.
+    /// How a waiter is woken.
     pub wake_up: WakeUp,
     /// The faults that mutual exclusion survives.
     pub survives: Faults,
@@ -34,28 +34,28 @@ pub struct Profile {
     pub breakable: bool,
     /// A hold can be transferred to another process.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server. The client then waits for its answer until the limit.
-    /// Otherwise it stops waiting once the answer is no longer useful.
+    /// An acquire with a limit blocks in the server, and the client waits for its answer until the limit. Otherwise
+    /// the client waits only as long as the answer could be useful.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
     /// The largest number of holds in one renew call.
     pub renew_batch: usize,
-    /// The polling interval of a waiter without a wake-up.
+    /// The polling interval without a wake-up.
     pub slow_poll: Duration,
 }
 
 impl Profile {
-    /// The longest TTL that the client accepts for any backend: 30 days.
+    /// The longest TTL for any backend: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-    /// Returns the TTLs that a client accepts for this backend.
+    /// Returns the accepted TTLs.
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns the minimal profile: exclusive locks inside one process, without fences, polled every 100 ms.
+    /// Returns the minimum: exclusive locks inside one process, without fences, polled every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,
@@ -132,7 +132,7 @@ pub enum Order {
     Fifo,
 }
 
-/// How a waiter is woken when a lock is released.
+/// How a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeUp {
@@ -142,7 +142,7 @@ pub enum WakeUp {
     Push,
 }
 
-/// A fault of a client, a server or the network.
+/// A fault that a lock may survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Replaces secrets in a URL by `***`: the password, and the values of query parameters with a secret's name.
-/// It also works on an invalid URL, as quoted in an error, and on several URLs in one text.
+/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid URLs, as
+/// quoted in errors, and on several URLs.
 ///
 /// ```
 /// use lockwright_core::redact::url;
@@ -23,8 +23,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns the remedy for a URL with an `@` after a `?`. A password with a `?` that isn't percent-encoded
-/// looks like parameters, so an error must not quote a parameter of such a URL.
+/// Returns the remedy for a URL with an `@` after a `?`. An unescaped `?` in a password makes its rest look like
+/// parameters, so an error must not quote any.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -32,8 +32,7 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Replaces everything from the scheme up to the last `@` if the URL has a [hidden
-/// password](hidden_password).
+/// Replaces everything from the scheme to the last `@` in a URL with a [hidden password](hidden_password).
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
@@ -42,9 +41,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the position of the first comma that another URL follows. A password may contain a comma and
-/// `://`, so the text before the comma must be a whole URL: with an `@`, or without a password in the place
-/// of a port.
+/// Returns the first comma that another URL follows. A password may contain a comma and `://`. So the text before
+/// must be a whole URL: with an `@`, or without a password in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -58,7 +56,7 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns the index after `scheme://` or `redlock:scheme://`. Any other `//` may be part of a password.
+/// Returns the index after `scheme://` or `redlock:scheme://`. Any other `//` may be in a password.
 fn after_scheme(url: &str) -> usize {
     let inner = url.strip_prefix("redlock:").unwrap_or(url);
     match inner.split_once("//") {
@@ -87,7 +85,6 @@ fn one_url(text: &str) -> String {
     }
 }
 
-/// Redacts the text after each `?` and `&`.
 fn parameters_redacted(text: &str) -> String {
     let Some(first) = text.find('?') else { return text.to_owned() };
     let (before, mut rest) = text.split_at(first);
@@ -102,7 +99,6 @@ fn parameters_redacted(text: &str) -> String {
     out
 }
 
-/// Redacts each port that isn't a number.
 fn without_odd_ports(text: &str) -> String {
     let (hosts, rest) = text.split_at(text.find(['/', '?', '#']).unwrap_or(text.len()));
     let shown: Vec<String> = hosts.split(',').map(without_odd_port).collect();

@@ -1,9 +1,9 @@
-//! Deadlines. Only this module computes them, never a backend.
+//! Deadlines, which no backend computes.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is the instant just before
-//! the request was sent, never the reply. The server's clock began between the two, so the deadline is before
-//! the server's expiry. The drift covers two clocks with slightly different rates (the term is Redlock's:
-//! "Distributed Locks with Redis", section "The Redlock algorithm").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is the instant just before the
+//! request was sent, never the reply: the server's clock began between the two, so the deadline is before the
+//! server's expiry. The drift covers clocks with slightly different rates (Redlock's term: "Distributed Locks with
+//! Redis", section "The Redlock algorithm").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -19,13 +19,13 @@ use crate::error::{Error, Result};
 /// The parameters of validity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The part of the TTL by which two clocks may drift apart: 0.01 is 1 %.
+    /// The clocks' drift as a part of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
-    /// A constant added to that drift, for the granularity of timers.
+    /// An addition to the drift, for the granularity of timers.
     pub drift_floor: Duration,
     /// The part of the TTL before the deadline at which a hold counts as lost.
     pub margin_rate: f64,
-    /// The upper limit of that margin.
+    /// The longest margin.
     pub margin_limit: Duration,
 }
 
@@ -42,18 +42,18 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns how long a hold with this TTL is valid.
+    /// Returns how long a hold is valid.
     pub fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
-    /// Returns how long before its deadline a hold with this TTL counts as lost.
+    /// Returns how long before its deadline a hold counts as lost.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that a hold of `ttl` can be renewed before it is lost. At least a twentieth of the TTL, the
-    /// pause between two tries, must remain after its renewal is due.
+    /// Checks that a hold can be renewed before it is lost. A twentieth of the TTL, the pause between two tries,
+    /// must remain after the renewal is due.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin leave less.
@@ -71,14 +71,13 @@ impl Rules {
         )))
     }
 
-    /// Returns the term of a hold that was confirmed by a request sent at `start`. `in_effect` is the
-    /// server's TTL, if it isn't the `asked` one.
+    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is the server's TTL, if not the
+    /// `asked` one.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
     }
 
-    /// Returns the lengths of a term, which depend only on the TTL.
     pub(crate) fn lengths(&self, ttl: Duration) -> Lengths {
         let (validity, margin) = (nanos(self.validity(ttl)), nanos(self.margin(ttl)));
         Lengths {
@@ -90,7 +89,6 @@ impl Rules {
     }
 }
 
-/// The time from a term's start to each of its instants, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lengths {
     renew: u64,
@@ -116,14 +114,14 @@ fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of one confirmed period of a hold.
+/// The instants of one confirmed period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     /// When the client renews the hold.
     pub renew_at: BootInstant,
     /// When a renewal is overdue.
     pub at_risk_at: BootInstant,
-    /// When the hold counts as lost: from here to the deadline the holder may still stop its work.
+    /// When the hold counts as lost. Until the deadline the holder may still stop its work.
     pub lost_at: BootInstant,
     /// When the hold must no longer be relied on.
     pub deadline: BootInstant,

@@ -1,5 +1,4 @@
-//! Parsers of arbitrary text don't panic, return clear errors, and accept the printed form of an accepted
-//! value.
+//! Parsers don't panic, return clear errors, and accept the printed form of an accepted value.
 #![forbid(unsafe_code)]
 
 use lockwright_core::fencing::Fenced;

@@ -1,8 +1,7 @@
-//! The acquire operation: the local turn, then attempts at the server until a grant, the limit or a permanent
-//! error.
+//! The acquire operation: the local turn, then attempts at the server.
 //!
-//! [`begin`] does the part that needs no waiting, without a future. The rest is boxed: its size would slow
-//! down a backend that answers at once.
+//! [`begin`] does the part without waiting, and without a future. The rest is boxed: its size would slow down a
+//! backend that answers at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,10 +28,8 @@ use super::shared::Shared;
 use super::ticket::{self, Ticket};
 use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
 
-/// The time limit of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// One attempt.
     Once,
     /// Until this instant.
     At(BootInstant),
@@ -48,10 +45,9 @@ impl Limit {
     }
 }
 
-/// The first and the longest pause after a failed attempt. The pause doubles each time.
+/// The first and the longest pause after a failed attempt; it doubles each time.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Makes up to `tries` attempts, with a pause between them.
 pub(crate) async fn by_tries(
     shared: Arc<Shared>,
     name: LockName,
@@ -80,8 +76,7 @@ pub(crate) async fn by_tries(
     Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// A request in progress or completed. `None` only for a single attempt at a held lock. Errors are ready for
-/// the user.
+/// A request in progress. `None` only for a single attempt at a held lock. Errors are ready for the user.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -100,7 +95,6 @@ impl Future for Acquiring<'_> {
     }
 }
 
-/// Starts a request; completes it if no waiting is needed.
 pub(crate) fn acquire(
     shared: Arc<Shared>,
     name: LockName,
@@ -115,8 +109,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns a hold that was just granted. If the client no longer grants locks, the hold is released in the
-/// background.
+/// Returns a new hold, or releases it in the background if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -131,7 +124,6 @@ fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
     error
 }
 
-/// The state of a request after the part without waiting.
 #[expect(clippy::large_enum_variant, reason = "it goes to a box of its own, if it goes anywhere")]
 enum Begun {
     Done(Option<Arc<Hold>>),
@@ -139,7 +131,6 @@ enum Begun {
     So(Far),
 }
 
-/// A request that has to wait.
 enum Far {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
     /// The backend doesn't answer without waiting.
@@ -147,7 +138,7 @@ enum Far {
     Asked(Turn, Answer),
 }
 
-/// Takes the local turn if it is free, and calls a backend that answers without waiting.
+/// Takes a free local turn, and calls a backend that answers without waiting.
 fn begin(
     shared: Arc<Shared>,
     name: LockName,
@@ -222,7 +213,6 @@ fn want(options: &Options) -> Want {
     }
 }
 
-/// Waits for the local turn.
 async fn in_queue(
     shared: &Shared,
     name: &LockName,
@@ -258,7 +248,6 @@ async fn in_queue(
     }
 }
 
-/// The result of one request to the server.
 enum Answer {
     Granted(Granted, Believed),
     /// The grant was no longer useful.
@@ -302,7 +291,6 @@ fn hear(
     }
 }
 
-/// Continues a request that has to wait. Closing the client ends it.
 async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
     let (shared, name) = match &far {
         Far::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
@@ -361,25 +349,20 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
 }
 
-/// A request that needs more than one attempt.
 struct Asking<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
-    /// When the last request was sent.
     sent: BootInstant,
-    /// Whether it is counted among the waiting requests.
     counted: bool,
-    /// The slot for wake-ups, once the request waits for a holder.
+    /// The slot for wake-ups, while waiting for a holder.
     spot: Option<Spot<'a>>,
     /// Since when the server hasn't answered.
     troubled_since: Option<BootInstant>,
-    /// The last error in that time.
     trouble: Option<Error>,
     pause: Duration,
 }
 
-/// When to send the next request.
 enum Next {
     Now,
     /// Soon, with a new token.
@@ -419,8 +402,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Sends one acquire request, for the turn's claim or for a fresh one. Waits as long as the answer could
-    /// be useful.
+    /// Sends one acquire request, and waits as long as the answer could be useful.
     async fn ask(&self, turn: &mut Turn) -> Answer {
         let (shared, pending) =
             turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -444,7 +426,7 @@ impl Asking<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns when to give up: at the limit, or without a limit after one TTL without an answer.
+    /// Returns the limit, or without a limit one TTL after the last answer.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -500,8 +482,7 @@ impl Asking<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // Keep the earlier error: it is the cause, and a lost queue position or a cut-short wait is its
-        // consequence.
+        // Keep the earlier error: it is the cause of a lost queue position or a cut-short wait.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -515,8 +496,8 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // For example, an operator broke the hold before its answer arrived. This token is never granted
-        // again, so the next request must not inherit it.
+        // For example, an operator broke it before the answer. The token is never granted again, so no request may
+        // inherit it.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -550,17 +531,17 @@ impl Asking<'_> {
     }
 }
 
-/// Resumes the hold of a ticket. It isn't renewed until then, so the attempts take one TTL at most.
+/// Resumes a ticket. Its hold isn't renewed, so the attempts take one TTL at most.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // Check before sending: the server would consume the ticket even if the options are rejected.
+    // Before sending: the server would consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have given the ticket's token a newer hold, which has a different fence. The server
-    // would swap that one, so check the fence first.
+    // A late acquire may have given the ticket's token a newer hold with a different fence. A swap would take that
+    // one, so check first.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -598,7 +579,6 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     }
 }
 
-/// Returns whether the token's present hold is the hold of the ticket.
 async fn is_there(
     shared: &Shared,
     ticket: &Ticket,
@@ -628,14 +608,12 @@ fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -
     Pending { claim, settle: Settle::Answered, on_server: false, last_sent: now }
 }
 
-/// The validity of a grant that arrived in time.
 struct Believed {
     now: BootInstant,
     start: BootInstant,
     term: Term,
 }
 
-/// Returns the term of a grant, if it isn't over.
 fn believe(
     shared: &Shared,
     claim: &Claim,
@@ -649,9 +627,8 @@ fn believe(
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
-/// Releases a grant that arrived too late; the request continues with a new token. The old token is never
-/// requested again, even if the release succeeds. A late release would end the hold that the token has by
-/// then.
+/// Releases a late grant; the request continues with a new token. The old token is never requested again: a late
+/// release would end the hold that the token has by then.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
@@ -659,8 +636,7 @@ async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     given_back.release().await;
 }
 
-/// A claim to release. If the result is uncertain, or this is dropped, the release continues in the
-/// background.
+/// A claim to release. If the result is uncertain, the release continues in the background.
 struct GivenBack<'a> {
     shared: &'a Arc<Shared>,
     pending: Option<Pending>,
@@ -710,7 +686,7 @@ fn into_hold(
     hold
 }
 
-/// Returns when a waiting claim polls: when the holder's time is over, or at the slow interval.
+/// Returns when a waiting claim polls: at the end of the holder's time, or at the slow interval.
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {

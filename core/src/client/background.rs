@@ -1,4 +1,4 @@
-//! Background releases, and the reconciliation of claims whose answer is missing.
+//! Background releases, and reconciliation after missing answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use super::hold::Hold;
 use super::shared::Shared;
 use super::turns::Pending;
 
-/// A background release. It keeps its client alive.
 pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     settle: Settle,
-    /// Set if a local turn is passed on when the release is done, or has failed once.
+    /// Whether to pass on a local turn when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }
@@ -27,11 +26,9 @@ enum What {
     Claim(Box<Claim>),
 }
 
-/// The shortest and the longest pause between two tries.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
 impl Job {
-    /// Creates the release of an ended hold.
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
         let shared = Arc::clone(&hold.shared);
         let settle = hold.settle();
@@ -43,7 +40,7 @@ impl Job {
         Self { shared, what: What::Hold(hold), settle, has_turn, last_sent }
     }
 
-    /// Creates the reconciliation of a claim that may be on the server.
+    /// Creates the release of a claim that may be on the server.
     pub(crate) fn settle(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
             shared,
@@ -65,8 +62,7 @@ impl Job {
         }
     }
 
-    /// Runs the job to its end, for [`Shared::in_background`]. If it is dropped before (its runtime is
-    /// shutting down), the turn still passes on.
+    /// Runs the job. If it is dropped before its end (its runtime is shutting down), the turn still passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         // Created here, because the first poll may never happen.
         let mut running = Running(self);
@@ -75,12 +71,12 @@ impl Job {
         }
     }
 
-    /// Passes the turn on before the release is done. If the server doesn't answer the release, the next
-    /// request asks the server itself, within its own limit.
+    /// Passes the turn on before the release is done. If the server doesn't answer the release, the next request
+    /// asks it, within its own limit.
     ///
-    /// A turn only keeps requests of one client from waiting on the server for each other. Exclusion doesn't
-    /// need it: the server distinguishes claims by their tokens, and backends keep claims apart as for two
-    /// clients (in the modes `session` and `row`, each claim has its own connection).
+    /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
+    /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the
+    /// modes `session` and `row`, each claim has its own connection).
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -102,7 +98,7 @@ impl Job {
             }
             match answer {
                 Ok(ended) if self.is_settled(ended, now) => break,
-                // Without a tombstone, the acquire may still arrive and would then hold for a TTL.
+                // Without a tombstone, the acquire may still arrive and hold for a TTL.
                 Ok(_) => {}
                 Err(error) => {
                     say(
@@ -128,7 +124,6 @@ impl Job {
         }
     }
 
-    /// Ends a job that can't run any more.
     pub(crate) fn give_up(self) {
         drop(Running(self));
     }
@@ -139,8 +134,8 @@ impl Job {
         self.shared.one_answer_settles(self.settle) || (ended == Ended::NotHeld && long_ago())
     }
 
-    /// Returns whether to stop retrying. An answered hold expires on the server by itself. An unanswered
-    /// claim is retried without end, because the server may still grant it.
+    /// An answered hold expires by itself. An unanswered claim is retried without end: the server may still grant
+    /// it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.settle == Settle::Answered && now > begun + self.claim().ttl * 2
     }
@@ -158,7 +153,6 @@ impl Drop for Running {
     }
 }
 
-/// Sends one release, and waits for its answer with a limit.
 pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
     let send = || shared.backend.release(claim, settle);

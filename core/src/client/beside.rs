@@ -1,4 +1,4 @@
-//! The owners' shared holds (readers and permits). They take no turns, so a re-entry finds its hold here.
+//! The shared holds with an owner. They take no turns, so a re-entry finds its hold here.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::owner::Owner;
 pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
 
 impl Beside {
-    /// Returns the owner's live hold.
     pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {
         let holds = self.0.get(name)?;
         holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live())
@@ -21,7 +20,6 @@ impl Beside {
         self.0.entry_ref(&hold.claim.name).or_default().push(Arc::clone(hold));
     }
 
-    /// Removes a hold whose last guard was dropped.
     pub(super) fn remove(&mut self, hold: &Hold) {
         let name = &hold.claim.name;
         let Some(holds) = self.0.get_mut(name) else { return };

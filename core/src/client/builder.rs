@@ -54,34 +54,33 @@ impl Builder {
         }
     }
 
-    /// Sets the default TTL of requests: 30 s if not set, or the nearest that the backend supports.
+    /// Sets the requests' default TTL: 30 s if not set, or the nearest that the backend supports.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the default wait limit of requests. `None`, the default, means no limit.
+    /// Sets the requests' default wait limit; `None`, the default, for no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results
-    /// don't show it.
+    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results don't
+    /// show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// Sets the label that operators see for this client, such as a service or a job.
+    /// Sets this client's label for operators, such as a service or a job.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Makes the client sweep in the background, about once a minute, the data of holds that ended at least
-    /// `idle` ago: see [`Locks::sweep`]. One client of a fleet is enough. It has no effect if the backend
-    /// leaves no data.
+    /// Enables a background sweep, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough. It
+    /// has no effect if the backend leaves no data.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.sweep = Some(idle);
         self
@@ -99,12 +98,12 @@ impl Builder {
         self
     }
 
-    /// Sets the runtime of renewals and background releases; the present one if not set. It needs its timer.
-    /// The backend's connections also use it, so it must not end before the client.
+    /// Sets the runtime (with its timer) of renewals, releases and the backend's connections; the present one if
+    /// not set. It must not end before the client.
     ///
-    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the
-    /// renewals. Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A
-    /// current-thread runtime renews nothing between two `block_on` calls.
+    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the renewals.
+    /// Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A current-thread
+    /// runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -116,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Sets the seed of the jitter, so that a simulation can be repeated. Random if not set.
+    /// Sets the seed of the jitter, for repeatable simulations.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.settings.jitter = Jitter::from_seed(seed);
         self
@@ -174,7 +173,7 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         )));
     }
     if !settings.namespace.is_empty() {
-        // A prefix may contain the characters of a name. The `x` allows a trailing space.
+        // The `x` allows a trailing space.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
             Error::invalid_config("the namespace can't stand before a name").with_source(error)
         })?;

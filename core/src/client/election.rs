@@ -1,8 +1,7 @@
 //! Elections.
 //!
-//! A candidate waits for the mutex of the election's name. The holder is the leader, and its public value is
-//! stored with its identity. As in Chubby (Burrows 2006), the lock is the election; the fence protects
-//! against a leader's late writes.
+//! The leader is the holder of the mutex of the election's name, as in Chubby (Burrows 2006). Its public value is
+//! stored with its identity. The fence protects against its late writes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,9 +40,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// Returns a request to lead. `value` is the leader's public value, for example an address. It has at
-    /// most [`Identity::LONGEST_VALUE`] bytes and no control characters; an invalid value is reported when
-    /// the request is sent.
+    /// Returns a request to lead. The public `value`, for example an address, has at most
+    /// [`Identity::LONGEST_VALUE`] bytes and no control characters. Sending the request reports an invalid value.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(&self.locks, &self.name, Mode::Exclusive);
@@ -57,8 +55,8 @@ impl Election {
         }
     }
 
-    /// Returns the present leader. On Redis, this may be a candidate that was only offered the lead and
-    /// hasn't accepted it. An offer lasts for at most 2 s, or one TTL if that is shorter.
+    /// Returns the present leader. On Redis, it may be a candidate that was offered the lead and hasn't accepted
+    /// it, for at most 2 s or one TTL.
     ///
     /// # Errors
     /// Those of reaching the server, and of an invalid name.
@@ -75,8 +73,7 @@ impl Election {
         }))
     }
 
-    /// Observes the leader. The observer polls at the interval of a waiter without a wake-up, at least once a
-    /// second.
+    /// Observes the leader, by polling like a waiter without a wake-up, and at least once a second.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
@@ -94,13 +91,13 @@ impl fmt::Debug for Election {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The value with which it [campaigned](Election::campaign); `None` for a holder that didn't campaign.
+    /// Its value from [`campaign`](Election::campaign); `None` for a holder that didn't campaign.
     pub value: Option<Arc<str>>,
     /// Its identity, if the server has it.
     pub identity: Option<Identity>,
-    /// Its fence, if the server shows it: a later leader's is larger.
+    /// Its fence, if the server shows it.
     pub fence: Option<Fence>,
-    /// Its hold's token; `None` for a holder that isn't Lockwright's.
+    /// Its hold's token; `None` if it isn't Lockwright's.
     pub token: Option<Token>,
 }
 
@@ -109,11 +106,10 @@ pub struct Leader {
 pub struct Observer {
     election: Election,
     each: Duration,
-    /// The last reported leader.
     told: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The query in progress. It continues when a call is dropped; otherwise a caller that drops every call
-    /// would never get a result. Its server resources aren't left idle.
+    /// The query in progress. It survives a dropped call: otherwise a caller that drops every call would get no
+    /// result. Its server resources aren't left idle.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -124,8 +120,8 @@ impl Observer {
         self
     }
 
-    /// Waits until the leader differs from the last reported one, and returns it; `None` without a leader.
-    /// The first call returns at once. Leaders between two polls are missed.
+    /// Waits until the leader differs from the last reported one, and returns it. The first call returns at once.
+    /// Leaders between two polls are missed.
     ///
     /// # Errors
     /// Those of reaching the server; the next call continues.

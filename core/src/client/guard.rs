@@ -1,4 +1,4 @@
-//! The guards of held locks.
+//! Guards of held locks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,15 +21,14 @@ use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold. It is owned and `'static`, so it may move to another task or thread.
+/// An exclusive or shared hold, owned and `'static`. The client renews it while the guard lives.
 ///
-/// The client renews the hold while the guard lives. A dropped guard releases it in the background, even
-/// outside a runtime; [`Guard::release`] waits for the answer.
+/// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Held);
 
-/// Permits of a semaphore. Like [`Guard`], but with an id instead of a fence.
+/// Permits of a semaphore. Like [`Guard`], with an id instead of a fence.
 #[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
 #[derive(Debug)]
 pub struct Permit(Held);
@@ -39,7 +38,6 @@ pub struct Permit(Held);
 #[derive(Debug)]
 pub struct Leadership(Held);
 
-/// The common part of all guards.
 #[derive(Debug)]
 pub(crate) struct Held(Option<Arc<Hold>>);
 
@@ -65,8 +63,7 @@ macro_rules! common {
                 self.0.hold().claim.token
             }
 
-            /// Returns the time until [`lost_at`](Self::lost_at) without a further renewal. Zero after a
-            /// loss.
+            /// Returns the time until [`lost_at`](Self::lost_at). Zero after a loss.
             pub fn remaining(&self) -> Duration {
                 let hold = self.0.hold();
                 let now = hold.clock().now();
@@ -77,22 +74,22 @@ macro_rules! common {
                 }
             }
 
-            /// Returns the instant at which the hold counts as lost, unless it is renewed before. From then
-            /// until the [`deadline`](Self::deadline) there is time to stop the protected work.
+            /// Returns the instant at which the hold counts as lost, unless renewed. Until the
+            /// [`deadline`](Self::deadline) there is time to stop the protected work.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// Returns the instant from which the hold must not be relied on, unless it is renewed before.
+            /// Returns the instant from which the hold must not be relied on, unless renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
-            /// Checks the clock, not the server, for whether the lock is still held. Exact even after a pause
-            /// of the process. It costs tens of nanoseconds: call it before each step that needs the lock.
+            /// Checks that the lock is still held, by the clock and without the server. Exact even after a pause of
+            /// the process. It costs tens of nanoseconds: call it before each step that needs the lock.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) with the reason, on this and every later call.
+            /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
             pub fn check(&self) -> Result<()> {
                 self.0.check()
             }
@@ -102,19 +99,18 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future` while the hold lives, and drops it at the moment of a loss, so that it has
-            /// ended by the deadline. Each poll checks the clock first.
+            /// Drives `future` while the hold lives, and drops it at a loss, so before the deadline. Each poll
+            /// checks the clock first.
             ///
-            /// A future that doesn't yield can't be stopped. Requests that it has already sent need the
-            /// fence.
+            /// A future that doesn't yield can't be stopped. Requests that it has already sent need the fence.
             ///
             /// Outside a tokio runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
-            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during
-            ///   its last poll. Part of its work then wasn't under the lock.
-            /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the
-            ///   caller is outside a runtime.
+            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
+            ///   last poll.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is
+            ///   outside a runtime.
             ///
             /// # Cancel safety
             /// Dropping it drops `future`; the guard is unaffected.
@@ -122,22 +118,19 @@ macro_rules! common {
                 self.0.run(future).await
             }
 
-            /// Renews the hold now. This extends a fixed hold too.
+            /// Renews the hold now, even a fixed one.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) after a loss.
-            /// [`Indeterminate`](crate::ErrorKind::Indeterminate) or
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) without the server's answer; the hold then
-            /// keeps its present deadline.
+            /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline then stays.
             ///
             /// # Cancel safety
-            /// May be dropped; the renewal may then take effect on the server but not in this client.
+            /// May be dropped; the renewal may then take effect only on the server.
             pub async fn renew(&self) -> Result<()> {
                 self.0.renew().await
             }
 
-            /// Asks the server whether this client still has the hold. Changes nothing: the next renewal
-            /// detects a missing hold.
+            /// Asks the server whether this client still has the hold. Changes no state.
             ///
             /// # Errors
             /// Those of reaching the server.
@@ -151,9 +144,9 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been
-            /// protected. Any other error means that the answer is missing: the release continues in the
-            /// background, and the hold has ended for this client.
+            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
+            /// Any other error means a missing answer: the hold has ended for this client, and the release
+            /// continues in the background.
             ///
             /// # Cancel safety
             /// When dropped, the release continues in the background.
@@ -169,8 +162,8 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence. Send it with each write to the protected resource, which must reject a fence below
-    /// the highest accepted one. Concurrent readers share a fence.
+    /// Returns the fence. Send it with each write; the protected resource must reject a fence below the highest
+    /// accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -183,30 +176,28 @@ impl Guard {
         if self.client().is_closed() { Err(self.closed()) } else { Ok(()) }
     }
 
-    /// Returns the error of a multi-lock request when the client of this hold is closed.
     pub(super) fn closed(&self) -> Error {
         self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// Returns the lock's full name and fence, to send with requests under this lock.
+    /// Returns the lock's full name and fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// Ends the hold in this client and returns a ticket for it. [`Locks::resume`](crate::Locks::resume)
-    /// resumes the hold, in this process or another. An [`Owner`](crate::Owner) and a
-    /// [`max_hold`](crate::Request::max_hold) aren't transferred.
+    /// Ends the hold in this client and returns a ticket, which [`Locks::resume`](crate::Locks::resume) accepts in
+    /// this process or another. An [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't
+    /// transferred.
     ///
-    /// Until it is resumed, the hold isn't renewed. The ticket is valid for the hold's [remaining
-    /// time](Self::remaining), which may be very short after a hand-over. For a whole TTL,
-    /// [renew](Self::renew) first.
+    /// Until then the hold isn't renewed. It keeps its [remaining time](Self::remaining), which may be very short
+    /// after a hand-over. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
     /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on the hold.
     /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
     ///
-    /// In each case the guard is dropped, with the usual effect.
+    /// In each case the guard is dropped.
     pub fn into_ticket(mut self) -> Result<Ticket> {
         let profile = self.0.hold().shared.backend.profile();
         if !profile.tickets {
@@ -223,7 +214,7 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // Not released: the hold stays on the server for the ticket.
+                // Not released: the hold stays for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.settle()))
             }
@@ -232,13 +223,12 @@ impl Guard {
 }
 
 impl Leadership {
-    /// Returns the leader's fence. Send it with writes and commands; receivers must reject a fence below the
-    /// highest accepted one.
+    /// Returns the leader's fence, to send with writes and commands. See [`Guard::fence`].
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
 
-    /// Returns the lock's full name and fence, to send with this leader's requests.
+    /// Returns the lock's full name and fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
@@ -248,7 +238,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Resigns and waits for the server's answer, like [`release`](Self::release).
+    /// Resigns: the same as [`release`](Self::release).
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -261,8 +251,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id that is unique among all holds of the name. It isn't a fence: a larger id isn't a later
-    /// one.
+    /// Returns an id, unique among all holds of the name. It isn't a fence: a larger id isn't a later one.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }
@@ -278,7 +267,7 @@ impl Held {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// Uses the full name: names without the namespace are ambiguous between clients.
+    /// The full name, because names without the namespace are ambiguous between clients.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }
@@ -357,7 +346,6 @@ impl Held {
         let backend = &hold.shared.backend;
         match at_once(|| backend.release_at_once(&hold.claim, hold.settle())) {
             Some(answer) => releasing.answered(answer),
-            // Boxed: its size would slow down the common case.
             None => Box::pin(releasing.send()).await,
         }
     }
@@ -371,7 +359,6 @@ impl Drop for Held {
     }
 }
 
-/// Removes one guard; the last one releases the hold in the background.
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
         drop(Releasing::begin(hold));
@@ -389,10 +376,10 @@ fn check(hold: &Hold) -> Result<()> {
     }
 }
 
-/// A release in progress. If dropped before it is finished, it continues in the background.
+/// A release in progress. If dropped unfinished, it continues in the background.
 struct Releasing {
     hold: Option<Arc<Hold>>,
-    /// The time that the hold lasted, in nanoseconds, or the reason of its loss.
+    /// The hold's duration in nanoseconds, or the reason of its loss.
     ended: Result<u64, Reason>,
 }
 
@@ -418,7 +405,7 @@ impl Releasing {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            // Without the answer, dropping this continues the release in the background.
+            // Dropped unfinished, so the release continues in the background.
             (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
             (Ok(answer), ended) => {
                 let result = match (answer, ended) {

@@ -18,23 +18,21 @@ use super::owner::Owner;
 use super::shared::Shared;
 use super::signal::HoldState;
 
-/// The longest time by which a renewal is advanced to share a batch with others.
+/// How much earlier a renewal may be, to share a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// One hold. It is live from its grant until it is released or lost, and never becomes live again.
+/// One hold. It is live until it is released or lost, and never again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// Whether an acquire of this token is unanswered and may still arrive.
+    /// Whether an acquire of this token may still arrive.
     settle: Settle,
     granted_at: BootInstant,
-    /// The end of the longest permitted hold.
     keep_until: BootInstant,
 
-    /// Serialises confirmations with the detection that the term has expired. After the loss has been
-    /// reported once, the hold must never be live again.
+    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,
@@ -43,21 +41,19 @@ pub(crate) struct Hold {
 
     phase: AtomicU32,
     version: AtomicU32,
-    /// The notification of changes; created on first use.
+    /// Created on first use.
     changed: OnceLock<Box<Notify>>,
     watched: AtomicBool,
 
-    /// The number of guards. Only a hold with an owner has several; the turn's lock then protects changes.
     pub(crate) guards: AtomicU32,
-    /// Whether this hold has the name's local turn to pass on.
+    /// Whether this hold has to pass on the local turn.
     turn: AtomicBool,
-    /// The hold's place in the registry.
     pub(crate) slot: AtomicU64,
     pub(crate) renewing: AtomicBool,
     renewal_failed: AtomicBool,
 }
 
-/// The phases, as stored. The next byte has the reason of a loss.
+/// The phases, as stored, with the reason of a loss in the next byte.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;
@@ -98,13 +94,11 @@ fn decode(phase: u32) -> HoldState {
     }
 }
 
-/// The work of the renewal task for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// The hold was lost, and the time to stop the protected work is over too.
+    /// The hold was lost, and the time to stop the protected work is over.
     pub(crate) over: bool,
-    /// When to check the hold again.
     pub(crate) next: BootInstant,
 }
 
@@ -165,12 +159,11 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// Returns the notification of changes. A caller that then reads the phase sees every change that was
-    /// made before notifications were enabled.
+    /// Returns the notification of changes. A caller that then reads the phase misses no earlier change.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this and the changes of the phase for all threads. Each change either notifies, or
-        // precedes this store and is seen.
+        // `SeqCst` orders this and the changes of the phase for all threads. A change either notifies, or precedes
+        // this and is seen.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -209,7 +202,6 @@ impl Hold {
         }
     }
 
-    /// Returns the state at the present time.
     pub(crate) fn state(&self) -> HoldState {
         let state = decode(self.phase.load(Ordering::SeqCst));
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
@@ -220,7 +212,7 @@ impl Hold {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && self.clock().now() < self.lost_at()
     }
 
-    /// Returns the state at `now`. Marks the hold as lost if its term has expired.
+    /// Returns the state, after marking an expired hold as lost.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +233,6 @@ impl Hold {
         }
     }
 
-    /// Marks the hold as lost, unless it has ended. Returns whether it did so.
     pub(crate) fn lose(&self, reason: Reason) -> bool {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         self.lose_locked(reason)
@@ -265,8 +256,8 @@ impl Hold {
         lost
     }
 
-    /// Extends the hold after a request sent at the term's start was confirmed, at `now` or a little later.
-    /// Never shortens it. A hold whose term had expired by `now`, or whose loss was reported, stays lost.
+    /// Extends the hold after a confirmed request, sent at the term's start. Never shortens it. A hold that had
+    /// expired by `now`, or whose loss was reported, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -294,7 +285,6 @@ impl Hold {
         self.renewal_failed.store(true, Ordering::Release);
     }
 
-    /// Marks the hold as at risk: a renewal is overdue, or the backend reports a danger.
     pub(crate) fn put_at_risk(&self) {
         let at_risk = self
             .phase
@@ -307,8 +297,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold for its holder. Returns how long it was held, in nanoseconds, or the reason of an
-    /// earlier loss.
+    /// Ends the hold. Returns its duration in nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {
@@ -333,30 +322,29 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the local turn from the hold; returns true once. The table's lock makes the two steps atomic.
+    /// Takes the turn; true once. The table's lock makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// Returns how much earlier than planned the hold may be renewed, to share a batch. The slack is less
-    /// than the pause after a failed renewal, which would otherwise vanish. It is also less than the term of
-    /// a hold just handed over, which is short even with a long TTL.
+    /// Returns how much earlier than planned the hold may be renewed, to share a batch. The slack must be less than
+    /// the pause after a failed renewal. It must also be less than a first term after a hand-over, which is short
+    /// even with a long TTL.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check. A loss has no slack.
+    /// Returns the slack of the first check; a loss has none.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.upkeep == Upkeep::Renewed
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
 
-    /// Returns the work that is due at `now`, after reporting a risk or a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
         if state == HoldState::Released {
@@ -388,7 +376,6 @@ impl Hold {
         Due { renew: false, over: false, next: next.min(renew_at) }
     }
 
-    /// Returns when the renewal task checks the hold first.
     pub(crate) fn first_due(&self) -> BootInstant {
         match self.claim.upkeep {
             Upkeep::Fixed => self.lost_at(),
@@ -398,7 +385,6 @@ impl Hold {
         }
     }
 
-    /// Schedules another renewal at `instant`.
     pub(crate) fn renew_again_at(&self, instant: BootInstant) {
         self.renew_at.store(instant.as_nanos(), Ordering::Release);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source of randomness: the process's generator, or a seed for a repeatable simulation.
+/// The process's generator, or a seed for a repeatable simulation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jitter(Option<Arc<AtomicU64>>);
 
@@ -13,7 +13,6 @@ impl Jitter {
         Self(Some(Arc::new(AtomicU64::new(seed))))
     }
 
-    /// Returns `time` ± 25 %.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         const STEPS: u64 = 2 * 1_024;
         let quarter = time / 4;

@@ -1,6 +1,5 @@
-//! The renewal task, one per client. It renews holds in batches, reports losses on time, and starts
-//! background releases. Requests to the server run in separate tasks, so a silent server can't delay the
-//! report of a loss.
+//! The renewal task, one per client. It renews holds in batches, reports losses, and starts background releases.
+//! Requests run in separate tasks, so a silent server can't delay the report of a loss.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +17,15 @@ use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
-/// The shortest wait for the answer to a renewal, however little time is left.
+/// The shortest wait for a renewal's answer.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The limits of the pause after a failed renewal. It is a twentieth of the TTL, and at most a quarter of the
-/// time left.
+/// The limits of the pause after a failed renewal: a twentieth of the TTL, and at most a quarter of the time left.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// The pause after a panic, which may repeat.
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Records the end of the renewal task for any reason, including the end of its runtime.
+/// Records the end of the renewal task, also by the end of its runtime.
 struct Going(Weak<Shared>);
 
 impl Drop for Going {
@@ -39,8 +36,7 @@ impl Drop for Going {
     }
 }
 
-/// Returns the renewal task. It doesn't keep the client alive: handles, requests, holds and jobs do. The task
-/// ends after the last of them.
+/// Returns the renewal task. It ends when no handle, request, hold or job keeps the client alive.
 pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = Going(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.keeper), shared.clock.clone());
@@ -49,7 +45,7 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                // A waker of the application may panic. That must not end the renewals.
+                // An application's waker may panic, which must not end the renewals.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
                 round.unwrap_or_else(|_| Some(after_panic(&shared)))
             };
@@ -66,7 +62,6 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
     }
 }
 
-/// Runs one round, and returns the instant of the next.
 fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> {
     start_jobs(shared);
     take_facts(shared);
@@ -76,8 +71,7 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Reschedules all holds, because the holds of that round may be missing. Returns the instant of the next
-/// round.
+/// Reschedules all holds, because the holds of the failed round may be missing.
 #[cold]
 fn after_panic(shared: &Shared) -> BootInstant {
     let next = shared.clock.now() + AFTER_PANIC;
@@ -100,8 +94,8 @@ fn start_jobs(shared: &Arc<Shared>) {
     }
 }
 
-/// Processes the backend's events, all at once: the end of a session loses many holds. If the renewal task
-/// has ended, the thread that reports an event calls this.
+/// Processes the backend's events together: the end of a session loses many holds. After the renewal task's end,
+/// the reporting thread calls this.
 pub(crate) fn take_facts(shared: &Shared) {
     let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
     if told.is_empty() {
@@ -117,7 +111,7 @@ pub(crate) fn take_facts(shared: &Shared) {
     let now = shared.clock.now();
     let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
     for hold in &holds {
-        // A waker of the application may panic. That must not delay the report of the other facts.
+        // An application's waker may panic, which must not delay the other facts.
         let report = || match facts[&hold.claim.token] {
             Fact::AtRisk => {
                 hold.renew_again_at(now);
@@ -132,15 +126,13 @@ pub(crate) fn take_facts(shared: &Shared) {
     shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
 
-/// Does the due work for each hold.
 fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     let mut renew = Vec::new();
     let mut look_again = Vec::with_capacity(due.len());
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // The holder has had the time to stop, so the server's record can be removed and the local turn
-            // passes on.
+            // The holder has had the time to stop.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -151,8 +143,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // A batch has the patience of its least patient hold. So a hold with far less time left gets a different
-    // batch.
+    // A batch has the patience of its least patient hold, so it has only holds with similar patience.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -165,7 +156,6 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     }
 }
 
-/// Renews a batch and records the results.
 async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
@@ -177,7 +167,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let look_again: Vec<BootInstant> = batch
         .iter()
         .map(|hold| {
-            // A waker of the application may panic. That must not end the other renewals.
+            // An application's waker may panic, which must not end the other renewals.
             let answer = answers.next();
             catch_unwind(AssertUnwindSafe(|| note_renewal(hold, answer, start, now))).unwrap_or(now)
         })
@@ -187,13 +177,12 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Returns how long to wait for the answer to a renewal. Half of the time left is for a retry, also if a hold
-/// has a short term and a long TTL.
+/// Returns how long to wait for a renewal's answer. Half of the time left is for a retry, also in a short term of a
+/// long TTL.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
 
-/// Sends one renewal of some holds and waits for the answer, with a limit.
 pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
     let now = shared.clock.now();
     let patience = holds.iter().map(|hold| patience(hold, now)).min().unwrap_or_default();
@@ -203,7 +192,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
-/// Records the result for one hold, and returns when to check it again.
+/// Records one hold's result, and returns when to check it again.
 pub(crate) fn note_renewal(
     hold: &Arc<Hold>,
     answer: Option<Renewal>,
@@ -228,7 +217,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Check it now, so that a risk or a loss in that time is reported.
+            // Now, so that a risk or a loss in that time is reported.
             now
         }
     }

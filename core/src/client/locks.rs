@@ -19,10 +19,9 @@ use super::multi::MultiRequest;
 use super::request::Request;
 use super::shared::Shared;
 
-/// A client. It sends requests for locks, renews its holds and reports losses.
+/// A client. It requests locks, renews its holds and reports losses. Clones are one client.
 ///
-/// Cloning is cheap, and clones are one client. Live guards stay valid after the last clone is dropped;
-/// [`close`](Locks::close) waits until everything else is done.
+/// Live guards stay valid after the last clone is dropped; [`close`](Locks::close) waits for the rest.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -37,7 +36,7 @@ use super::shared::Shared;
 pub struct Locks(Arc<Shared>);
 
 impl Locks {
-    /// Creates a client on `backend` with the default settings, on the present tokio runtime.
+    /// Creates a client with the default settings, on the present tokio runtime.
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside a runtime.
@@ -58,32 +57,32 @@ impl Locks {
         &self.0
     }
 
-    /// Returns a request for `name` as a mutex. An invalid name is reported when the request is sent.
+    /// Returns a request for a mutex. Sending it reports an invalid name.
     pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self, name.as_ref(), Mode::Exclusive)
     }
 
-    /// Returns the election of this name, for candidates and observers.
+    /// Returns an election, for candidates and observers.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self, name.as_ref())
     }
 
-    /// Returns a request for several names, each as a mutex: all of them, or none.
+    /// Returns a request for several mutexes, all or none.
     pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
         MultiRequest::new(self, names)
     }
 
-    /// Returns a request to read under `name`, concurrently with other readers.
+    /// Returns a request for a shared lock.
     pub fn read(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self, name.as_ref(), Mode::Shared)
     }
 
-    /// Returns a request to write under `name`, exclusively. The same as [`mutex`](Locks::mutex).
+    /// Returns a request for an exclusive lock, like [`mutex`](Locks::mutex).
     pub fn write(&self, name: impl AsRef<str>) -> Request<Guard> {
         self.mutex(name)
     }
 
-    /// Returns a request for one of the `of` permits of the semaphore `name`.
+    /// Returns a request for one of the `of` permits of a semaphore.
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self, name.as_ref(), Mode::Permits { count: 1, of })
     }
@@ -127,12 +126,12 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that was seen. The server stores `reason` with this client's identity.
+    /// Breaks the hold that was seen. The server stores `reason` and this client's identity.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason of more than 512 bytes or with control
-    /// characters, [`Unsupported`](crate::ErrorKind::Unsupported) if the backend can't, and those of reaching
-    /// the server.
+    /// characters, [`Unsupported`](crate::ErrorKind::Unsupported) if the backend can't, and those of reaching the
+    /// server.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -153,13 +152,12 @@ impl Locks {
             .map_err(|error| shared.tell(error, &name))
     }
 
-    /// Removes one batch of the data of holds that ended at least `idle` ago, on servers that keep data of
-    /// every name. Repeat it while the result has [`more`](Swept::more). Acquires continue, and a name that
-    /// is locked again gets a fence above its old one.
+    /// Removes one batch of the data of holds that ended at least `idle` ago; see [`DistributedLock::sweep`].
+    /// Repeat it while the result has [`more`](Swept::more).
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the backend leaves no data, and those of reaching
-    /// the server.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the backend leaves no data, and those of reaching the
+    /// server.
     ///
     /// # Cancel safety
     /// May be dropped; the batch may then still be removed.
@@ -168,7 +166,7 @@ impl Locks {
         shared.inside(shared.backend.sweep(idle)).await
     }
 
-    /// Checks the live server for conditions that make its locks less safe than expected.
+    /// Checks the live server for conditions that weaken its locks.
     ///
     /// # Errors
     /// Those of reaching the server.
@@ -190,7 +188,7 @@ impl Locks {
         &self.shared().backend
     }
 
-    /// Returns this client's identity, as operators see it in [`Holder::identity`](crate::Holder).
+    /// Returns this client's identity, as in [`Holder::identity`](crate::Holder).
     pub fn identity(&self) -> &crate::Identity {
         &self.shared().identity
     }
@@ -206,13 +204,11 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Closes the client. New requests are rejected and waiting requests are turned away, both with
-    /// [`Closed`](crate::ErrorKind::Closed). No request is granted after this call: a grant that arrives late
-    /// is released. Live guards stay valid and are renewed.
+    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request is
+    /// granted after this call: a late grant is released. Live guards stay valid and are renewed.
     ///
-    /// Waits for the releases in progress. A request whose task doesn't run can't release its claim; the
-    /// client waits at most a second for it. If the client's runtime has ended, this returns, and unreleased
-    /// holds expire on the server.
+    /// Waits for the releases in progress, and at most a second for requests whose task doesn't run. If the
+    /// client's runtime has ended, this returns, and unreleased holds expire on the server.
     ///
     /// # Cancel safety
     /// May be dropped and called again; the client is closed from the first call on.
@@ -227,7 +223,7 @@ impl Locks {
     }
 }
 
-/// Avoids a second `Arc` around a backend that is shared already.
+/// Avoids a second `Arc` around a shared backend.
 fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
     let mut backend = Some(backend);
     let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();

@@ -21,13 +21,12 @@ impl Counter {
     }
 }
 
-/// The counters of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Attempts without a grant; the registry counts the others.
+    /// Without a grant; the registry counts the others.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -36,11 +35,11 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// Only of lost holds; the registry counts the others.
+    /// Of lost holds; the registry counts the others.
     pub(crate) hold_nanos: Counter,
 }
 
-/// A client's counters since its creation, and its present numbers. Counters never decrease.
+/// A client's counters, which never decrease, and its present numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
@@ -48,7 +47,7 @@ pub struct MetricsSnapshot {
     pub acquired: u64,
     /// Guards from re-entry, without the server.
     pub reentered: u64,
-    /// Requests that waited for a local turn or for a holder.
+    /// Requests that waited for a turn or a holder.
     pub waited: u64,
     /// Requests whose limit passed.
     pub timed_out: u64,
@@ -56,7 +55,7 @@ pub struct MetricsSnapshot {
     pub attempts: u64,
     /// Acquire requests that ended in an error.
     pub attempts_failed: u64,
-    /// Grants that arrived too late to be useful.
+    /// Grants that arrived too late.
     pub grants_too_late: u64,
     /// Holds released by their holders.
     pub released: u64,
@@ -64,15 +63,15 @@ pub struct MetricsSnapshot {
     pub renewals: u64,
     /// Failed or unanswered renewals, per hold.
     pub renewals_failed: u64,
-    /// Transitions of a hold to [`AtRisk`](crate::HoldState::AtRisk).
+    /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
     /// Lost holds.
     pub lost: u64,
-    /// Claims with a missing answer that were reconciled in the background.
+    /// Claims with a missing answer, reconciled in the background.
     pub settled: u64,
-    /// The total waiting time of granted requests.
+    /// Total waiting time of granted requests.
     pub wait_time: Duration,
-    /// The total duration of ended holds.
+    /// Total duration of ended holds.
     pub hold_time: Duration,
     /// Live holds.
     pub held: u64,

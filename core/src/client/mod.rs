@@ -1,24 +1,24 @@
-//! The client, which is the same for every backend.
+//! The client, the same for every backend.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `builder` | the settings of a client |
-//! | `locks` | [`Locks`]: creating requests, and an operator's calls |
-//! | `request` | [`Request`]: one request and its options |
+//! | `builder` | settings |
+//! | `locks` | [`Locks`]: requests, and operators' calls |
+//! | `request` | [`Request`]: a request and its options |
 //! | `acquire` | the acquire operation: local turn, attempts, limits |
 //! | `turns` | the local queue, and reentrancy |
-//! | `beside` | reentrancy of shared holders: readers, permits |
+//! | `beside` | reentrancy of shared holders |
 //! | `parking` | waiting claims and their wake-ups |
-//! | `hold` | one hold's state: the term, the two stages of loss |
-//! | `registry` | all live holds, by their next due instant |
-//! | `keeper` | the renewal task: renews, reports losses, starts background releases |
+//! | `hold` | a hold's state: the term, the two stages of loss |
+//! | `registry` | live holds, by their next due instant |
+//! | `keeper` | the renewal task |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
 //! | `multi`, `together` | requests for several names, and their guards |
 //! | `election` | elections |
 //! | `ticket` | transfers of a hold to another process |
 //! | `jitter` | random variation of waits |
 //! | `background` | background releases and reconciliation |
-//! | `guard`, `signal` | the guards of held locks, and their signals |
+//! | `guard`, `signal` | guards, and notifications |
 
 mod acquire;
 mod answer;

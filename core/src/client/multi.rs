@@ -1,7 +1,7 @@
 //! Requests for several names at once.
 //!
-//! They are acquired one after the other, in an order that is the same in all clients. So two requests can't
-//! wait for each other's names (Havender 1968, *Avoiding Deadlock in Multitasking Systems*).
+//! They are acquired in one order that all clients share, so two requests can't wait for each other (Havender 1968,
+//! *Avoiding Deadlock in Multitasking Systems*).
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
@@ -18,13 +18,13 @@ use super::owner::Owner;
 use super::request::Request;
 use super::together::{MultiGuard, remaining, renew, run};
 
-/// The shortest pause between renewals of the locks held already.
+/// Between renewals of the locks held already.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest pause between checks whether two names are one lock.
+/// Between checks whether two names are one lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A request for several names: all of them, or none. Created by [`Locks::multi`](crate::Locks::multi).
+/// A request for several names, all or none, possibly of several clients: see [`and`](Self::and).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -33,8 +33,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// both.release().await
 /// # }
 /// ```
-///
-/// It may span several clients, and so several backends: see [`and`](Self::and).
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
 #[derive(Debug, Clone)]
 pub struct MultiRequest {
@@ -44,7 +42,6 @@ pub struct MultiRequest {
 
 #[derive(Clone)]
 struct Part {
-    /// The position in which it was given.
     place: usize,
     locks: Locks,
     /// The name as the user gave it.
@@ -72,11 +69,10 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. With a client of another backend, this is Redisson's MultiLock, or a
-    /// migration between backends. While some processes use only the old backend, a holder of both locks
-    /// excludes all of them.
+    /// Adds names of this client. With another backend, this is Redisson's MultiLock, or a migration: a holder of
+    /// both locks excludes all processes that use only the old backend.
     ///
-    /// Several clients whose backends are of the same kind must be given in the same order everywhere.
+    /// Clients of one kind of backend must be given in the same order everywhere.
     ///
     /// Fences of two backends can't be compared: see [`MultiGuard::fence`].
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
@@ -93,21 +89,20 @@ impl MultiRequest {
         self
     }
 
-    /// Disables renewal: all end one TTL after the last was granted. Until then, the locks held already are
-    /// renewed.
+    /// Disables renewal: all end one TTL after the last grant. Until then, the locks held already are renewed.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Limits the duration of each hold: after this time it counts as lost, even if its renewals succeed. If
-    /// that happens while the request waits for the next lock, it fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold: afterwards it counts as lost, even if renewed. The request fails with
+    /// [`Lost`](ErrorKind::Lost) if it still waits then.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// Limits how long [`acquire`](Self::acquire) waits for all of them together.
+    /// Limits how long [`acquire`](Self::acquire) waits for all of them.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
@@ -125,13 +120,12 @@ impl MultiRequest {
         self
     }
 
-    /// Waits for all of them. It keeps the locks that it has while it waits for the next.
+    /// Waits for all of them, and keeps the acquired ones while it waits.
     ///
     /// # Errors
     /// As [`Request::acquire`], with the name that failed; the others are released. Also
-    /// [`Conflict`](ErrorKind::Conflict) if two of the names are one lock on the server,
-    /// [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost while it waits for the next, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
+    /// [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon
+    /// as an acquired lock is lost, and [`InvalidInput`](ErrorKind::InvalidInput) without names.
     ///
     /// # Cancel safety
     /// May be dropped at any await point: the acquired locks are released in the background.
@@ -159,7 +153,7 @@ impl MultiRequest {
     /// As [`acquire`](Self::acquire), without the limit.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: the acquired locks are released in the background.
+    /// As [`acquire`](Self::acquire).
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());
@@ -178,10 +172,9 @@ impl MultiRequest {
         self.finished(&parts, held, false).await.map(Some)
     }
 
-    /// Returns each name once, in the global order.
     fn in_order(&self) -> Result<Vec<&Part>> {
         let mut parts: Vec<&Part> = self.parts.iter().collect();
-        // The sort is stable: equal names keep the given order.
+        // Stable: equal names keep the given order.
         parts.sort_by(|one, other| one.order(other));
         parts.dedup_by(|one, other| one.is(other));
         if parts.is_empty() {
@@ -198,7 +191,6 @@ impl MultiRequest {
         Some(shared.clock.now() + wait)
     }
 
-    /// Completes the request. Locks that were granted long ago may be lost by now.
     async fn finished(
         &self,
         parts: &[&Part],
@@ -208,7 +200,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds aren't renewed, so the first would end before the last.
+        // Otherwise the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -237,7 +229,6 @@ impl Part {
         key(self).cmp(&key(other))
     }
 
-    /// Returns whether it is the same name of the same client.
     fn is(&self, other: &Self) -> bool {
         std::sync::Arc::ptr_eq(self.locks.shared(), other.locks.shared()) && self.name == other.name
     }
@@ -284,7 +275,6 @@ impl Part {
         }
     }
 
-    /// Waits until the client of a held lock is closed, and returns its error.
     async fn closed(held: &[Guard]) -> Error {
         let mut closed: Vec<_> =
             held.iter().map(|guard| Box::pin(guard.client().closed())).collect();
@@ -307,7 +297,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking` and keeps the locks held already. Returns an error as soon as one is lost.
+    /// Drives `taking` and keeps the locks held already. Fails as soon as one is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -333,8 +323,8 @@ impl Part {
         }
     }
 
-    /// Polls until the server shows a holder other than this request. Returns a conflict if the name is an
-    /// alias of a lock that this request already holds.
+    /// Polls until the server shows a holder other than this request. Returns a conflict if the name is an alias of
+    /// a lock that this request already holds.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -348,8 +338,8 @@ impl Part {
         }
     }
 
-    /// Returns an error if this request already holds the lock under another name. Otherwise, returns whether
-    /// that is certainly not the case.
+    /// Fails if this request already holds the lock under another name. Returns whether that is certainly not the
+    /// case.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -372,7 +362,7 @@ impl Part {
     }
 }
 
-/// Releases the locks of a failed attempt; the rest is released in the background.
+/// Releases the locks of a failed attempt.
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
         // A closed client doesn't wait for the server; dropping the guard releases it.

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reentrancy key: requests with the same owner share a hold.
 ///
-/// The user creates one per logical activity and passes it to each request. It isn't a thread or task id: an
-/// activity may span several tasks, and one thread may run several activities. An activity shares its holds
-/// with its parts by cloning the owner.
+/// Create one per logical activity. It isn't a thread or task id: an activity may span several tasks, and one
+/// thread may run several activities. Clones share the activity's holds.
 ///
 /// ```
 /// # use lockwright_core::Owner;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Owner(NonZeroU64);
 
 impl Owner {
-    /// Creates an owner that is unique in this process.
+    /// Creates a unique owner.
     #[expect(clippy::new_without_default, reason = "two defaults that differ would surprise")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);

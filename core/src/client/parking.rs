@@ -1,4 +1,4 @@
-//! Claims that wait for a holder of another client, and their wake-ups.
+//! Waiting claims and their wake-ups.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,12 +28,11 @@ impl Parked {
     /// Waits for a wake-up or a hand-over, including earlier ones.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; a wake-up that it has received is lost then.
+    /// May be dropped; a received wake-up is lost then.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Takes the handed-over grant, if any.
     pub(crate) fn take_handed(&self) -> Option<Granted> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -44,7 +43,7 @@ impl Parking {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a claim for wake-ups of `name` and a hand-over to `token`, until the result is dropped.
+    /// Registers a claim for wake-ups and a hand-over, until the result is dropped.
     pub(crate) fn park<'a>(&'a self, name: &LockName, token: Token) -> Spot<'a> {
         let parked = Arc::new(Parked::default());
         let mut lots = self.lots();
@@ -53,15 +52,14 @@ impl Parking {
         Spot { parking: self, parked, name: name.clone(), token }
     }
 
-    /// Wakes all waiters of `name`.
     pub(crate) fn wake(&self, name: &LockName) {
         for parked in self.lots().by_name.get(name).into_iter().flatten() {
             parked.wake.notify_one();
         }
     }
 
-    /// Hands a grant to its waiting claim. If the claim no longer waits, its release is in progress and
-    /// covers the grant.
+    /// Hands a grant to its waiting claim. A claim that no longer waits has a release in progress, which covers the
+    /// grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(parked) = self.lots().by_token.get(&token) {
             *parked.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
@@ -70,7 +68,6 @@ impl Parking {
     }
 }
 
-/// The registration of a waiting claim.
 pub(crate) struct Spot<'a> {
     parking: &'a Parking,
     parked: Arc<Parked>,

@@ -1,8 +1,8 @@
 //! All live holds of a client, ordered by their next due instant.
 //!
-//! A slab of slots and a heap of due instants. Rescheduling or removing a hold increments its slot's
-//! generation, which makes the old heap entry stale. When most entries are stale, the heap is swept. So an
-//! acquire and release cost a push and a counter, and 100,000 holds cost the renewal task only its due work.
+//! A slab of slots and a heap of due instants. A rescheduled or removed hold increments its slot's generation, so
+//! the old heap entry is stale. A heap of mostly stale entries is swept. An acquire and release cost a push and a
+//! counter, and 100,000 holds cost the renewal task only its due work.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,12 +22,11 @@ pub(crate) struct Registry {
     due: BinaryHeap<Reverse<Entry>>,
     stale: usize,
     totals: Totals,
-    /// The next planned check of the renewal task; `None` while it sleeps until a notification.
+    /// The renewal task's next planned check; `None` while it sleeps until a notification.
     keeper_looks_at: Option<BootInstant>,
 }
 
-/// The counters of acquires and releases. They are here because the table's lock is held anyway: four atomic
-/// counters would cost more.
+/// Counters under the table's lock, which is held anyway: four atomics would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -49,12 +48,10 @@ struct Entry {
     generation: u32,
 }
 
-/// The smallest number of stale entries for a sweep.
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Inserts a new hold, granted after this wait. Returns true if the renewal task must be woken, as it
-    /// would check too late.
+    /// Inserts a new hold. Returns true if the renewal task must be woken, as it would check too late.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -70,7 +67,7 @@ impl Registry {
         self.schedule(slot, at, hold.first_slack())
     }
 
-    /// Removes a hold that its holder ended: with the time that it lasted, or the reason of its loss.
+    /// Removes an ended hold: with its duration, or the reason of its loss.
     pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
         if let Ok(held_nanos) = ended {
             self.totals.released += 1;
@@ -79,7 +76,6 @@ impl Registry {
         self.remove(hold);
     }
 
-    /// Removes a hold. Idempotent.
     pub(crate) fn remove(&mut self, hold: &Hold) {
         // Two steps suffice under the table's lock.
         let slot = hold.slot.load(Ordering::Relaxed);
@@ -99,7 +95,7 @@ impl Registry {
         self.totals
     }
 
-    /// Changes the due instants of holds. Returns true if the renewal task must be woken.
+    /// Changes due instants. Returns true if the renewal task must be woken.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
@@ -113,14 +109,14 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // A rescheduled hold must be checked in time, so without slack.
+            // Without slack: a rescheduled hold must be checked in time.
             tell |= self.schedule(slot as u32, at, Duration::ZERO);
         }
         tell
     }
 
-    /// Removes the holds that are due at `now`, or so soon that they join the batch. The caller must
-    /// reschedule or remove each.
+    /// Removes the holds due at `now`, or so soon that they join the batch. The caller must reschedule or remove
+    /// each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -141,8 +137,8 @@ impl Registry {
         }
     }
 
-    /// Returns the next planned check; holds due later need no wake-up. Without holds, the earlier plan
-    /// stays, so that a short-lived hold doesn't wake the renewal task each time.
+    /// Returns the next planned check; later holds need no wake-up. Without holds the plan stays, so that
+    /// short-lived holds don't wake the renewal task each time.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {
@@ -156,7 +152,6 @@ impl Registry {
         self.keeper_looks_at
     }
 
-    /// Returns the holds that match `wanted`, in one pass over all.
     pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         self.slots
             .iter()

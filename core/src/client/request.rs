@@ -60,8 +60,7 @@ impl sealed::FromHold for Permit {
     }
 }
 
-/// A request for a hold. [`Locks::mutex`](crate::Locks::mutex) and its siblings create it;
-/// [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire) sends it.
+/// A request for a hold, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -84,7 +83,6 @@ pub struct Request<H> {
     handle: PhantomData<fn() -> H>,
 }
 
-/// The options of a request, without the name.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
@@ -118,8 +116,8 @@ impl<H: Handle> Request<H> {
         }
     }
 
-    /// Sets how long the server keeps the hold without a renewal. This is the longest wait of others after
-    /// this process dies. Default: the client's TTL, 30 s if not set.
+    /// Sets how long the server keeps the hold without a renewal, for example after this process dies. Default: the
+    /// client's TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -131,7 +129,7 @@ impl<H: Handle> Request<H> {
         self
     }
 
-    /// Limits the hold's duration: after this time it counts as lost, even if its renewals succeed.
+    /// Limits the hold's duration: afterwards it counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -139,9 +137,9 @@ impl<H: Handle> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the lock
-    /// is held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even if it is
-    /// too short for the server's answer.
+    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the lock is
+    /// held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even if it is too short
+    /// for an answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -153,18 +151,18 @@ impl<H: Handle> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %)
-    /// between tries. A limit by [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
+    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %). A limit
+    /// by [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
     }
 
-    /// Lets requests with the same owner share one hold. A re-entry gets another guard at once, with the same
-    /// fence and TTL, without a round trip. The hold ends with its last guard.
+    /// Lets requests with the same owner share one hold, without a round trip and with the same fence and TTL. The
+    /// hold ends with its last guard.
     ///
-    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed)
-    /// while the hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
+    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
+    /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
@@ -172,30 +170,30 @@ impl<H: Handle> Request<H> {
 
     /// Waits for the hold.
     ///
-    /// While the server can't be reached, the client retries until the limit; without a limit, for one TTL.
-    /// The same applies while an earlier request of this client for the same lock has no answer.
+    /// While the server can't be reached, or an earlier request for the same lock has no answer, the client retries
+    /// until the limit. Without a limit, it retries for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held; the client
-    ///   reconciles a claim that may be on the server in the background.
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held; a claim that may be on
+    ///   the server is reconciled in the background.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
-    ///   if the server couldn't be reached or didn't answer; reconciled as before.
+    ///   without an answer; reconciled as before.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) too if the client's runtime has ended and the caller
-    ///   is outside a runtime, because the hold would not be renewed.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is outside
+    ///   a runtime: the hold would not be renewed.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point. Its turn passes to the next local request. That request takes over
-    /// a claim that may be on the server; otherwise the client reconciles it in the background.
+    /// May be dropped at any await point. The next local request takes over the turn and a claim that may be on the
+    /// server. Otherwise the claim is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // The options aren't moved: they would be a third of the moved bytes.
+        // Not moved: the options would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Otherwise a loop of requests that never wait would starve the other tasks of its thread.
+        // Otherwise a loop of requests that never wait would starve its thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -215,14 +213,14 @@ impl<H: Handle> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Tries once. Returns `None` if the lock is held, or if another task of this client is acquiring or
-    /// releasing it. Returns an error if the server doesn't answer that task's request.
+    /// Tries once. Returns `None` if the lock is held, or if another task of this client is acquiring or releasing
+    /// it. Fails if the server doesn't answer that task's request.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire), without the limit: a server error is returned at once.
+    /// As [`acquire`](Request::acquire), without the limit.
     ///
     /// # Cancel safety
-    /// May be dropped; the client reconciles a claim that may be on the server in the background.
+    /// May be dropped; a claim that may be on the server is reconciled in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;
@@ -231,10 +229,9 @@ impl<H: Handle> Request<H> {
     }
 }
 
-/// The retry setting for a limit of zero: one try.
 const ONE_TRY: (u32, Duration) = (1, Duration::ZERO);
 
-/// Returns the name, if the backend supports it and the options.
+/// Checks the name and the options.
 fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> Result<LockName> {
     let name = name?;
     match shared.ready().and_then(|()| options.check(shared)) {
@@ -254,7 +251,6 @@ impl Request<Permit> {
 }
 
 impl Options {
-    /// Returns the options of a ticket's hold.
     pub(super) fn of_ticket(ticket: &Ticket) -> Self {
         Self {
             mode: ticket.mode(),
@@ -268,7 +264,6 @@ impl Options {
         }
     }
 
-    /// Checks that the backend and this client support the options.
     pub(super) fn check(&self, shared: &Shared) -> Result<()> {
         let profile = shared.backend.profile();
         if !profile.modes.contains(self.mode) {
@@ -305,7 +300,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns until when a hold from a request sent at `start` may be held.
+    /// Returns the latest end of a hold from a request sent at `start`.
     pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
         self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
     }

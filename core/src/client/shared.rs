@@ -27,7 +27,6 @@ use super::parking::Parking;
 use super::registry::Totals;
 use super::table::Table;
 
-/// The settings of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -38,10 +37,8 @@ pub(crate) struct Settings {
     pub(crate) jitter: Jitter,
 }
 
-/// A backend that is dropped inside its client's runtime, on any thread: closing its connections may need
-/// one.
+/// A backend that is dropped inside its client's runtime, which closing its connections may need.
 pub(crate) struct InRuntime {
-    /// `None` during the drop.
     backend: Option<Arc<dyn DistributedLock>>,
     runtime: Handle,
 }
@@ -67,40 +64,34 @@ impl Drop for InRuntime {
     }
 }
 
-/// The shared state of one client's handles, holds and renewal task.
+/// The shared state of handles, holds and the renewal task.
 pub(crate) struct Shared {
     pub(crate) backend: InRuntime,
     pub(crate) settings: Settings,
-    /// The lengths of a term with the client's TTL, which most holds have.
+    /// The lengths of a term with the client's TTL.
     usual_lengths: Lengths,
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
     pub(super) table: Mutex<Table>,
     pub(crate) parking: Parking,
     pub(crate) metrics: Metrics,
-    /// Wakes the renewal task, which shares it.
     pub(crate) keeper: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    /// Facts from the backend that the renewal task hasn't processed.
     pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
-    /// The number of live holds that their holders have ended. The table counts them when they are removed.
+    /// Live holds that their holders have ended. The table counts them when they are removed.
     ended: AtomicU64,
-    /// Other releases in progress: in the background, and of holds that were lost before.
+    /// Other releases in progress: in the background, and of lost holds.
     others: AtomicU64,
-    /// The number of waiting requests.
     pub(crate) waiting: AtomicU64,
-    /// After the client was closed: notified when a release is done or a request was turned away. Also
-    /// notified when the renewal task ends.
+    /// After the close: notified when a release is done or a request was turned away. Also when the renewal task
+    /// ends.
     pub(crate) idle: Notify,
-    /// Notified when the client is closed.
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) keeper_gone: AtomicBool,
-    /// The runtime of the renewal task.
     pub(super) runtime: Mutex<Handle>,
 }
 
-/// A backend's report about a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
     AtRisk,
@@ -137,14 +128,14 @@ impl Shared {
         }
     }
 
-    /// Receives an event from the backend. It runs on any thread, so it only records and notifies.
+    /// Receives an event, on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.parking.wake(&name),
             Event::Handed(token, granted) => self.parking.hand(token, granted),
             Event::AtRisk(token) => self.note(token, Fact::AtRisk),
             Event::Lost(token, reason) => self.note(token, Fact::Lost(reason)),
-            // No hold is cached without use yet, so there is none to return.
+            // No hold is kept without use yet.
             Event::Recall(_) => {}
         }
     }
@@ -158,9 +149,8 @@ impl Shared {
         }
     }
 
-    /// Queues a release for the renewal task. May be called from any thread, also outside a runtime.
+    /// Queues a release, on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
-        // The queued job keeps the client alive.
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,8 +164,8 @@ impl Shared {
         shared.keeper.notify_one();
     }
 
-    /// Records that the renewal task has ended, with its runtime. Unreleased holds expire on the server.
-    /// Queued jobs are dropped, because they would keep the client and its backend alive.
+    /// Records the end of the renewal task and its runtime. Queued jobs would keep the client alive, so they are
+    /// dropped; unreleased holds expire on the server.
     pub(crate) fn keeper_has_gone(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,19 +179,18 @@ impl Shared {
         self.idle.notify_waiters();
     }
 
-    /// Records that a release in the background is done.
     pub(crate) fn done_in_background(&self) {
         self.others.fetch_sub(1, Ordering::SeqCst);
         self.tell_idle();
     }
 
-    /// Counts a hold that its holder has ended; `was_live` is false if it was lost before.
+    /// Counts a hold that its holder has ended; not `was_live` if it was lost before.
     pub(crate) fn count_ended(&self, was_live: bool) {
         let counter = if was_live { &self.ended } else { &self.others };
         counter.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that a hold's release is done and the table updated.
+    /// Records a completed release, after the table's update.
     pub(crate) fn done_in_place(&self, was_live: bool) {
         if !was_live {
             self.others.fetch_sub(1, Ordering::SeqCst);
@@ -209,19 +198,18 @@ impl Shared {
         self.tell_idle();
     }
 
-    /// Returns the number of releases in progress, in place and in the background.
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
         // In this order: a background release is counted in `others` before its hold is removed.
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of ended live holds that weren't removed at the time of `totals`.
+    /// Returns the ended live holds that weren't removed at the time of `totals`.
     pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
-    /// Notifies a pending `close` that a release is done.
+    /// Notifies a pending `close`.
     pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
@@ -232,7 +220,6 @@ impl Shared {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Returns the name on the server for the user's `name`.
     pub(crate) fn full_name(&self, name: &str) -> Result<LockName> {
         if self.settings.namespace.is_empty() {
             LockName::new(name)
@@ -241,12 +228,10 @@ impl Shared {
         }
     }
 
-    /// Returns the user's name for the server's `full`.
     pub(crate) fn user_name(&self, full: &LockName) -> LockName {
         full.clone().without_prefix(&self.settings.namespace)
     }
 
-    /// Returns the error for the user, with the user's name and the backend.
     pub(crate) fn tell(&self, error: Error, name: &LockName) -> Error {
         let error = error.with_name(&self.user_name(name));
         match error.backend() {
@@ -255,8 +240,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether an answered release reconciles a claim. An unanswered acquire may still arrive; only a
-    /// tombstone prevents its grant.
+    /// Returns whether an answered release reconciles a claim. Only a tombstone prevents the grant of an unanswered
+    /// acquire.
     pub(crate) fn one_answer_settles(&self, settle: Settle) -> bool {
         settle == Settle::Answered || self.backend.profile().tombstones
     }
@@ -265,13 +250,12 @@ impl Shared {
         self.settings.tokens.next(now)
     }
 
-    /// Returns `time` ± 25 %.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         self.settings.jitter.spread(time)
     }
 
-    /// Returns the term of a hold of `ttl` that was confirmed by a request sent at `start`. `in_effect` is
-    /// the server's TTL, if it is different.
+    /// Returns the term of a hold that was confirmed by a request sent at `start`. `in_effect` is a different TTL
+    /// of the server.
     pub(crate) fn term(
         &self,
         start: BootInstant,

@@ -1,4 +1,4 @@
-//! Signals: notifications of other tasks about a hold.
+//! Notifications of other tasks about a hold.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::hold::Hold;
 pub enum HoldState {
     /// Held, and confirmed recently.
     Held,
-    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation. Don't start
-    /// long work. The state may become [`HoldState::Held`] again.
+    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation. Don't start long
+    /// work. May become [`HoldState::Held`] again.
     AtRisk,
     /// Released by its holder.
     Released,
@@ -30,8 +30,7 @@ impl HoldState {
     }
 }
 
-/// A view of a hold for other tasks: cloneable and `'static`. It doesn't keep the lock held. Created by
-/// [`Guard::signal`](crate::Guard::signal).
+/// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     hold: Arc<Hold>,

@@ -12,11 +12,9 @@ use super::shared::Shared;
 const REST: Duration = Duration::from_secs(60);
 const BREATH: Duration = Duration::from_millis(200);
 
-/// The time limit of a step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sweeps the data of holds that ended at least `idle` ago. Ends with the client, or if the backend doesn't
-/// support sweeps.
+/// Sweeps periodically. Ends with the client, or if the backend doesn't support sweeps.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,
@@ -36,7 +34,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// Runs one step. Returns whether more remains, or `None` to end the task.
+/// Returns whether more remains, or `None` to end the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

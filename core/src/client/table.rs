@@ -1,5 +1,5 @@
-//! The mutex over a client's turns and holds. It is a single one, because acquire and release need both, and
-//! an uncontended lock is a considerable part of their time.
+//! A client's turns and holds, under one mutex: acquire and release need both, and an uncontended lock is a
+//! considerable part of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Inserts a hold that was granted after this wait.
+    /// Inserts a new hold.
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
         let (tell_keeper, joined) = {
@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// Removes a hold whose release was answered, and passes its turn on. `ended` is how the hold ended.
+    /// Removes a released hold, and passes its turn on.
     pub(crate) fn let_go(hold: &Hold, ended: Result<u64, Reason>) {
         let shared = &hold.shared;
         let next = {

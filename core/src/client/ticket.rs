@@ -17,11 +17,10 @@ use super::guard::Guard;
 use super::locks::Locks;
 use super::request::sealed::FromHold;
 
-/// A hold in transfer to another process. [`Guard::into_ticket`] creates it; [`Locks::resume`] resumes the
-/// hold.
+/// A hold in transfer, from [`Guard::into_ticket`] to [`Locks::resume`].
 ///
-/// Serialise it in any format, and send it with the work. In transfer the hold isn't renewed: it expires one
-/// TTL after its last renewal. A ticket is a credential: its bearer can resume the hold, once.
+/// Serialise it in any format, and send it with the work. In transfer the hold isn't renewed: it expires one TTL
+/// after its last renewal. A ticket is a credential: its bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
@@ -30,8 +29,7 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// Whether an acquire of the token is unanswered. It may arrive after the hold has expired, and create a
-    /// different hold with the same token.
+    /// An unanswered acquire of the token may arrive after the hold has expired, and create a different hold.
     #[serde(default)]
     is_open: bool,
 }
@@ -49,13 +47,12 @@ impl Ticket {
         }
     }
 
-    /// Returns the name on the server, with the namespace of the client that held it.
+    /// Returns the full name, with the old client's namespace.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// Returns the fence of the transferred hold. The resumed hold has a larger one; a reader's stays the
-    /// same.
+    /// Returns the fence of the transferred hold. The resumed hold has a larger one; a reader's stays the same.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -83,18 +80,18 @@ impl Ticket {
 }
 
 impl Locks {
-    /// Resumes the hold of a ticket, with a new token and a larger fence. A reader's fence, which it shares,
-    /// stays the same. The client then renews the hold, unless it was [`fixed`](crate::Request::fixed).
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its shared fence. The client
+    /// then renews it, unless it was [`fixed`](crate::Request::fixed).
     ///
-    /// While the server can't be reached, the client retries for one TTL. If an acquire of the hold is
-    /// unanswered, the client first checks that the token still has that hold.
+    /// While the server can't be reached, the client retries for one TTL. After an unanswered acquire, the client
+    /// first checks that the token still has that hold.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) if the hold is gone: it expired, was broken, or was resumed by another
-    ///   process. Also if the answer arrived after the resumed hold's term.
+    /// - [`Lost`](ErrorKind::Lost) if the hold expired, was broken or was resumed before, or the answer came after
+    ///   its term.
     /// - [`Unsupported`](ErrorKind::Unsupported) if the profile has no `tickets`.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) for a ticket of another namespace, or if this client's
-    ///   drift and margin use up its TTL. The ticket remains valid.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) for a ticket of another namespace, or if this client's drift and
+    ///   margin use up its TTL. The ticket remains valid.
     /// - Those of reaching the server: a hold that may have been resumed is released in the background.
     ///
     /// # Cancel safety
@@ -121,7 +118,6 @@ impl Locks {
     }
 }
 
-/// Returns the error for an answer that arrived after the resumed hold's term.
 pub(super) fn too_late() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Expired),
@@ -130,7 +126,6 @@ pub(super) fn too_late() -> Error {
     )
 }
 
-/// Returns the error for a ticket without a hold.
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Gone),

@@ -16,60 +16,57 @@ use super::signal::Signal;
 pub struct MultiGuard {
     /// In the order of acquisition.
     pub(super) guards: Vec<Guard>,
-    /// The index in `guards` of each lock, in the order in which they were given.
+    /// For each lock in the given order, its index in `guards`.
     pub(super) as_given: Vec<usize>,
 }
 
 impl MultiGuard {
-    /// Returns the single guards, in the order of acquisition.
+    /// Returns the guards, in the order of acquisition.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// Returns the single guards, which are then independent of each other.
+    /// Returns the guards, which are then independent.
     pub fn into_guards(self) -> Vec<Guard> {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`, if it is one of these. If several clients have this name, it
-    /// is the fence from the client that was given first: `old.multi(["x"]).and(&new, ["x"])` has the fence
-    /// of `old`.
+    /// Returns the fence of the hold of `name`. If several clients have it, the first given client counts:
+    /// `old.multi(["x"]).and(&new, ["x"])` has the fence of `old`.
     ///
     /// Fences of two backends can't be compared: one counts from 1, another in microseconds. A resource that
-    /// rejects late writes needs a separate register for each backend; [`fences`](Self::fences) has one fence
-    /// for each.
+    /// rejects late writes needs a register for each backend; [`fences`](Self::fences) has a fence for each.
     ///
-    /// In a migration, both registers check a holder of both locks. Such a holder must write at least once
-    /// between two periods: after the last hold of only the old lock, and before the first hold of only the
-    /// new lock. The first hold of only the new lock is checked by the new register alone.
+    /// In a migration, both registers check a holder of both locks. Between the last hold of only the old lock and
+    /// the first hold of only the new lock, such a holder must write at least once. The new register alone checks
+    /// the latter.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
 
-    /// Returns the fences of all holds of `name`, in the order in which their clients were given.
+    /// Returns the fences of all holds of `name`, in the given order of their clients.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
     }
 
-    /// Returns the time until the first loss without a further renewal.
+    /// Returns the time until the first loss, unless renewed.
     pub fn remaining(&self) -> Duration {
         remaining(&self.guards)
     }
 
-    /// Checks the clock, not a server, for whether all of them are still held.
+    /// Checks that all are still held, by the clock and without a server.
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost), with the name and the reason of the first lost hold.
+    /// [`Lost`](crate::ErrorKind::Lost) of the first lost hold.
     pub fn check(&self) -> Result<()> {
         check(&self.guards)
     }
 
-    /// Drives `future` while all of them live, and drops it at the first loss: see [`Guard::run`].
+    /// Drives `future` while all live, and drops it at the first loss: see [`Guard::run`].
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last
-    /// poll.
+    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
     ///
     /// # Cancel safety
     /// Dropping it drops `future`; the guard is unaffected.
@@ -88,7 +85,7 @@ impl MultiGuard {
         renew(&self.guards).await
     }
 
-    /// Releases all of them, the last one first, and waits for the servers' answers.
+    /// Releases all of them, the last one first, and waits for the answers.
     ///
     /// # Errors
     /// As [`Guard::release`], of the first that fails; the others are still released.
@@ -112,7 +109,6 @@ pub(super) fn remaining(guards: &[Guard]) -> Duration {
     guards.iter().map(Guard::remaining).min().unwrap_or_default()
 }
 
-/// Renews all of them, and returns the first error.
 pub(super) async fn renew(guards: &[Guard]) -> Result<()> {
     let mut failure = Ok(());
     for guard in guards {
@@ -121,7 +117,6 @@ pub(super) async fn renew(guards: &[Guard]) -> Result<()> {
     failure
 }
 
-/// Drives `future` while all of them live.
 pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Output> {
     let signals: Vec<Signal> = guards.iter().map(Guard::signal).collect();
     let mut ends: Vec<Pin<Box<_>>> = signals.iter().map(|s| Box::pin(s.ended())).collect();
@@ -131,7 +126,7 @@ pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Out
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(check(guards).map(|()| output));
         }
-        // Poll each, so that each registers its waker. None is polled again after its end.
+        // Poll each, to register each waker. None is polled again after its end.
         let ended = ends.iter_mut().any(|end| end.as_mut().poll(cx).is_ready());
         match (ended, check(guards)) {
             (_, Err(error)) => Poll::Ready(Err(error)),

@@ -1,9 +1,9 @@
-//! The local queue. Requests of one client for one name take turns, in order of arrival, and share one remote
-//! claim. So they don't compete on the server.
+//! The local queue. One client's requests for one name take turns in order of arrival, and share one remote claim.
+//! So they don't compete on the server.
 //!
-//! Only the request with the turn may send requests about the name. The turn passes on when the hold has
-//! ended on the server too, or certainly never began. (A later version will pass on the hold itself, without
-//! a round trip; the reserved fences of a claim are for that.)
+//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
+//! the server, or certainly never began. (Later, the hold itself will pass on; a claim's reserved fences are for
+//! that.)
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,20 +30,17 @@ pub(crate) struct Turns {
     taken: NameMap<Taken>,
     /// Holds that take no turns.
     beside: Beside,
-    /// Names whose turn belongs to a request without an answer from the server.
+    /// Names whose turn belongs to a request without an answer.
     troubled: NameMap<Trouble>,
 }
 
-/// A request with the turn that gets no answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub(crate) since: BootInstant,
-    /// The error of the last request.
     message: Arc<str>,
 }
 
 impl Trouble {
-    /// Returns the error for a request that wasn't sent because of this.
     pub(crate) fn error(&self, now: BootInstant) -> Error {
         Error::unavailable("the server has not answered an earlier request for this lock")
             .tried_for(now.saturating_since(self.since))
@@ -51,7 +48,6 @@ impl Trouble {
     }
 }
 
-/// The state of a taken turn.
 #[derive(Default)]
 struct Taken {
     /// The owner of the turn, if it may re-enter.
@@ -63,11 +59,9 @@ struct Taken {
 struct Reentry {
     owner: Owner,
     mode: Mode,
-    /// The hold, once granted.
     hold: Option<Arc<Hold>>,
 }
 
-/// A request that waits for its turn.
 pub(crate) struct Queued {
     want: Want,
     sender: oneshot::Sender<Passed>,
@@ -99,21 +93,17 @@ impl Want {
     }
 }
 
-/// The result for a queued request.
 pub(crate) enum Passed {
-    /// The turn, possibly with the previous claim.
     Turn(Turn),
-    /// A share in its owner's hold.
     Entered(Entered),
-    /// The request's owner holds the lock with other settings than requested.
+    /// The owner holds the lock with other settings.
     Refused(Error),
 }
 
-/// A share in a re-entered hold. If it is dropped unused as the last share, the hold ends.
+/// A share in a re-entered hold. Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
-    /// Adds a guard to a hold.
     fn again(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         hold.shared.metrics.reentered.add(1);
@@ -133,18 +123,13 @@ impl Drop for Entered {
     }
 }
 
-/// The result of a request for the turn.
 pub(crate) enum Entry {
-    /// The request has the turn.
     Turn,
     Entered(Entered),
-    /// The request is queued.
     Queued(oneshot::Receiver<Passed>),
-    /// The turn is taken, and the request doesn't wait.
     Busy,
 }
 
-/// A claim that was sent.
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) settle: Settle,
@@ -153,7 +138,7 @@ pub(crate) struct Pending {
     pub(crate) last_sent: BootInstant,
 }
 
-/// The state of a claim before its latest request.
+/// A claim's state before its latest request.
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) settle: Settle,
@@ -161,7 +146,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Records that the claim is sent now. Until the answer arrives, its state is unknown.
+    /// Records a send. Until the answer, the claim's state is unknown.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
@@ -170,32 +155,30 @@ impl Pending {
         }
     }
 
-    /// Records that the request had no effect and will have none. Earlier uncertainty remains.
+    /// Records that the request certainly had no effect. Earlier uncertainty remains.
     pub(crate) fn unsend(&mut self, before: Before) {
         self.settle = before.settle;
         self.on_server = before.on_server || before.settle == Settle::Unanswered;
     }
 }
 
-/// The turn of one name, or a placeholder for claims that take no turns. On drop, its claim is inherited or
-/// reconciled, and the turn passes on.
+/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
+/// and the turn passes on.
 pub(crate) struct Turn {
     /// `None` once the turn was moved into a hold.
     shared: Option<Arc<Shared>>,
     /// Whether this includes the local turn.
     taken: bool,
-    /// The name, until a claim takes it.
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {
-    /// The local turn of `name`, which [`Turns::enter`] granted.
     pub(crate) fn taken(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// A placeholder for a claim that takes no turns: other claims of the client may hold concurrently.
+    /// A placeholder for claims that may hold concurrently.
     pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -218,7 +201,7 @@ impl Turn {
             .expect("a turn has its name, or its claim does")
     }
 
-    /// Records that this request has no answer, for the requests that wait for the turn.
+    /// Records a missing answer, for the requests that wait for the turn.
     pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
         if self.taken {
             self.shared().table().turns.note_trouble(self.name(), since, error);
@@ -231,7 +214,6 @@ impl Turn {
         }
     }
 
-    /// Returns the turn's claim, or creates it with `fresh`.
     pub(crate) fn claim(
         &mut self,
         fresh: impl FnOnce(&Shared, LockName) -> Pending,
@@ -244,14 +226,14 @@ impl Turn {
         (shared, pending)
     }
 
-    /// Removes the claim; the turn continues without one.
+    /// Removes the claim; the turn continues.
     pub(crate) fn take_pending(&mut self) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.name = Some(pending.claim.name.clone());
         Some(pending)
     }
 
-    /// Moves the granted claim and the local turn into the hold.
+    /// Moves claim and turn into the hold.
     #[inline]
     pub(crate) fn take_parts(&mut self) -> Option<(Arc<Shared>, Pending, bool)> {
         Some((self.shared.take()?, self.pending.take()?, self.taken))
@@ -271,17 +253,16 @@ impl Drop for Turn {
     }
 }
 
-/// Queued requests of an owner whose hold was granted.
+/// Queued requests of the owner of a new hold.
 pub(crate) struct Joined {
     entering: VecDeque<Queued>,
     refused: Vec<(Queued, Error)>,
 }
 
 impl Joined {
-    /// Gives each request its share in the hold, which is counted already.
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // If the request was dropped, the share is dropped and uncounted.
+            // If the request is gone, the dropped share uncounts itself.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
@@ -291,7 +272,6 @@ impl Joined {
 }
 
 impl Turns {
-    /// Requests the turn of `name`.
     pub(crate) fn enter(
         &mut self,
         name: &LockName,
@@ -325,7 +305,7 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    /// Returns a share in the owner's own hold, for modes that take no turns.
+    /// Returns a share in the owner's hold, for modes without turns.
     pub(crate) fn enter_beside(
         &self,
         name: &LockName,
@@ -347,7 +327,7 @@ impl Turns {
         }
     }
 
-    /// Records a grant, and returns the queued requests of the same owner, with their shares counted.
+    /// Records a grant. Returns the owner's queued requests, with their shares counted.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -376,7 +356,6 @@ impl Turns {
         Some(Joined { entering, refused })
     }
 
-    /// Removes one guard of a hold with an owner. Returns whether it was the last.
     fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && hold.claim.mode != Mode::Exclusive {
@@ -394,11 +373,9 @@ impl Turns {
         last
     }
 
-    /// Returns the request that has the turn next. `pending` is the previous claim, if the server may have a
-    /// record of it.
+    /// Returns the next request for the turn. `pending` is the previous claim, if it may be on the server.
     ///
-    /// If no request waits, the turn becomes free, unless a claim is pending. A pending claim keeps the turn,
-    /// also if the next request can't take that claim over.
+    /// A pending claim keeps the turn if no request waits, or if the next can't take it over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -423,24 +400,20 @@ impl Turns {
         Some(next)
     }
 
-    /// Returns the trouble of the request that has the turn of `name`.
     pub(crate) fn trouble(&self, name: &LockName) -> Option<&Trouble> {
         self.troubled.get(name)
     }
 
-    /// Records that the request that has the turn of `name` got no answer.
     pub(crate) fn note_trouble(&mut self, name: &LockName, since: BootInstant, error: &Error) {
         let message: Arc<str> = error.message().into();
         let trouble = Trouble { since, message: Arc::clone(&message) };
         self.troubled.entry_ref(name).or_insert(trouble).message = message;
     }
 
-    /// Records that the server answers requests for `name` again.
     pub(crate) fn note_answer(&mut self, name: &LockName) {
         self.troubled.remove(name);
     }
 
-    /// Ends all waiting, because the client is closing.
     pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
         let queues = self.taken.values_mut().filter_map(|taken| taken.queue.take());
         queues.collect::<Vec<_>>()
@@ -448,12 +421,11 @@ impl Turns {
 }
 
 impl Shared {
-    /// Removes one guard. Returns whether it was the last.
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Passes the turn on, with the previous claim if the server may have a record of it.
+    /// Passes the turn on, with the previous claim if it may be on the server.
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
         let next = self.table().turns.next(name, pending.as_ref());
         self.pass_turn_to(next, name, pending);
@@ -471,8 +443,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // The request was dropped. A loop instead of the turn's drop, because there may be
-                    // thousands.
+                    // Gone. A loop instead of the turn's drop, because there may be thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -493,7 +464,6 @@ impl Want {
 }
 
 impl Taken {
-    /// Returns a share in the hold if the request has the same owner.
     fn enter_again(&self, want: &Want, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
         if want.owner.as_ref() != Some(&reentry.owner) {
@@ -512,8 +482,8 @@ impl Taken {
 }
 
 impl Want {
-    /// Returns an error if the owner's hold may last longer than this request allows. The request can't wait,
-    /// because its owner would wait for itself.
+    /// Rejects a re-entry if the hold may last longer than it allows. It can't wait: its owner would wait for
+    /// itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed = self.upkeep == Upkeep::Fixed && hold.claim.upkeep != Upkeep::Fixed;
         let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
@@ -530,7 +500,7 @@ impl Want {
     }
 }
 
-/// Returns the error for a change of mode: the owner would wait for itself.
+/// The owner would wait for itself.
 fn unchangeable(present: Mode, wanted: Mode) -> Error {
     Error::new(
         ErrorKind::Conflict,

@@ -9,9 +9,8 @@ use crate::name::LockName;
 
 /// The clients attached to one backend, and the names that they wait for.
 ///
-/// A backend calls [`attach`](Self::attach) for [`DistributedLock::attach`], and [`waits`](Self::waits) when
-/// a waiting claim finds its name taken. It passes the server's notifications to [`wake`](Self::wake). A
-/// waiter that hasn't polled for long is removed.
+/// A backend forwards [`DistributedLock::attach`] to [`attach`](Self::attach), and calls [`waits`](Self::waits)
+/// when a waiting claim finds its name taken. It passes the server's notifications to [`wake`](Self::wake).
 ///
 /// No internal mutex is held while events are sent, so a client's sink may call back.
 ///
@@ -38,8 +37,7 @@ impl Default for Audience {
 }
 
 impl Audience {
-    /// Creates an empty set. A waiter polls at least once in `slow_poll`; after ten times as long without a
-    /// poll, it is removed.
+    /// Creates an empty set. A waiter that hasn't polled for ten times `slow_poll` is removed.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(10),
@@ -103,7 +101,7 @@ impl Audience {
             return;
         }
         let mut present = self.attached();
-        // If the list was changed in the meantime, it is a different allocation, and the indices don't match.
+        // A changed list is a different allocation; the indices then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

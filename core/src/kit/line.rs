@@ -1,39 +1,34 @@
-//! Admission rules for servers that keep one queue per lock. The queue has readers, writers and permit
-//! holders in order of arrival (etcd keys, ZooKeeper nodes).
+//! Admission rules for servers that keep one queue per lock (etcd keys, ZooKeeper nodes), in order of arrival.
 //!
 //! # Why each claim can decide on its own
 //!
-//! The server numbers the claims, so a claim never enters ahead of a present one. The claims ahead of a given
-//! claim can only become fewer. An admitted claim therefore stays admitted, whatever happens behind it. A
-//! claim that isn't admitted by an outdated view errs on the safe side. One view that contains the claim and
-//! all claims ahead of it is enough; no coordination is needed.
+//! The server numbers the claims, so a claim never enters ahead of a present one. The claims ahead of it can only
+//! become fewer, so an admitted claim stays admitted. A claim that isn't admitted by an outdated view errs on the
+//! safe side. One view of the claim and all claims ahead is enough, without coordination.
 //!
-//! This includes claims of another lock type, which are in the queue until they detect the conflict and
-//! leave. Claims behind them aren't admitted before that.
+//! This includes claims of another lock type, until they detect the conflict and leave.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. Concurrent readers share a fence, so they must agree on it. Each reader
-//! starts with its own number and takes the lowest fence of all concurrent readers ([`witness`]). These
-//! include readers behind it, which may be admitted already. If the lowest isn't its own, the reader writes
-//! it to its own entry. The same atomic step checks that the source reader is still there and unchanged.
-//! Until then the reader isn't admitted.
+//! A writer's fence is its number. Concurrent readers must agree on a shared fence. Each starts with its own number
+//! and takes the lowest fence of all concurrent readers ([`witness`]), also of readers behind it, which may be
+//! admitted already. It writes a taken fence to its entry. The same atomic step checks that the source reader is
+//! still there and unchanged. Until then the reader isn't admitted.
 //!
-//! - *The fence is above those of all earlier writers.* A reader's own number is: earlier holders have lower
-//!   numbers. And while the source reader was there, no writer held.
-//! - *The fence is below those of all later writers.* A later writer is behind, so its number is above every
-//!   fence that was there to be taken.
-//! - *All admitted readers have the same fence.* An admitted reader has the lowest fence of all concurrent
-//!   readers. It stays the lowest until that reader leaves: a later reader has a larger number, or takes an
-//!   existing fence.
+//! - *The fence is above those of all earlier writers.* Earlier holders have lower numbers than the reader. And
+//!   while the source reader was there, no writer held.
+//! - *The fence is below those of all later writers.* A later writer is behind, so its number is above every fence
+//!   that was there to be taken.
+//! - *All admitted readers have the same fence.* An admitted reader has the lowest fence, until it leaves: a later
+//!   reader has a larger number, or takes an existing fence.
 //!
 //! The last test below simulates this.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the mark of a mode, for the key or node of a claim. A claim writes it with its token, because one
-/// client may have several claims. Exclusive claims have no mark, like the claims of other libraries.
+/// Returns the mark of a mode, for a claim's key or node. Exclusive claims have none, like those of other
+/// libraries.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, kit::line};
@@ -64,7 +59,8 @@ pub fn marked(text: &str) -> Option<Mode> {
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark and a token, separated by a dot.
+/// Parses a mark and a token, separated by a dot. A claim has its token there because one client may have several
+/// claims.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
@@ -102,7 +98,7 @@ pub fn holders(line: &[Mode]) -> usize {
     }
 }
 
-/// Returns the indices of the predecessors whose release may admit this claim, which isn't admitted yet.
+/// Returns the indices of the predecessors whose release may admit this waiting claim.
 pub fn in_the_way(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {
@@ -122,24 +118,24 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// A reader that is admitted, or will be at its next look.
+/// An admitted reader, or a reader that will be admitted at its next look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
     /// The server's number of the claim.
     pub created: u64,
-    /// The fence that it took from another reader, if any.
+    /// The fence taken from another reader, if any.
     pub taken: Option<u64>,
 }
 
 impl Reader {
-    /// Returns its fence, if it is admitted.
+    /// Returns the reader's fence, if it is admitted.
     pub fn fence(self) -> u64 {
         self.taken.unwrap_or(self.created)
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes, or `None` if it has that fence. `readers` are
-/// all readers from the head of the queue up to the first other claim, including readers behind `own`.
+/// Returns the reader whose fence the reader at `own` takes; `None` if it has that fence. `readers` are all readers
+/// from the head of the queue to the first other claim, also behind `own`.
 pub fn witness(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
@@ -211,16 +207,12 @@ mod tests {
         }
     }
 
-    /// A claim of the simulation below.
     #[derive(Debug, Clone, Copy)]
     struct One {
         mode: Mode,
         reader: Reader,
-        /// The step that changed it last.
         modified: u64,
-        /// The fence with which it holds.
         fence: Option<u64>,
-        /// The result of its last look.
         seen: Option<(u64, Option<Reader>)>,
     }
 
@@ -228,7 +220,6 @@ mod tests {
     struct Game {
         line: Vec<One>,
         revision: u64,
-        /// The highest fences of writers, and of all claims.
         of_writers: u64,
         highest: u64,
         /// How often readers held concurrently, took a fence, and failed to take one.

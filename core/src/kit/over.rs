@@ -16,10 +16,8 @@ const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 /// The number of tombstones at which old ones are removed.
 const MANY: usize = 1_000;
 
-/// Tombstones of claims that ended for good, with the reason. For a backend that alone may receive a repeat
-/// of them.
-///
-/// Each is kept for an hour, or its TTL if that is longer.
+/// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for
+/// an hour, or its TTL if that is longer.
 #[derive(Debug)]
 pub struct Over {
     clock: Clock,

@@ -14,13 +14,11 @@ use crate::token::Token;
 /// A token and its name: the same token under another name is a different hold.
 type Key = (LockName, Token);
 
-/// The claims with a place in a session, held or queued, and when each ends without a renewal. For servers
-/// that end only whole sessions (etcd leases, ZooKeeper sessions), while a client needs to end single holds.
+/// The claims in sessions, held or queued, and when each ends without a renewal. For servers that end only whole
+/// sessions (etcd leases, ZooKeeper sessions).
 ///
-/// The server ends a session's claims when the process dies or is partitioned. While the session lives for
-/// other holds, the backend must end the claims that are no longer renewed. It takes the
-/// [overdue](Self::mark_overdue) ones and removes them from the server. So an end here must never be earlier
-/// than the end that the holder was given.
+/// While a session lives for other holds, the backend must end claims that are no longer renewed. It removes the
+/// [overdue](Self::mark_overdue) ones from the server. So an end here must never be earlier than the holder's.
 #[derive(Debug)]
 pub struct Roster<P> {
     clock: Clock,
@@ -31,7 +29,7 @@ pub struct Roster<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of all ends. It is recomputed only when it passes, as most claims are renewed before.
+    /// A lower bound of all ends, recomputed when it passes: most claims are renewed before.
     earliest: BootInstant,
 }
 
@@ -59,8 +57,8 @@ impl<P: Clone> Roster<P> {
         self.ends_at(state, ends);
     }
 
-    /// Records an unregistered place for removal, as if it was [overdue](Self::mark_overdue). False if the
-    /// claim has a place.
+    /// Records an unregistered place for removal, as if [overdue](Self::mark_overdue). False if the claim has a
+    /// place.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -76,7 +74,7 @@ impl<P: Clone> Roster<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends a claim's end to at least `ends`, if its place matches. False if it has none.
+    /// Extends the end to at least `ends` if the place matches. False if it doesn't.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -92,16 +90,15 @@ impl<P: Clone> Roster<P> {
         self.state().places.remove(&key(claim)).map(|found| found.place)
     }
 
-    /// Removes all claims whose place `is_gone`, for example with their session.
+    /// Removes all claims whose place `is_gone`.
     pub fn leave_all(&self, is_gone: impl Fn(&P) -> bool) -> Vec<(LockName, Token, P)> {
         let mut state = self.state();
         let gone = state.places.extract_if(|_, found| is_gone(&found.place));
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims that weren't renewed in time, each changed by `mark` in the same step. A claim
-    /// keeps its place, so that a repeat finds it, until it is [removed](Self::leave_if). It isn't overdue
-    /// again unless it is entered again.
+    /// Returns the claims that weren't renewed in time, each changed by `mark` in the same step. A claim keeps its
+    /// place for repeats until it is [removed](Self::leave_if). It isn't overdue again unless entered again.
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -123,7 +120,6 @@ impl<P: Clone> Roster<P> {
         }
     }
 
-    /// Wakes the waiter for the next end if this end is earlier.
     fn ends_at(&self, mut state: MutexGuard<'_, State<P>>, ends: BootInstant) {
         if ends < state.earliest {
             state.earliest = ends;

@@ -1,11 +1,10 @@
-//! The common part of TLS for all backends: the files in a URL, the crypto provider, and the causes of a
-//! failed handshake.
+//! TLS for all backends: files in a URL, the crypto provider, and causes of a failed handshake.
 
 use std::net::IpAddr;
 
 use crate::error::ErrorKind;
 
-/// Returns the message for a build without TLS: `feature` is the missing feature of the crate `lockwright`.
+/// Returns the error for a build without the feature `feature`.
 pub fn not_in_this_build(feature: &str) -> String {
     format!(
         "TLS to such servers isn't in this build; enable the feature `{feature}` of the crate \
@@ -13,22 +12,22 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the crypto provider of this process, unless one is installed. Most client libraries have
-/// no default for some of their TLS. They panic in a build with several providers, and one library adds a
-/// second provider. Without the feature `tls` of this crate there is nothing to install.
+/// Installs ring as this process's crypto provider, unless one is installed. Most client libraries have no default
+/// for some of their TLS, and panic in a build with several providers. One library adds a second provider. Without
+/// the feature `tls` this does nothing.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns whether a certificate can be for this host name or address.
+/// Returns whether a certificate can be for this host.
 #[cfg(feature = "tls")]
 pub fn is_certifiable(host: &str) -> bool {
     rustls::pki_types::ServerName::try_from(host).is_ok()
 }
 
-/// Returns whether a host is on this machine, so that its traffic can't be read on the network. The endpoint
-/// has a port, and may have a scheme.
+/// Returns whether an endpoint (with a port, perhaps with a scheme) is on this machine, so that its traffic can't
+/// be read on the network.
 pub fn is_local(endpoint: &str) -> bool {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -39,10 +38,10 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files that a URL names by its parameters `ca`, `cert` and `key`.
+/// The files in a URL's parameters `ca`, `cert` and `key`.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The certificates of the trusted CAs. The system's are trusted if not set.
+    /// The trusted CAs' certificates; the system's if not set.
     pub authority: Option<String>,
     /// The client's certificate and its key.
     pub client: Option<(String, String)>,
@@ -52,8 +51,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence about the problem: a parameter without a file, a certificate without its key, or any
-    /// parameter without `secured`. `unsecured` is the text after "and".
+    /// A sentence: a parameter without a file, a certificate without its key, or any parameter if not `secured`.
+    /// `unsecured` is the text after "and".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -77,10 +76,10 @@ impl Files {
     }
 }
 
-/// Reads a file and checks that it is PEM of the given kind: `CERTIFICATE`, or any `PRIVATE KEY`.
+/// Reads a PEM file with a `CERTIFICATE` or any `PRIVATE KEY`.
 ///
 /// # Errors
-/// A sentence about the problem.
+/// A sentence.
 pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     let text = std::fs::read(file)
         .map_err(|cause| format!("{parameter}={file} can't be read ({cause})"))?;
@@ -89,10 +88,10 @@ pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     if has { Ok(text) } else { Err(format!("{parameter}={file} has no {kind} in PEM")) }
 }
 
-/// A part of rustls's text for a failed handshake, the kind of error, and the remedy.
+/// A part of rustls's error text, the kind of error, and the remedy.
 pub type Refusal = (&'static str, ErrorKind, &'static str);
 
-/// Reasons of the client to reject a server.
+/// The client rejects the server.
 const BY_THE_CLIENT: &[Refusal] = &[
     (
         "UnknownIssuer",
@@ -114,15 +113,15 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// Reasons of a server to reject the client, from specific to general.
+/// The server rejects the client; from specific to general.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust who signed the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the reason of a failed handshake, if `cause` has one. `own` has the reasons of this kind of
-/// server, which take precedence over more general ones.
+/// Returns the reason of a failed handshake. `own` has this kind of server's reasons, which precede more general
+/// ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

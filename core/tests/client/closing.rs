@@ -35,8 +35,7 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     assert!(memory.is_empty());
 }
 
-/// Sends a request and closes the client once all tasks are idle. Expects that the request is turned away at
-/// once and leaves no trace.
+/// Closes the client once all tasks are idle, and expects that the request is turned away without a trace.
 async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
 where
     T: Send + 'static,
@@ -408,7 +407,6 @@ fn a_backend_is_let_go_of_inside_the_runtime() {
     runtime.block_on(async {
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
     });
-    // On a plain thread.
     drop(locks);
     assert!(dropped.recv().unwrap());
 }

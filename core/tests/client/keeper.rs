@@ -65,7 +65,7 @@ async fn one_failed_renewal_is_not_a_loss() {
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
-/// An immediate failure, such as a refused connection, must not cause an immediate retry.
+/// Such as a refused connection.
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
@@ -217,7 +217,7 @@ async fn the_longest_hold_is_as_asked() {
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::HeldTooLong));
     assert_eq!(clock.now().saturating_since(start).as_secs(), 35);
     let other = another_client(&memory, &clock);
-    // The server's hold is released once its holder has had the time to stop.
+    // The holder has had the time to stop.
     let next = other.mutex("x").wait_for(secs(3)).acquire().await.unwrap();
     assert!(clock.now() >= guard.deadline());
     next.release().await.unwrap();
@@ -236,7 +236,6 @@ async fn a_loss_has_no_slack() {
     long.release().await.unwrap();
 }
 
-/// A log subscriber that panics at each event.
 struct Panicking;
 
 impl tracing::Subscriber for Panicking {
@@ -277,7 +276,6 @@ async fn renewals_continue_when_the_log_panics() {
     guard.release().await.unwrap();
 }
 
-/// A waker that panics once.
 #[derive(Default)]
 struct PanickingWaker(std::sync::atomic::AtomicBool);
 

@@ -172,7 +172,6 @@ async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
     clock.sleep(millis(10)).await;
     assert_eq!(stage.calls("release").len(), 1);
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
-    // Dropping its guard has no effect.
     drop(guard);
     locks.close().await;
 }

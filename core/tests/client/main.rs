@@ -1,5 +1,4 @@
-//! The client's contract, rule by rule, on the memory backend and a clock that the tests move. Each rule of
-//! the book's page on guarantees has a test here.
+//! A test for each rule of the book's page on guarantees, on the memory backend and a clock that the tests move.
 #![forbid(unsafe_code)]
 
 mod basics;

@@ -139,7 +139,6 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
     assert_eq!(cause.map(Error::kind), Some(ErrorKind::Unavailable), "what it said is told");
     assert_eq!(clock.now().saturating_since(start).as_secs(), 30);
-    // Without a limit, for one TTL.
     let start = clock.now();
     let error = locks.mutex("x").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -169,7 +168,6 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     assert!(memory.is_empty());
 }
 
-/// Sends a request, and returns its error and duration.
 async fn failure(clock: &Clock, request: Request<Guard>) -> (Error, Duration) {
     let begun = clock.now();
     let ended = tokio::time::timeout(TTL * 20, request.acquire()).await;

@@ -1,4 +1,4 @@
-//! Common helpers: clients on a clock that the test moves, and a backend with scripted failures.
+//! Clients on a clock that the test moves, and a backend with scripted failures.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -23,19 +23,18 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns a client on a new store, on tokio's paused clock.
+/// On a new store and tokio's paused clock.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
     (another_client(&memory, &clock), memory, clock)
 }
 
-/// Returns another client on the same store.
 pub(crate) fn another_client(memory: &Memory, clock: &Clock) -> Locks {
     Locks::builder(memory.clone()).ttl(TTL).clock(clock.clone()).build().unwrap()
 }
 
-/// Returns a client whose backend has scripted failures, and a plain client on the same store.
+/// Returns a client with scripted failures, and a plain client on the same store.
 pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
@@ -52,7 +51,6 @@ pub(crate) async fn settle_down() {
     }
 }
 
-/// The fate of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
     Pass,
@@ -68,7 +66,6 @@ pub(crate) enum Act {
     Vanish,
     /// Executed, and isn't answered.
     DoneAndSilent,
-    /// Rejected by the server.
     Refuse(ErrorKind),
     Panic,
     /// The grant reports a start this much before the present.
@@ -81,7 +78,7 @@ pub(crate) enum Act {
     Short(usize),
 }
 
-/// A call, with its time and the token of the (first) hold.
+/// A call and the token of its (first) hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,
@@ -130,7 +127,6 @@ impl Stage {
         }))
     }
 
-    /// Changes the profile.
     pub(crate) fn promise(&self, change: impl FnOnce(&mut Profile)) {
         let mut profile = self.profile().clone();
         change(&mut profile);
@@ -141,17 +137,15 @@ impl Stage {
         self.0.script.lock().unwrap().acquire.extend(acts);
     }
 
-    /// Keeps a value until the backend is dropped.
+    /// Keeps a value as long as the backend.
     pub(crate) fn keep(&self, what: impl Any + Send) {
         *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
 
-    /// Sets the answers to sweeps; after the last there is no more to sweep.
     pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<Swept>>) {
         self.0.script.lock().unwrap().sweep.extend(answers);
     }
 
-    /// Returns the time and argument of each sweep.
     pub(crate) fn swept(&self) -> Vec<(BootInstant, Duration)> {
         self.0.script.lock().unwrap().swept.clone()
     }
@@ -176,7 +170,6 @@ impl Stage {
         self.on_every("renew", act);
     }
 
-    /// Sets the act for each call without a scripted act.
     pub(crate) fn on_every(&self, what: &'static str, act: Option<Act>) {
         let mut script = self.0.script.lock().unwrap();
         match act {
@@ -185,7 +178,7 @@ impl Stage {
         };
     }
 
-    /// Sets whether the server answers acquires and releases.
+    /// Sets whether acquires and releases are unanswered.
     pub(crate) fn is_silent(&self, is_silent: bool) {
         for what in ["acquire", "release"] {
             self.on_every(what, is_silent.then_some(Act::Vanish));
@@ -214,7 +207,6 @@ impl Stage {
         acts.pop_front().or(always).unwrap_or(Act::Pass)
     }
 
-    /// Changes a grant's reported term as scripted.
     fn stated(&self, act: Act, mut answer: Result<Attempt>) -> Result<Attempt> {
         if let Ok(Attempt::Granted(granted)) = &mut answer {
             let now = self.0.clock.now();
@@ -341,7 +333,6 @@ impl DistributedLock for Stage {
     }
 }
 
-/// Runs a future on this thread, outside any runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
 

@@ -9,8 +9,7 @@ use lockwright_memory::Memory;
 
 use crate::support::secs;
 
-/// Tasks on several threads acquire, re-enter, give up, drop and release in all mixtures. Only the lock
-/// protects the counter.
+/// Only the lock protects the counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_overlaps_and_nothing_is_left() {
     const TASKS: u64 = 16;

@@ -75,8 +75,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
-    // The client would stop waiting before that. So the server answers at once, and the reported start makes
-    // the grant late.
+    // The client would stop waiting before that, so the server reports an early start instead.
     stage.on_acquire([Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
@@ -156,7 +155,7 @@ async fn a_suspend_is_noticed_within_a_slice_of_the_timers() {
 async fn once_lost_it_stays_lost_whatever_answers_come() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    // The machine sleeps past the deadline during a renewal, which then succeeds.
+    // The machine sleeps past the deadline during a successful renewal.
     stage.on_renew([Act::AnswerLate(millis(500))]);
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;

@@ -33,7 +33,6 @@ impl Chance {
         millis(self.below(limit))
     }
 
-    /// Returns one of `choices`.
     pub(super) fn of<T: Copy>(&self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

@@ -14,7 +14,6 @@ use tokio::time::sleep;
 use super::chance::Chance;
 use super::server::Server;
 
-/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Pass,

@@ -1,6 +1,5 @@
-//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule. A schedule has a
-//! server that wakes waiters or hands locks over, failing requests and events, readers, writers, permits,
-//! tickets and breaks. It also has holds that the server ends, suspends, and closed clients.
+//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule, with failing requests
+//! and events, suspends, breaks, ended holds and closed clients.
 //!
 //! Each schedule checks exclusion among the holders with a valid guard, growing fences, and no grant after
 //! `close()`. Each request must end, and the server must be empty at the end.
@@ -34,7 +33,6 @@ const TASKS: usize = 8;
 const STEPS: usize = 4;
 const ROUNDS: usize = 5;
 
-/// Runs the tasks of a schedule, and checks the end state.
 async fn schedule(seed: u64) -> Arc<Seen> {
     let world = Arc::new(World::new(Plan::of(seed)));
     let rounds = async {
@@ -78,7 +76,6 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs one schedule on a new runtime.
 fn run(seed: u64) -> Arc<Seen> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();

@@ -1,6 +1,6 @@
-//! A server that hands locks over: the memory backend, and a list of waiting claims. After a release, the
-//! first claims are granted the lock for a short time (an *offer*), and their client is sent an event. A
-//! renewal or a repeated acquire extends that to the full TTL.
+//! The memory backend with hand-overs. After a release, the first waiting claims are granted the lock for a short
+//! time (an *offer*), and their client is sent an event. A renewal or a repeated acquire extends an offer to the
+//! full TTL.
 //!
 //! Events may be delayed, lost and repeated.
 
@@ -23,7 +23,6 @@ use crate::support::millis;
 /// How long an unconfirmed offer is kept.
 pub(super) const OFFER: Duration = Duration::from_millis(500);
 
-/// The behaviour of a schedule's server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
     /// The server hands locks over. Otherwise it wakes the waiters.
@@ -49,9 +48,7 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct State {
     clients: Vec<Events>,
-    /// The waiting claims, in order.
     waiting: Vec<Claim>,
-    /// The claims that the server has received.
     received: HashMap<Token, Claim>,
     /// Tokens that were granted by an event, and by no answer so far.
     handed: HashSet<Token>,
@@ -91,12 +88,10 @@ impl Server {
         self.state.lock().unwrap().clients.push(events);
     }
 
-    /// Returns whether this token was ended while its holder may not have been notified.
     pub(super) fn is_excused(&self, token: Token) -> bool {
         self.state.lock().unwrap().excused.contains(&token)
     }
 
-    /// Returns whether this token was granted by an event alone.
     pub(super) fn was_handed(&self, token: Token) -> bool {
         self.state.lock().unwrap().handed.contains(&token)
     }
@@ -140,7 +135,6 @@ impl Server {
         }
     }
 
-    /// Sends an event to all clients at once.
     pub(super) fn send_certainly(&self, event: &Event) {
         let clients = self.state.lock().unwrap().clients.clone();
         for client in clients {

@@ -11,7 +11,6 @@ use super::world::{Client, LOCKS, PERMITS, SEMAPHORE, World, count};
 use crate::support::{millis, secs};
 
 impl World {
-    /// Runs one random operation of the plan.
     pub(super) async fn one_step(&self) {
         match self.chance.below(5) {
             0 if self.plan.permits => self.one_permit().await,
@@ -97,7 +96,6 @@ impl World {
         self.holders.join(grant);
     }
 
-    /// Works under a lock for some time.
     async fn work(&self) {
         if self.chance.one_in(2) {
             let longest = if self.chance.one_in(5) { 6_000 } else { 300 };

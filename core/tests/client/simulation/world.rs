@@ -12,9 +12,7 @@ use super::link::Link;
 use super::server::{Manner, Server};
 use crate::support::{secs, settle_down};
 
-/// The mutexes and read-write locks.
 pub(super) const LOCKS: [&str; 2] = ["a", "b"];
-/// A semaphore.
 pub(super) const SEMAPHORE: &str = "p";
 pub(super) const PERMITS: u32 = 3;
 
@@ -66,18 +64,15 @@ impl Plan {
     }
 }
 
-/// A client, and whether its `close` has returned.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) locks: Locks,
     is_closed: Arc<AtomicBool>,
     pub(super) is_cut: Arc<AtomicBool>,
-    /// Requests in progress.
     under_way: Arc<()>,
 }
 
 impl Client {
-    /// Checks that a request isn't granted after `close` returned.
     pub(super) async fn admits<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -91,7 +86,6 @@ impl Client {
         answer
     }
 
-    /// Closes the client, and checks that its requests end at once.
     pub(super) async fn close(&self) {
         self.locks.close().await;
         self.is_closed.store(true, Ordering::SeqCst);
@@ -184,7 +178,6 @@ impl World {
         Client { locks, is_closed: Arc::default(), is_cut, under_way: Arc::default() }
     }
 
-    /// Returns one of the two present clients.
     pub(super) fn client(&self) -> Client {
         let which = self.chance.below(2) as usize;
         self.clients.lock().unwrap()[which].clone()

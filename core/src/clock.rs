@@ -55,7 +55,6 @@ impl Add<Duration> for BootInstant {
 impl Sub<Duration> for BootInstant {
     type Output = Self;
 
-    /// Saturates at the clock's start.
     fn sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
     }

@@ -160,11 +160,11 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write under `lock`, one at a time per name; waits for the present one. The same holder, and
-    /// concurrent readers with the same fence, may enter repeatedly.
+    /// Accepts a write, one at a time per name, after waiting for the present one. The same holder, and concurrent
+    /// readers with the same fence, may enter repeatedly.
     ///
-    /// `lock` is the full name of the lock that protects the resource, chosen by the service. The gate keeps its
-    /// highest fence permanently.
+    /// The service chooses `lock`, the full name of the lock that protects the resource. The gate keeps its highest
+    /// fence permanently.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.

@@ -60,7 +60,6 @@ impl LockName {
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {
-    // Most names are short and plain.
     let plain = name.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
     if plain && (1..=LockName::MAX_LEN).contains(&name.len()) {
         return Ok(());

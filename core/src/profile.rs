@@ -50,7 +50,6 @@ impl Profile {
     /// The longest TTL for any backend: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-    /// Returns the accepted TTLs.
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }

@@ -92,15 +92,15 @@ impl From<Token> for String {
 
 /// A client's source of tokens: random, or chosen by a test.
 ///
-/// The bits come from a generator in the process (ChaCha, by the `rand` crate), because a system call per token
-/// would cost measurable time. Forked processes share its state, so each client mixes a random salt into every
-/// token. A client and its connections must not be used on both sides of a fork.
+/// The bits come from a generator in the process (ChaCha, by the `rand` crate): system calls are slower. Forked
+/// processes share its state, so each client mixes in a random salt. A client and its connections must not be used
+/// on both sides of a fork.
 ///
-/// A virtual machine that is resumed twice from one snapshot repeats all of that. So two more inputs are mixed in:
-/// random bits from the operating system, at most 100 ms old, and the boot clock's nanosecond. With a VMGenID
-/// device, Linux 5.18 and later give different random bits after a resume. The counters of `/dev/vmclock0` are
-/// mixed in if it exists. Without either device, and within those 100 ms, only the nanosecond distinguishes the
-/// copies. If the operating system's random source fails, its previous bits are reused.
+/// A virtual machine that is resumed twice from one snapshot repeats all of that. So random bits from the operating
+/// system, at most 100 ms old, and the boot clock's nanosecond are mixed in. With a VMGenID device, Linux 5.18 and
+/// later give different random bits after a resume. The counters of `/dev/vmclock0` are mixed in if it exists.
+/// Without either device, and within those 100 ms, only the nanosecond distinguishes the copies. If the operating
+/// system's random source fails, its previous bits are reused.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -111,7 +111,6 @@ enum Source {
 }
 
 impl Default for TokenSource {
-    /// The random source.
     fn default() -> Self {
         Self(Source::Random { salt: Token::random() })
     }
@@ -136,15 +135,14 @@ impl TokenSource {
     }
 }
 
-/// How long random bits from the operating system are reused.
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// Returns bits that include random bits from the operating system no older than [`PRESENT`]. If that source fails,
-/// the previous bits (initially zero) are reused for another [`PRESENT`].
+/// Returns bits from the operating system no older than [`PRESENT`], and bits of the vmclock. If the random source
+/// fails, its previous bits (initially zero) are reused for another [`PRESENT`].
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {
-        /// The random bits, the bits of the vmclock, and until when both are reused.
+        /// Random bits, bits of the vmclock, and when they expire.
         static BITS: Cell<(u128, u128, BootInstant)> =
             const { Cell::new((0, 0, BootInstant::from_nanos(0))) };
     }
@@ -168,7 +166,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns bits that change when the machine is resumed from a snapshot, or zero without the device.
+    /// Returns bits that change after a resume, or zero without the device.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -200,7 +198,6 @@ mod vmclock {
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The salt stays secret.
         f.write_str(match self.0 {
             Source::Random { .. } => "TokenSource(random)",
             Source::Chosen(_) => "TokenSource(chosen)",

@@ -1,9 +1,9 @@
 //! Deadlines, which no backend computes.
 //!
 //! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is the instant just before the
-//! request was sent, never the reply: the server's clock began between the two, so the deadline is before the
-//! server's expiry. The drift covers clocks with slightly different rates (Redlock's term: "Distributed Locks with
-//! Redis", section "The Redlock algorithm").
+//! send, never the reply. The server's clock began later, so the deadline is before the server's expiry. The drift
+//! covers clocks with slightly different rates (Redlock's term: "Distributed Locks with Redis", section "The
+//! Redlock algorithm").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -52,8 +52,8 @@ impl Rules {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that a hold can be renewed before it is lost. A twentieth of the TTL, the pause between two tries,
-    /// must remain after the renewal is due.
+    /// Checks that at least a twentieth of the TTL, the pause between two tries, remains between the renewal and
+    /// the loss.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin leave less.
@@ -109,7 +109,6 @@ impl Lengths {
     }
 }
 
-/// Returns `time × rate`, to the nanosecond.
 fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }

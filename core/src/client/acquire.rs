@@ -1,4 +1,4 @@
-//! The acquire operation: the local turn, then attempts at the server.
+//! The acquire operation.
 //!
 //! [`begin`] does the part without waiting, and without a future. The rest is boxed: its size would slow down a
 //! backend that answers at once.
@@ -31,7 +31,6 @@ use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Once,
-    /// Until this instant.
     At(BootInstant),
     None,
 }
@@ -133,7 +132,6 @@ enum Begun {
 
 enum Far {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
-    /// The backend doesn't answer without waiting.
     Unasked(Turn),
     Asked(Turn, Answer),
 }
@@ -250,7 +248,6 @@ async fn in_queue(
 
 enum Answer {
     Granted(Granted, Believed),
-    /// The grant was no longer useful.
     TooLate,
     Busy(Busy),
     Failed(Error),
@@ -355,7 +352,6 @@ struct Asking<'a> {
     limit: Limit,
     sent: BootInstant,
     counted: bool,
-    /// The slot for wake-ups, while waiting for a holder.
     spot: Option<Spot<'a>>,
     /// Since when the server hasn't answered.
     troubled_since: Option<BootInstant>,
@@ -365,9 +361,7 @@ struct Asking<'a> {
 
 enum Next {
     Now,
-    /// Soon, with a new token.
     Fresh,
-    /// On a wake-up, or after this time.
     In(Duration),
 }
 
@@ -402,7 +396,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Sends one acquire request, and waits as long as the answer could be useful.
+    /// Sends one request, and waits as long as the answer could be useful.
     async fn ask(&self, turn: &mut Turn) -> Answer {
         let (shared, pending) =
             turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -421,12 +415,11 @@ impl Asking<'_> {
         hear(shared, pending, before, answer, self.sent)
     }
 
-    /// Returns whether the backend answers only when the holder releases.
     fn is_blocked(&self) -> bool {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns the limit, or without a limit one TTL after the last answer.
+    /// Returns the limit; without one, one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -457,7 +450,7 @@ impl Asking<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // From here on no wake-up is missed. An immediate retry covers earlier ones.
+        // From here on no wake-up is missed; an immediate retry covers earlier ones.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
@@ -482,7 +475,7 @@ impl Asking<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // Keep the earlier error: it is the cause of a lost queue position or a cut-short wait.
+        // An earlier error is the cause of a lost queue position or a cut-short wait.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -496,8 +489,7 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // For example, an operator broke it before the answer. The token is never granted again, so no request may
-        // inherit it.
+        // For example, an operator broke it. The token is never granted again, so no request may inherit it.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -511,7 +503,6 @@ impl Asking<'_> {
             Next::Fresh => {
                 // A hand-over is for one token, so the next token needs a new slot.
                 self.spot = None;
-                // Pause, because the cause may persist.
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
             Next::In(time) => match &self.spot {
@@ -521,7 +512,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Returns a handed-over hold if it is still valid. Otherwise the next request confirms it.
+    /// Returns a valid handed-over hold. Otherwise the next request confirms it.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, Believed)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -531,7 +522,7 @@ impl Asking<'_> {
     }
 }
 
-/// Resumes a ticket. Its hold isn't renewed, so the attempts take one TTL at most.
+/// Resumes a ticket. Its hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // Before sending: the server would consume the ticket.
@@ -540,8 +531,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have given the ticket's token a newer hold with a different fence. A swap would take that
-    // one, so check first.
+    // A late acquire may have given the token a newer hold, with a different fence. A swap would take that one.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -627,8 +617,8 @@ fn believe(
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
-/// Releases a late grant; the request continues with a new token. The old token is never requested again: a late
-/// release would end the hold that the token has by then.
+/// Releases a late grant. The old token is never requested again: a late release would end the hold that the token
+/// has by then.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
@@ -636,7 +626,7 @@ async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     given_back.release().await;
 }
 
-/// A claim to release. If the result is uncertain, the release continues in the background.
+/// A claim to release, in the background if the result is uncertain.
 struct GivenBack<'a> {
     shared: &'a Arc<Shared>,
     pending: Option<Pending>,
@@ -686,7 +676,7 @@ fn into_hold(
     hold
 }
 
-/// Returns when a waiting claim polls: at the end of the holder's time, or at the slow interval.
+/// Returns when a waiting claim polls.
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {

@@ -40,7 +40,6 @@ impl Job {
         Self { shared, what: What::Hold(hold), settle, has_turn, last_sent }
     }
 
-    /// Creates the release of a claim that may be on the server.
     pub(crate) fn settle(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
             shared,
@@ -71,8 +70,8 @@ impl Job {
         }
     }
 
-    /// Passes the turn on before the release is done. If the server doesn't answer the release, the next request
-    /// asks it, within its own limit.
+    /// Passes the turn on before the release is done. The next request then asks an unresponsive server within its
+    /// own limit.
     ///
     /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
     /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use super::keeper::keeper;
 use super::shared::Shared;
 
-/// How long `close` waits for requests to be turned away. Tasks that don't run then do so later.
+/// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away later.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 struct Waiting<'a>(&'a Shared);
@@ -68,7 +68,6 @@ impl Shared {
         }
     }
 
-    /// Turns all requests away, and waits for releases.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let turned_away = self.table().turns.turn_away_all();

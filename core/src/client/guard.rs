@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, owned and `'static`. The client renews it while the guard lives.
+/// An exclusive or shared hold, renewed while the guard lives.
 ///
 /// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
@@ -74,8 +74,8 @@ macro_rules! common {
                 }
             }
 
-            /// Returns the instant at which the hold counts as lost, unless renewed. Until the
-            /// [`deadline`](Self::deadline) there is time to stop the protected work.
+            /// Returns when the hold counts as lost, unless renewed. Until the [`deadline`](Self::deadline) there
+            /// is time to stop the protected work.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
@@ -85,8 +85,8 @@ macro_rules! common {
                 self.0.hold().deadline()
             }
 
-            /// Checks that the lock is still held, by the clock and without the server. Exact even after a pause of
-            /// the process. It costs tens of nanoseconds: call it before each step that needs the lock.
+            /// Checks that the lock is held, by the clock and without the server. Exact even after a pause of the
+            /// process. It costs tens of nanoseconds: call it before each step that needs the lock.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -99,10 +99,10 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future` while the hold lives, and drops it at a loss, so before the deadline. Each poll
-            /// checks the clock first.
+            /// Drives `future` while the hold lives, and drops it at a loss, before the deadline. Each poll checks
+            /// the clock first.
             ///
-            /// A future that doesn't yield can't be stopped. Requests that it has already sent need the fence.
+            /// A future that doesn't yield can't be stopped. Requests that it has sent need the fence.
             ///
             /// Outside a tokio runtime, `future` is polled inside the client's runtime.
             ///
@@ -162,7 +162,7 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence. Send it with each write; the protected resource must reject a fence below the highest
+    /// Returns the fence, to send with each write. The protected resource must reject a fence below the highest
     /// accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
@@ -214,7 +214,7 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // Not released: the hold stays for the ticket.
+                // The hold stays on the server for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.settle()))
             }
@@ -267,7 +267,7 @@ impl Held {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// The full name, because names without the namespace are ambiguous between clients.
+    /// A name without the namespace is ambiguous between clients.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }
@@ -405,7 +405,6 @@ impl Releasing {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            // Dropped unfinished, so the release continues in the background.
             (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
             (Ok(answer), ended) => {
                 let result = match (answer, ended) {

@@ -41,12 +41,10 @@ pub(crate) struct Hold {
 
     phase: AtomicU32,
     version: AtomicU32,
-    /// Created on first use.
     changed: OnceLock<Box<Notify>>,
     watched: AtomicBool,
 
     pub(crate) guards: AtomicU32,
-    /// Whether this hold has to pass on the local turn.
     turn: AtomicBool,
     pub(crate) slot: AtomicU64,
     pub(crate) renewing: AtomicBool,
@@ -61,7 +59,6 @@ mod phase {
     pub(super) const LOST: u32 = 3;
 }
 
-/// Each reason at its number in [`encode`].
 const REASONS: [Reason; 7] = [
     Reason::Expired,
     Reason::Broken,
@@ -322,16 +319,15 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the turn; true once. The table's lock makes the two steps atomic.
+    /// The table's lock makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// Returns how much earlier than planned the hold may be renewed, to share a batch. The slack must be less than
-    /// the pause after a failed renewal. It must also be less than a first term after a hand-over, which is short
-    /// even with a long TTL.
+    /// Returns how much earlier the hold may be renewed, to share a batch. It must be less than the pause after a
+    /// failed renewal, and less than a first term after a hand-over, which is short even with a long TTL.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
@@ -348,7 +344,6 @@ impl Hold {
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
         if state == HoldState::Released {
-            // The release in progress removes the hold.
             return Due { renew: false, over: false, next: BootInstant::FAR_FUTURE };
         }
         if !state.is_live() {

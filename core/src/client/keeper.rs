@@ -17,7 +17,6 @@ use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
-/// The shortest wait for a renewal's answer.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The limits of the pause after a failed renewal: a twentieth of the TTL, and at most a quarter of the time left.
@@ -192,7 +191,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
-/// Records one hold's result, and returns when to check it again.
+/// Returns when to check the hold again.
 pub(crate) fn note_renewal(
     hold: &Arc<Hold>,
     answer: Option<Renewal>,

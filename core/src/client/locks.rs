@@ -19,7 +19,7 @@ use super::multi::MultiRequest;
 use super::request::Request;
 use super::shared::Shared;
 
-/// A client. It requests locks, renews its holds and reports losses. Clones are one client.
+/// A client, which requests locks, renews its holds and reports losses. Clones are one client.
 ///
 /// Live guards stay valid after the last clone is dropped; [`close`](Locks::close) waits for the rest.
 ///
@@ -223,7 +223,6 @@ impl Locks {
     }
 }
 
-/// Avoids a second `Arc` around a shared backend.
 fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
     let mut backend = Some(backend);
     let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();

@@ -44,7 +44,6 @@ pub struct MultiRequest {
 struct Part {
     place: usize,
     locks: Locks,
-    /// The name as the user gave it.
     name: String,
 }
 
@@ -120,12 +119,12 @@ impl MultiRequest {
         self
     }
 
-    /// Waits for all of them, and keeps the acquired ones while it waits.
+    /// Waits for all of them, and keeps the acquired ones.
     ///
     /// # Errors
-    /// As [`Request::acquire`], with the name that failed; the others are released. Also
-    /// [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon
-    /// as an acquired lock is lost, and [`InvalidInput`](ErrorKind::InvalidInput) without names.
+    /// As [`Request::acquire`]; the acquired locks are released. Also [`Conflict`](ErrorKind::Conflict) if two
+    /// names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
     ///
     /// # Cancel safety
     /// May be dropped at any await point: the acquired locks are released in the background.
@@ -297,7 +296,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking` and keeps the locks held already. Fails as soon as one is lost.
+    /// Drives `taking` and keeps the held locks. Fails as soon as one is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -318,13 +317,13 @@ impl Part {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
             self.locks.shared().clock.sleep(pause).await;
-            // A failed renewal is retried, after a shorter pause.
+            // Retried after a shorter pause.
             let _ = renew(held).await;
         }
     }
 
-    /// Polls until the server shows a holder other than this request. Returns a conflict if the name is an alias of
-    /// a lock that this request already holds.
+    /// Polls until the server shows another holder. Fails if the name is an alias of a lock that this request
+    /// holds.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -338,8 +337,7 @@ impl Part {
         }
     }
 
-    /// Fails if this request already holds the lock under another name. Returns whether that is certainly not the
-    /// case.
+    /// Fails if this request holds the lock under another name. Returns whether that is certainly not the case.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -362,7 +360,6 @@ impl Part {
     }
 }
 
-/// Releases the locks of a failed attempt.
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
         // A closed client doesn't wait for the server; dropping the guard releases it.

@@ -1,8 +1,8 @@
-//! All live holds of a client, ordered by their next due instant.
+//! All live holds of a client, by their next due instant.
 //!
 //! A slab of slots and a heap of due instants. A rescheduled or removed hold increments its slot's generation, so
-//! the old heap entry is stale. A heap of mostly stale entries is swept. An acquire and release cost a push and a
-//! counter, and 100,000 holds cost the renewal task only its due work.
+//! the old heap entry is stale. A mostly stale heap is swept. So 100,000 holds cost the renewal task only its due
+//! work.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -67,7 +67,6 @@ impl Registry {
         self.schedule(slot, at, hold.first_slack())
     }
 
-    /// Removes an ended hold: with its duration, or the reason of its loss.
     pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
         if let Ok(held_nanos) = ended {
             self.totals.released += 1;
@@ -95,7 +94,7 @@ impl Registry {
         self.totals
     }
 
-    /// Changes due instants. Returns true if the renewal task must be woken.
+    /// Returns true if the renewal task must be woken.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
@@ -175,7 +174,6 @@ impl Registry {
         self.due.push(Reverse(Entry { at, slot, generation }));
         let soon_enough = self.keeper_looks_at.is_some_and(|looks_at| looks_at <= at + slack);
         if !soon_enough {
-            // One wake-up is enough until the next check.
             self.keeper_looks_at = Some(at);
         }
         !soon_enough

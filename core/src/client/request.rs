@@ -116,8 +116,7 @@ impl<H: Handle> Request<H> {
         }
     }
 
-    /// Sets how long the server keeps the hold without a renewal, for example after this process dies. Default: the
-    /// client's TTL.
+    /// Sets how long the server keeps the hold without a renewal. Default: the client's TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -151,8 +150,8 @@ impl<H: Handle> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %). A limit
-    /// by [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
+    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %).
+    /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
@@ -213,11 +212,11 @@ impl<H: Handle> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Tries once. Returns `None` if the lock is held, or if another task of this client is acquiring or releasing
-    /// it. Fails if the server doesn't answer that task's request.
+    /// Tries once. Returns `None` if the lock is held or another task of this client is acquiring or releasing it.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire), without the limit.
+    /// As [`acquire`](Request::acquire), without the limit. Also if the server doesn't answer that other task's
+    /// request.
     ///
     /// # Cancel safety
     /// May be dropped; a claim that may be on the server is reconciled in the background.
@@ -231,7 +230,6 @@ impl<H: Handle> Request<H> {
 
 const ONE_TRY: (u32, Duration) = (1, Duration::ZERO);
 
-/// Checks the name and the options.
 fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> Result<LockName> {
     let name = name?;
     match shared.ready().and_then(|()| options.check(shared)) {
@@ -300,7 +298,6 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the latest end of a hold from a request sent at `start`.
     pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
         self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
     }

@@ -64,11 +64,9 @@ impl Drop for InRuntime {
     }
 }
 
-/// The shared state of handles, holds and the renewal task.
 pub(crate) struct Shared {
     pub(crate) backend: InRuntime,
     pub(crate) settings: Settings,
-    /// The lengths of a term with the client's TTL.
     usual_lengths: Lengths,
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
@@ -83,8 +81,7 @@ pub(crate) struct Shared {
     /// Other releases in progress: in the background, and of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// After the close: notified when a release is done or a request was turned away. Also when the renewal task
-    /// ends.
+    /// After the close: notified after a release or a rejected request. Also when the renewal task ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -135,7 +132,6 @@ impl Shared {
             Event::Handed(token, granted) => self.parking.hand(token, granted),
             Event::AtRisk(token) => self.note(token, Fact::AtRisk),
             Event::Lost(token, reason) => self.note(token, Fact::Lost(reason)),
-            // No hold is kept without use yet.
             Event::Recall(_) => {}
         }
     }
@@ -184,13 +180,12 @@ impl Shared {
         self.tell_idle();
     }
 
-    /// Counts a hold that its holder has ended; not `was_live` if it was lost before.
+    /// Counts an ended hold; not `was_live` if it was lost before.
     pub(crate) fn count_ended(&self, was_live: bool) {
         let counter = if was_live { &self.ended } else { &self.others };
         counter.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records a completed release, after the table's update.
     pub(crate) fn done_in_place(&self, was_live: bool) {
         if !was_live {
             self.others.fetch_sub(1, Ordering::SeqCst);
@@ -209,7 +204,6 @@ impl Shared {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
-    /// Notifies a pending `close`.
     pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
@@ -254,8 +248,8 @@ impl Shared {
         self.settings.jitter.spread(time)
     }
 
-    /// Returns the term of a hold that was confirmed by a request sent at `start`. `in_effect` is a different TTL
-    /// of the server.
+    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is a different TTL of the
+    /// server.
     pub(crate) fn term(
         &self,
         start: BootInstant,
@@ -272,7 +266,6 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The renewal task ends.
         self.keeper.notify_one();
     }
 }

@@ -14,7 +14,7 @@ const BREATH: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sweeps periodically. Ends with the client, or if the backend doesn't support sweeps.
+/// Ends with the client, or if the backend doesn't support sweeps.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,

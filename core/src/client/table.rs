@@ -18,12 +18,11 @@ pub(crate) struct Table {
 }
 
 impl Shared {
-    /// Locks the table. While it is locked, never drop, notify or send: each may call back into this.
+    /// While the table is locked, never drop, notify or send: each may call back into this.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Inserts a new hold.
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
         let (tell_keeper, joined) = {
@@ -39,7 +38,6 @@ impl Shared {
         }
     }
 
-    /// Removes a released hold, and passes its turn on.
     pub(crate) fn let_go(hold: &Hold, ended: Result<u64, Reason>) {
         let shared = &hold.shared;
         let next = {

@@ -14,9 +14,8 @@ use super::signal::Signal;
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
 #[derive(Debug)]
 pub struct MultiGuard {
-    /// In the order of acquisition.
     pub(super) guards: Vec<Guard>,
-    /// For each lock in the given order, its index in `guards`.
+    /// Indices in `guards`, in the order in which the names were given.
     pub(super) as_given: Vec<usize>,
 }
 

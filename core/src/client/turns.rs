@@ -28,7 +28,6 @@ use super::shared::Shared;
 #[derive(Default)]
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
-    /// Holds that take no turns.
     beside: Beside,
     /// Names whose turn belongs to a request without an answer.
     troubled: NameMap<Trouble>,
@@ -50,7 +49,6 @@ impl Trouble {
 
 #[derive(Default)]
 struct Taken {
-    /// The owner of the turn, if it may re-enter.
     reentry: Option<Box<Reentry>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
@@ -67,7 +65,6 @@ pub(crate) struct Queued {
     sender: oneshot::Sender<Passed>,
 }
 
-/// The properties of a request that the queue compares.
 #[derive(Clone)]
 pub(crate) struct Want {
     pub(crate) mode: Mode,
@@ -80,7 +77,6 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    /// Returns whether this request can continue with an existing claim.
     fn takes_over(&self, claim: &Claim) -> bool {
         let is_who_asks = match &self.identity {
             Some(identity) => *identity == claim.identity,
@@ -138,7 +134,6 @@ pub(crate) struct Pending {
     pub(crate) last_sent: BootInstant,
 }
 
-/// A claim's state before its latest request.
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) settle: Settle,
@@ -165,9 +160,7 @@ impl Pending {
 /// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
 /// and the turn passes on.
 pub(crate) struct Turn {
-    /// `None` once the turn was moved into a hold.
     shared: Option<Arc<Shared>>,
-    /// Whether this includes the local turn.
     taken: bool,
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
@@ -226,14 +219,12 @@ impl Turn {
         (shared, pending)
     }
 
-    /// Removes the claim; the turn continues.
     pub(crate) fn take_pending(&mut self) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.name = Some(pending.claim.name.clone());
         Some(pending)
     }
 
-    /// Moves claim and turn into the hold.
     #[inline]
     pub(crate) fn take_parts(&mut self) -> Option<(Arc<Shared>, Pending, bool)> {
         Some((self.shared.take()?, self.pending.take()?, self.taken))
@@ -253,7 +244,7 @@ impl Drop for Turn {
     }
 }
 
-/// Queued requests of the owner of a new hold.
+/// Queued requests of a new hold's owner.
 pub(crate) struct Joined {
     entering: VecDeque<Queued>,
     refused: Vec<(Queued, Error)>,
@@ -425,7 +416,6 @@ impl Shared {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Passes the turn on, with the previous claim if it may be on the server.
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
         let next = self.table().turns.next(name, pending.as_ref());
         self.pass_turn_to(next, name, pending);

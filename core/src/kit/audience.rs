@@ -25,7 +25,6 @@ pub struct Audience {
 #[derive(Debug, Default)]
 struct Waiting {
     names: HashMap<LockName, Instant>,
-    /// The number of names at which old ones are removed.
     sweep_at: usize,
 }
 

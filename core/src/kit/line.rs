@@ -6,14 +6,15 @@
 //! become fewer, so an admitted claim stays admitted. A claim that isn't admitted by an outdated view errs on the
 //! safe side. One view of the claim and all claims ahead is enough, without coordination.
 //!
-//! This includes claims of another lock type, until they detect the conflict and leave.
+//! The same holds for a claim of another lock type: it blocks the claims behind it until it detects the conflict
+//! and leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. Concurrent readers must agree on a shared fence. Each starts with its own number
-//! and takes the lowest fence of all concurrent readers ([`witness`]), also of readers behind it, which may be
-//! admitted already. It writes a taken fence to its entry. The same atomic step checks that the source reader is
-//! still there and unchanged. Until then the reader isn't admitted.
+//! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
+//! readers ([`witness`]), also of readers behind it, which may be admitted already. It writes a taken fence to its
+//! entry. The same atomic step checks that the source reader is still there and unchanged. Until then the reader
+//! isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Earlier holders have lower numbers than the reader. And
 //!   while the source reader was there, no writer held.
@@ -59,8 +60,7 @@ pub fn marked(text: &str) -> Option<Mode> {
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark and a token, separated by a dot. A claim has its token there because one client may have several
-/// claims.
+/// Parses a mark and a token, separated by a dot. One client may have several claims.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
@@ -134,8 +134,8 @@ impl Reader {
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes; `None` if it has that fence. `readers` are all readers
-/// from the head of the queue to the first other claim, also behind `own`.
+/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers from the head of the
+/// queue to the first other claim, also behind `own`.
 pub fn witness(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
@@ -222,7 +222,6 @@ mod tests {
         revision: u64,
         of_writers: u64,
         highest: u64,
-        /// How often readers held concurrently, took a fence, and failed to take one.
         beside: usize,
         taken: usize,
         missed: usize,
@@ -295,7 +294,7 @@ mod tests {
             self.line[at].fence = Some(fence);
         }
 
-        /// A reader joins, in one step with a check that nothing has changed.
+        /// Joins, in one step with a check that nothing has changed.
         fn joins_beside(&mut self) {
             let readers = self.readers();
             if readers.len() == self.line.len() {

@@ -13,7 +13,6 @@ use crate::token::Token;
 /// The shortest lifetime of a tombstone.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
-/// The number of tombstones at which old ones are removed.
 const MANY: usize = 1_000;
 
 /// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for

@@ -52,7 +52,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   answer [`Attempt::Busy`].
     /// - A repeat with the same token returns the same hold with its original first fence. It re-arms the full TTL
     ///   or returns the remaining time in [`Granted::valid`](crate::Granted::valid).
-    /// - A token that was released with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never
+    /// - A token that ended with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never
     ///   granted again. The client continues with a new token.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.

@@ -74,7 +74,7 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Never later than the
+    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Must not be later than the
     /// server's grant.
     pub start: Option<BootInstant>,
     /// How long the server keeps the hold from the start, if not the requested TTL: negotiated, or after a repeat
@@ -164,7 +164,7 @@ impl Renewal {
     }
 }
 
-/// Whether the acquires of a released hold were answered.
+/// The state of a released hold's acquire requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
     /// Every acquire of this token was answered.

@@ -16,7 +16,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     settle: Settle,
-    /// Whether to pass on a local turn when the release is done, or has failed once.
+    /// Set if a local turn is passed on when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

@@ -56,7 +56,7 @@ impl Election {
     }
 
     /// Returns the present leader. On Redis, it may be a candidate that was offered the lead and hasn't accepted
-    /// it, for at most 2 s or one TTL.
+    /// it, for at most 2 s (one TTL if that is shorter).
     ///
     /// # Errors
     /// Those of reaching the server, and of an invalid name.

@@ -27,7 +27,7 @@ pub(crate) struct Hold {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// Whether an acquire of this token may still arrive.
+    /// `Unanswered` if an acquire of this token may still arrive.
     settle: Settle,
     granted_at: BootInstant,
     keep_until: BootInstant,
@@ -327,7 +327,7 @@ impl Hold {
     }
 
     /// Returns how much earlier the hold may be renewed, to share a batch. It must be less than the pause after a
-    /// failed renewal, and less than a first term after a hand-over, which is short even with a long TTL.
+    /// failed renewal. It must also be less than a first term after a hand-over, short even with a long TTL.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

@@ -129,7 +129,7 @@ pub(crate) enum Entry {
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) settle: Settle,
-    /// Whether the server may have a record of the claim.
+    /// Set if the server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
 }

@@ -12,7 +12,7 @@
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
-//! readers ([`witness`]), also of readers behind it, which may be admitted already. It writes a taken fence to its
+//! readers ([`witness`]). These include readers behind it, which may be admitted already. It writes a taken fence to its
 //! entry. The same atomic step checks that the source reader is still there and unchanged. Until then the reader
 //! isn't admitted.
 //!

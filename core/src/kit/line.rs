@@ -12,9 +12,9 @@
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
-//! readers ([`witness`]). These include readers behind it, which may be admitted already. It writes a taken fence to its
-//! entry. The same atomic step checks that the source reader is still there and unchanged. Until then the reader
-//! isn't admitted.
+//! readers ([`witness`]). These include readers behind it, which may be admitted already. It writes a taken fence
+//! to its entry. The same atomic step checks that the source reader is still there and unchanged. Until then the
+//! reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Earlier holders have lower numbers than the reader. And
 //!   while the source reader was there, no writer held.

@@ -1,4 +1,4 @@
-//! What goes to a backend, and what comes back.
+//! Requests to a backend, and its answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,179 +11,173 @@ use crate::name::LockName;
 use crate::operator::Holder;
 use crate::token::{Fence, Token};
 
-/// Whether a hold is renewed until it is released.
+/// The renewal mode of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Upkeep {
-    /// The client's keeper renews it: the hold lasts until it is released or lost.
+    /// The client renews the hold until it is released or lost.
     Renewed,
-    /// Nobody renews it: it ends one TTL after it was granted.
+    /// The hold isn't renewed: it ends one TTL after its grant.
     Fixed,
 }
 
 /// A request for a hold.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// What is to be locked.
+    /// The lock's name.
     pub name: LockName,
-    /// How.
+    /// The lock's mode.
     pub mode: Mode,
-    /// The name of the hold. The same token is the same hold, however often it is sent.
+    /// The hold's identity: the same token is the same hold.
     pub token: Token,
-    /// Who asks, for people.
+    /// The requester, for operators.
     pub identity: Arc<Identity>,
-    /// How long the server keeps the hold without a renewal. Within the profile's range.
+    /// How long the server keeps the hold without a renewal, in the profile's range.
     pub ttl: Duration,
-    /// How many fences are wanted: the first is the hold's own, the rest are for turns that the
-    /// client hands on by itself.
+    /// The number of fences to reserve: the hold's own, and the rest for local hand-overs.
     pub fences: u32,
-    /// Whether the hold will be renewed. Backends with leases of several holds need to know.
+    /// The renewal mode, for backends with one lease for several holds.
     pub upkeep: Upkeep,
 }
 
 impl Claim {
-    /// Returns how long a backend may take to answer one acquire, swap or release of this claim: half of
-    /// its TTL. A request on a connection that turns out to be dead can then be repeated on a new one while
-    /// its answer is still of use. Backends also have a limit of their own, which may be shorter.
+    /// Returns the patience for one acquire, swap or release: half of the TTL. A request on a dead connection can
+    /// then be repeated in time. A backend's own limit may be shorter.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
 }
 
-/// How long a backend may hold on to a claim that can't be granted yet.
+/// How long a backend may keep a claim that can't be granted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One atomic attempt. A claim that isn't granted leaves nothing behind.
+    /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// A server that can block may block, in slices, until then; the others queue the claim and
-    /// answer [`Attempt::Busy`] at once. [`BootInstant::FAR_FUTURE`] means without limit.
+    /// A server that can block may block, in slices, until this instant. Others queue the claim and answer
+    /// [`Attempt::Busy`] at once. [`BootInstant::FAR_FUTURE`] means no limit.
     Until(BootInstant),
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt {
-    /// Yes.
+    /// The hold was granted.
     Granted(Granted),
-    /// Not now.
+    /// The lock is held.
     Busy(Busy),
 }
 
-/// A backend's "yes". It has no deadline: only the client computes those.
+/// A grant, without a deadline: only the client computes those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence. A repeat with the same token answers the same one.
+    /// The first fence; the same for a repeat with the same token.
     pub fence: Fence,
-    /// How many fences were reserved from the first on; at least 1.
+    /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold where it isn't the send: for a hold that was handed over, or that the
-    /// server blocked for. It must certainly not be later than the server's own grant.
+    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Must not be later than the
+    /// server's grant.
     pub start: Option<BootInstant>,
-    /// For how long from the start the server keeps the hold, where that isn't the TTL asked for:
-    /// a negotiated TTL, or a repeat that didn't re-arm it.
+    /// How long the server keeps the hold from the start, if not the requested TTL: negotiated, or after a repeat
+    /// without re-arming.
     pub valid: Option<Duration>,
-    /// Whether claims of other clients queue on the server for this name.
+    /// Claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
 impl Granted {
-    /// A grant of one fence, valid from the send for the TTL asked for.
+    /// Creates a grant of one fence, valid from the send for the requested TTL.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
 }
 
-/// A backend's "not now".
+/// The answer for a lock that is held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// When the present hold runs out if nobody renews it. The client polls then.
+    /// The time until the present hold expires without a renewal. The client then polls.
     pub retry_after: Option<Duration>,
-    /// Who holds, where the server says so without a further trip.
+    /// The holder, if known without another round trip.
     pub holder: Option<Box<Holder>>,
-    /// Whether the claim stands in the server's queue now. If so, it stays there until it is
-    /// granted, released, or not repeated for long.
+    /// The claim is in the server's queue, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
 /// One hold to renew.
 #[derive(Debug, Clone, Copy)]
 pub struct Renew<'a> {
-    /// The claim that made it.
+    /// The claim of the hold.
     pub claim: &'a Claim,
-    /// How many fences are wanted beyond those that the hold has.
+    /// The number of additional fences to reserve.
     pub fences: u32,
-    /// For how long its answer is waited for. After that all of the request is taken for unanswered: so a
-    /// backend that asks several servers says by then what it knows, and that the rest is indeterminate.
+    /// How long the client waits. Then the whole request counts as unanswered. A backend with several servers
+    /// returns its results by then, and the rest as indeterminate.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// A renewal of a hold that has no more fences than it needs, and whose time isn't short: its answer is
-    /// waited for a quarter of its TTL.
+    /// Creates a renewal without additional fences, with a patience of a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// How long a backend may take for its answer to a batch, so that it comes before anybody has lost
-    /// patience.
+    /// Returns how long a backend may take for a batch, within every hold's patience.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
 }
 
-/// The answer for one hold of a renewal.
+/// The result for one hold of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
-    /// What became of it.
+    /// The outcome.
     pub outcome: RenewalOutcome,
-    /// Whether claims of other clients queue on the server for this name.
+    /// Claims of other clients are queued on the server for this name.
     pub waiters: bool,
 }
 
-/// What became of one hold of a renewal.
+/// The outcome of a renewal for one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewalOutcome {
-    /// Re-armed: the server keeps it for another TTL, or for this long if that is something else.
+    /// The server keeps the hold for another TTL, or for `valid`.
     Renewed {
-        /// For how long from the send of the renewal, if not the TTL of the claim.
+        /// The time from the send, if not the claim's TTL.
         valid: Option<Duration>,
     },
-    /// The server doesn't have this hold, and why as far as it knows. The hold is lost.
+    /// The hold is lost: the server doesn't have it, for this reason as far as recorded.
     NotHeld(Reason),
-    /// Nobody knows. The keeper asks again until the deadline.
+    /// Unknown. The client retries until the deadline.
     Indeterminate,
 }
 
 impl Renewal {
-    /// Re-armed for the claim's TTL, nobody waiting.
+    /// Re-armed for the claim's TTL, without waiters.
     pub const RENEWED: Self =
         Self { outcome: RenewalOutcome::Renewed { valid: None }, waiters: false };
 
-    /// Nobody knows, and nobody waiting as far as that is known.
+    /// Indeterminate, without known waiters.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Not held, for this reason.
+    /// Not held, with this reason.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }
 }
 
-/// Whether each request for the hold that is released was answered.
+/// The state of a released hold's acquire requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
     /// Every acquire of this token was answered.
     Answered,
-    /// An answer is missing, so that an acquire may still be on its way: worth a tombstone, which
-    /// keeps a late duplicate from bringing the hold back.
+    /// An acquire may still arrive. A tombstone keeps it from recreating the hold.
     Unanswered,
 }
 
-/// The answer to a release.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The token held, was queued or was offered the lock, and isn't any more.
+    /// The token was held, queued or offered, and no longer is.
     Released,
-    /// The server knew nothing of the token.
+    /// The server had no record of the token.
     NotHeld,
 }

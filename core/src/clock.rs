@@ -1,4 +1,4 @@
-//! The clock of validity: one that runs while the machine sleeps.
+//! The clock of validity, which runs while the machine sleeps.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -8,33 +8,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of the boot clock, in nanoseconds. All processes of one machine share it; it means
-/// nothing on another machine, or after a restart.
+/// An instant of the boot clock, in nanoseconds, which all processes of one machine share. Meaningless on another
+/// machine or after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
 
 impl BootInstant {
-    /// Later than any instant that will be seen.
+    /// Later than any real instant.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// An instant so many nanoseconds after the clock's beginning.
+    /// Creates an instant from nanoseconds since the clock's start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's beginning.
+    /// Returns the nanoseconds since the clock's start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it isn't later.
+    /// Returns the time from `earlier` to this instant; zero if it isn't later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// In 64 bits, which reach for 584 years.
+/// Saturates at 64 bits, which are 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -55,17 +55,15 @@ impl Add<Duration> for BootInstant {
 impl Sub<Duration> for BootInstant {
     type Output = Self;
 
-    /// Saturates at the clock's beginning.
     fn sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
     }
 }
 
-/// A clock that runs while the machine sleeps, or one that a test moves.
+/// A clock that runs while the machine sleeps, or a test's clock.
 ///
-/// The boot clock is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is the nearest that the
-/// standard library has: on macOS and Windows that one may stand still while the machine sleeps,
-/// so that after a suspend a loss is noticed later there.
+/// It is `CLOCK_BOOTTIME` on Linux and Android, elsewhere the standard library's monotonic clock. On macOS and
+/// Windows, that clock may stop while the machine sleeps, so a loss is detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -81,17 +79,16 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// tokio's timers stop while the machine sleeps, so nobody sleeps longer than this in one go.
+/// The longest single sleep: tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
-    /// The boot clock.
+    /// Creates the boot clock.
     pub const fn boot() -> Self {
         Self(Kind::Boot)
     }
 
-    /// tokio's clock, which a test can pause and advance, and which [`Clock::jump`] moves as a
-    /// suspend would.
+    /// Creates a clock on tokio's time, which a test can pause and advance.
     pub fn tokio() -> Self {
         Self(Kind::Tokio(Arc::new(TokioClock {
             base: tokio::time::Instant::now(),
@@ -99,13 +96,13 @@ impl Clock {
         })))
     }
 
-    /// Now.
+    /// Returns the present instant.
     #[inline]
     pub fn now(&self) -> BootInstant {
         match &self.0 {
             Kind::Boot => boot_now(),
             Kind::Tokio(clock) => {
-                // Begins at an hour, so that instants before the test are instants too.
+                // Starts at an hour, so that instants before the test are valid too.
                 BootInstant::from_nanos(3_600_000_000_000)
                     + clock.base.elapsed()
                     + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
@@ -113,16 +110,14 @@ impl Clock {
         }
     }
 
-    /// Moves a [`Clock::tokio`] ahead without its timers noticing: what a suspend of the machine
-    /// does. The boot clock can't be moved, and stays as it is.
+    /// Moves a [`Clock::tokio`] ahead without its timers, like a suspend. No effect on the boot clock.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);
         }
     }
 
-    /// Sleeps until `instant`, in slices of at most a second that look at the clock again.
-    /// Returns at once if it has passed. May be dropped at any time.
+    /// Sleeps until `instant`, checking the clock at least once a second. May be dropped at any time.
     pub async fn sleep_until(&self, instant: BootInstant) {
         loop {
             let left = instant.saturating_since(self.now());
@@ -134,7 +129,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps for `duration`, as [`Clock::sleep_until`] does.
+    /// Sleeps for `duration`, like [`Clock::sleep_until`].
     pub async fn sleep(&self, duration: Duration) {
         self.sleep_until(self.now() + duration).await;
     }

@@ -1,13 +1,13 @@
-//! Times as people write them in configurations and on command lines.
+//! Durations in configurations and on command lines.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// The time that `text` says: `30s`, `500ms`, `1.5m`, `1h`, `2d`, or a number of seconds.
+/// Parses a duration: `30s`, `500ms`, `1.5m`, `1h`, `2d`, or a number of seconds.
 ///
 /// # Errors
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) with what may be written instead.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the valid forms.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -37,7 +37,6 @@ pub fn parse(text: &str) -> Result<Duration> {
         .map_err(|_| Error::invalid_input(format!("{text:?} is longer than can be reckoned with")))
 }
 
-/// A time as errors say it: whole days as days, which nobody counts in seconds.
 pub(crate) fn shown(time: Duration) -> String {
     const DAY: u64 = 86_400;
     match time.as_secs() / DAY {

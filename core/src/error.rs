@@ -1,4 +1,4 @@
-//! One error, with a kind that a program can decide by and a text that says what to do.
+//! The error type.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -9,12 +9,11 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::profile::Profile;
 
-/// The result of everything here.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, of which [kind](Error::kind), with which name, on which backend, and why.
-///
-/// Secrets never stand in it: what quotes a URL goes through [`redact::url`](crate::redact::url).
+/// An error with its kind, lock name, backend and cause. It has no secrets: quoted URLs go through
+/// [`redact::url`](crate::redact::url).
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -25,40 +24,39 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The limit passed during this step. Nothing is held.
     TimedOut(Step),
-    /// The server can't be reached, or can't serve now; the request certainly had no effect.
+    /// The request certainly had no effect: the server can't be reached or can't serve now.
     Unavailable,
-    /// The request may have had an effect, or may have one later. The client settles it in the
-    /// background.
+    /// The request may have had an effect, or may have one later. The client reconciles it in the background.
     Indeterminate,
     /// The hold ended before it was released.
     Lost(Reason),
-    /// The name is in use in another mode or with another permit count, or holds what isn't ours.
+    /// The name is in use in another mode or with another permit count, or isn't Lockwright's.
     Conflict,
-    /// The backend, or this build of it, doesn't do that.
+    /// The backend or this build doesn't support the operation.
     Unsupported,
-    /// What the caller passed in can't be right.
+    /// An argument is invalid.
     InvalidInput,
-    /// The configuration can't be right.
+    /// The configuration is invalid.
     InvalidConfig,
-    /// The server refuses: password, permission.
+    /// The server denies access: password, permission.
     Denied,
     /// The client was closed.
     Closed,
 }
 
-/// What a caller was waiting for when its limit passed.
+/// The present step when the limit passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another task of this client had the name, or was waiting for it.
+    /// Another task of this client had the name or was waiting for it.
     LocalTurn,
-    /// Another client held it.
+    /// Another client held the lock.
     Holder,
     /// The server hadn't answered.
     Answer,
@@ -75,8 +73,8 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// An error of this kind. The message is one sentence without a full stop, says what to change
-    /// where something can be, and names neither the lock nor the backend: those go beside it.
+    /// Creates an error. The message is one sentence without a full stop, with the remedy if there is one, and
+    /// without the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -87,40 +85,40 @@ impl Error {
         }))
     }
 
-    /// What the caller passed in can't be right.
+    /// Creates an error for an invalid argument.
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// The configuration can't be right.
+    /// Creates an error for an invalid configuration.
     pub fn invalid_config(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// A URL can't be right: what is wrong with it, and how one is written. `shown` is without its
+    /// Creates an error for an invalid URL. `what` is the problem, `form` the expected form, and `shown` has no
     /// secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; one is written {form}");
         Self::invalid_config(message)
     }
 
-    /// The server can't be reached; the request certainly had no effect.
+    /// Creates an error for a request that certainly had no effect.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// The request may have had an effect.
+    /// Creates an error for a request that may have had an effect.
     pub fn indeterminate(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Indeterminate, message)
     }
 
-    /// The backend doesn't do `what`.
+    /// Creates an error for a feature that the backend lacks.
     pub fn unsupported(what: &str, profile: &Profile) -> Self {
         Self::new(ErrorKind::Unsupported, format!("this backend does not support {what}"))
             .with_backend(profile.backend)
     }
 
-    /// The name is in use as `present`, and was wanted as another kind of lock.
+    /// Creates an error for a name in use as another lock type.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -143,51 +141,50 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed; connect a new one")
     }
 
-    /// Says for how long there was nothing better.
     pub(crate) fn tried_for(mut self, time: Duration) -> Self {
         let _ = write!(self.0.message, " (tried for {time:.0?})");
         self
     }
 
-    /// Says which lock it was about.
+    /// Sets the lock's name.
     pub fn with_name(mut self, name: &LockName) -> Self {
         self.0.name = Some(name.clone());
         self
     }
 
-    /// Says which backend it came from.
+    /// Sets the backend.
     pub fn with_backend(mut self, backend: &'static str) -> Self {
         self.0.backend = Some(backend);
         self
     }
 
-    /// Says what it was caused by.
+    /// Sets the cause.
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What kind of thing went wrong.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The sentence alone, without the backend and the lock, for another error that says the same.
+    /// Returns the message without the backend and the lock.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The lock that it was about, if it was about one.
+    /// Returns the lock's name, if any.
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// The backend that it came from, if it came from one.
+    /// Returns the backend, if any.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
 
-    /// Whether the same call may well work later without anything being changed.
+    /// Returns whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind(),
@@ -195,7 +192,7 @@ impl Error {
         )
     }
 
-    /// Why the hold was lost, if that is what it is about.
+    /// Returns the reason of a lost hold.
     pub fn lost_reason(&self) -> Option<Reason> {
         match self.kind() {
             ErrorKind::Lost(reason) => Some(reason),
@@ -203,7 +200,7 @@ impl Error {
         }
     }
 
-    /// Whether it is a [`ErrorKind::TimedOut`].
+    /// Returns whether the kind is [`ErrorKind::TimedOut`].
     pub fn is_timed_out(&self) -> bool {
         matches!(self.kind(), ErrorKind::TimedOut(_))
     }
@@ -224,7 +221,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What `fn main() -> Result` prints: the sentence and the chain, not the struct.
+        // For `fn main() -> Result`: the message and the causes, not the struct.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

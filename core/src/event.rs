@@ -1,4 +1,4 @@
-//! What a backend tells its client unasked.
+//! Events from a backend to its client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use crate::claim::Granted;
 use crate::name::LockName;
 use crate::token::Token;
 
-/// What a backend tells its client unasked. Every event is a hint that may get lost, but for
-/// [`Event::Handed`] and [`Event::Lost`], which state a fact when they do arrive.
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
+/// facts; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The name may be free: whoever waits for it should ask again.
+    /// The name may be free: its waiters should retry.
     Wake(LockName),
     /// A queued claim was granted. [`Granted::start`] must be set.
     Handed(Token, Granted),
-    /// The hold is in danger: the session is suspended, say. The keeper renews it at once.
+    /// The hold is in danger, for example its session is suspended. The client renews it at once.
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client wants a hold that this one keeps without using it.
+    /// Another client requests a hold that this client keeps without using it.
     Recall(Token),
 }
 
-/// Why a hold was lost.
+/// The reason why a hold was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// It wasn't renewed in time: a fixed lease ran out, or the process or machine was paused.
+    /// It wasn't renewed in time: a fixed lease expired, or the process or machine was paused.
     Expired,
     /// An operator broke it.
     Broken,
     /// The server couldn't be reached for too long.
     Unreachable,
-    /// The server says that it doesn't have it, and not why: deleted by somebody, or its data lost.
+    /// The server doesn't have it, without a reason: it was deleted, or data was lost.
     Gone,
-    /// The session or connection that carried it ended.
+    /// Its session or connection ended.
     SessionEnded,
-    /// It reached the longest time that its request allowed.
+    /// It reached its request's longest duration.
     HeldTooLong,
-    /// What it was to write was written by a later holder.
+    /// A later holder has written already.
     Superseded,
 }
 
@@ -61,18 +61,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The channel from a backend to one client. Cloning is cheap; sending never blocks and may be
-/// done from any thread, but not while holding a lock that the backend's own methods take.
+/// The channel from a backend to one client. Sending never blocks. Any thread may send, but not while holding a
+/// lock that the backend's own methods take.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
 impl Events {
-    /// A channel into `sink`, which answers whether anybody still listens.
+    /// Creates a channel. `sink` returns whether the receiver still exists.
     pub fn to(sink: impl Fn(Event) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
 
-    /// Sends `event`. False when the client has gone, so that its channel can be dropped.
+    /// Sends `event`. False if the client is gone.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

@@ -1,13 +1,11 @@
-//! Refusing late writes where the protected thing lives.
+//! Rejection of late writes at the protected resource.
 //!
-//! A holder that was paused for longer than its TTL doesn't know that another one holds by now, and what
-//! it sends then arrives late. So what it sends carries its fence ([`Fenced`], over HTTP in the header
-//! [`HEADER`]), and where it arrives a [`Gate`] lets in nobody below the highest fence that was there
+//! A holder that was paused beyond its TTL may send a write after the next grant. So each write carries its fence
+//! ([`Fenced`], over HTTP in [`HEADER`]). A [`Gate`] at the resource rejects a fence below the highest accepted one
 //! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! Where what is protected stands in a database, the highest fence is kept beside it, in the transaction that
-//! writes: for that there is `check_fence` of the SQL backends, and a module `fencing` in those of etcd,
-//! ZooKeeper and Redis. Fences of any backend will do for each of them.
+//! If the resource is in a database, store the highest fence there, in the writing transaction. Use `check_fence`
+//! of the SQL backends, or the module `fencing` of etcd, ZooKeeper or Redis. Each accepts fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,15 +18,14 @@ use crate::event::Reason;
 use crate::name::{LockName, NameMap};
 use crate::token::Fence;
 
-/// The header of an HTTP request that was sent under a lock: its value is a [`Fenced`]. In lower case, as
-/// HTTP/2 wants it.
+/// The HTTP header with a [`Fenced`]. Lower case, as HTTP/2 requires.
 pub const HEADER: &str = "lockwright-fence";
 
-/// Under which lock something was sent, and with which fence.
+/// The lock and the fence of a request.
 ///
-/// As text it is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651), which every parser of structured
-/// fields reads: a string with the fence, as an integer may have no more than 15 digits there; and a string with
-/// the name as its parameter, percent-encoded where it isn't plain ASCII.
+/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string, because
+/// integers have at most 15 digits there. The name is a string parameter, percent-encoded where it isn't plain
+/// ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -41,15 +38,14 @@ pub const HEADER: &str = "lockwright-fence";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The lock, by its full name: with the namespace of the client that has it, as all others call it.
+    /// The full name, with the holder's namespace.
     pub name: LockName,
     /// The fence of the hold.
     pub fence: Fence,
 }
 
 impl Fenced {
-    /// What a holder is told that comes too late, where one with the fence `highest` was before:
-    /// [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
+    /// Returns the error for a late holder: [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
             "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
@@ -89,7 +85,6 @@ impl FromStr for Fenced {
     }
 }
 
-/// The digits of the fence, and the name as it is encoded.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (fence, rest) = text.trim_matches(' ').strip_prefix('"')?.split_once('"')?;
     let name = rest.strip_prefix(';')?.trim_start_matches(' ').strip_prefix("name=\"")?;
@@ -115,13 +110,13 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Lets in nobody below the highest fence that was there.
+/// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// Which lock protects what, the service says and not the sender: one that names another lock would be compared
-/// with nobody.
+/// The service chooses the lock that protects a resource: with the sender's choice, a late write could pass
+/// unchecked.
 ///
-/// It remembers in memory. A service that restarts must give it what it has written with its data, by
-/// [`remember`](Self::remember), before it lets anybody in. Cloning it is cheap, and clones are one gate.
+/// The state is in memory. Store the fences with the data, and restore them after a restart by
+/// [`remember`](Self::remember) before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;
@@ -138,48 +133,46 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Being inside: nobody else is in of the same name, so that a later holder's write can't be followed by
-/// an earlier one's that was let in before.
+/// Exclusive access under one name, so that an earlier holder's accepted write can't follow a later holder's.
 #[derive(Debug)]
 #[must_use = "others are let in as soon as it is dropped; keep it until what came is written"]
 pub struct Inside(OwnedMutexGuard<u64>);
 
 impl Inside {
-    /// The highest fence that was ever let in: the present one's.
+    /// Returns the highest accepted fence, the present one's.
     pub fn highest(&self) -> Fence {
         Fence::new(*self.0)
     }
 }
 
 impl Gate {
-    /// One that has let nobody in.
+    /// Creates an empty gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The highest fence that was there before a restart.
+    /// Restores the highest accepted fence after a restart.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have been remembered then.
+    /// May be dropped; the fence may or may not be stored then.
     pub async fn remember(&self, name: &LockName, fence: Fence) {
         let mut highest = self.highest_of(name).lock_owned().await;
         *highest = fence.get().max(*highest);
     }
 
-    /// Lets in what was sent under `lock`, one at a time of each name, and waits for who is inside.
-    /// The same holder comes in again and again; so do readers beside each other, who share a fence.
+    /// Accepts a write, one at a time per name, after waiting for the present one. The same holder, and concurrent
+    /// readers with the same fence, may enter repeatedly.
     ///
-    /// `lock` is what the service itself calls the lock that protects what is to be written, by its full name.
-    /// It remembers the highest fence of each such name for ever.
+    /// The service chooses `lock`, the full name of the lock that protects the resource. The gate keeps its highest
+    /// fence permanently.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) for one whose fence is below the
-    ///   highest: a later holder was here.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) for what was sent under another lock, whose fence says nothing
-    ///   about this one; and for a fence above [`Fence::MAX`].
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if it was sent under another lock, or its fence is above
+    ///   [`Fence::MAX`].
     ///
     /// # Cancel safety
-    /// May be dropped; then nobody was let in.
+    /// May be dropped; nothing was accepted then.
     pub async fn enter(&self, lock: &LockName, fenced: &Fenced) -> Result<Inside> {
         if fenced.name != *lock {
             return Err(Error::invalid_input(format!(
@@ -250,8 +243,7 @@ mod tests {
         }
     }
 
-    /// A bare item of RFC 9651, of the kinds that there are in these headers, and what follows it (sections
-    /// 4.2.4 and 4.2.5).
+    /// Parses a bare item of RFC 9651, sections 4.2.4 and 4.2.5, and returns the rest.
     fn bare_item(text: &str) -> Option<(String, &str)> {
         if let Some(string) = text.strip_prefix('"') {
             let mut chars = string.chars();
@@ -268,8 +260,7 @@ mod tests {
         (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
     }
 
-    /// An item of RFC 9651 with one parameter (sections 4.2.3 and 4.2.3.2), as other parsers read it: its value,
-    /// and the parameter's key and value.
+    /// Parses an item of RFC 9651 with one parameter, sections 4.2.3 and 4.2.3.2.
     fn item(text: &str) -> Option<(String, String, String)> {
         let (value, rest) = bare_item(text)?;
         let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;
@@ -282,7 +273,7 @@ mod tests {
 
     #[test]
     fn every_parser_of_structured_fields_reads_it() {
-        // Fences that count microseconds have 16 digits, and integers have 15 at most.
+        // Fences that count microseconds have 16 digits; integers have at most 15.
         assert_eq!(item("1790000000000000;name=\"x\""), None);
         assert!(item("179000000000000;name=\"x\"").is_some());
         assert_eq!(item("\"1\";Name=\"x\""), None);
@@ -320,14 +311,14 @@ mod tests {
         drop(gate.enter(&x, &fenced(5)).await.unwrap());
     }
 
-    /// A late one could otherwise come in under a name that nobody else uses.
+    /// Otherwise a late writer could enter under an unused name.
     #[tokio::test]
     async fn what_was_sent_under_another_lock_is_refused() {
         let gate = Gate::new();
         let lock = LockName::new("shop/x").unwrap();
         gate.remember(&lock, Fence::new(5)).await;
         for fence in [4, 5, 6] {
-            // As one sends it that leaves the namespace out.
+            // A sender that omits the namespace.
             let error = gate.enter(&lock, &fenced(fence)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             let text = error.to_string();

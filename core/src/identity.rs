@@ -1,4 +1,4 @@
-//! Who a client is, for people.
+//! The client's identity, for operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Who the client is: host, process id and a label of the user's choice. Set once per client and
-/// visible on the server, so that an operator sees who holds. It never decides anything.
+/// The client's identity for operators, stored on the server with its holds. It never affects locking.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The machine's name.
     pub host: Arc<str>,
     /// The process id.
     pub pid: u32,
-    /// What the user calls this client, if anything: a service, a job.
+    /// The user's label, such as a service or a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
-    /// What a leader says of itself to those who observe an election.
+    /// A leader's public value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<str>>,
 }
@@ -27,17 +26,17 @@ impl Identity {
     /// The longest label, in bytes.
     pub const LONGEST_LABEL: usize = 128;
 
-    /// The longest value of a leader, in bytes.
+    /// The longest leader's value, in bytes.
     pub const LONGEST_VALUE: usize = 512;
 
-    /// The identity of this process.
+    /// Returns the identity of this process.
     pub fn of_this_process(label: Option<&str>) -> Self {
         let (host, pid) = (host_name(), std::process::id());
         Self { host, pid, label: label.map(Arc::from), value: None }
     }
 }
 
-/// Whether `text`, which operators will see on their terminals, is fit to be shown.
+/// Checks that `text` is safe on an operator's terminal.
 pub(crate) fn check_text(what: &str, text: &str, longest: usize) -> Result<()> {
     let problem = if text.len() > longest {
         format!("a {what} has at most {longest} bytes and this one has {}", text.len())

@@ -1,20 +1,20 @@
-//! The core of [Lockwright](https://docs.rs/lockwright): the vocabulary, the trait that a backend
-//! implements, and the client that does everything else, once, for every backend.
+//! The core of [Lockwright](https://docs.rs/lockwright): common types, the backend trait, and the client for all
+//! backends.
 //!
-//! Users depend on the `lockwright` facade, which re-exports this crate. Backend authors depend on
-//! this crate alone.
+//! Users depend on the `lockwright` facade, which re-exports this crate. Backend authors depend on this crate
+//! alone.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`backend`] | [`DistributedLock`], the trait a backend author writes |
-//! | [`claim`] | what goes to a backend and what comes back |
-//! | [`client`] | [`Locks`], [`Request`], [`Guard`]: what a user holds |
+//! | [`backend`] | [`DistributedLock`], the trait of a backend |
+//! | [`claim`] | requests to a backend, and its answers |
+//! | [`client`] | [`Locks`], [`Request`], [`Guard`]: the user's API |
 //! | [`clock`] | [`BootInstant`] and the clock that runs while the machine sleeps |
-//! | [`validity`] | deadlines: the one place where they are computed |
-//! | [`profile`] | what a backend promises, as data |
-//! | [`fencing`] | refusing late writes where the protected thing lives |
-//! | [`operator`] | what an operator sees and does |
-//! | [`kit`] | parts that several backends are made of |
+//! | [`validity`] | deadlines |
+//! | [`profile`] | a backend's properties |
+//! | [`fencing`] | rejection of late writes |
+//! | [`operator`] | operators' requests |
+//! | [`kit`] | common parts of backends |
 #![forbid(unsafe_code)]
 
 pub mod backend;

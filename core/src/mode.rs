@@ -1,31 +1,29 @@
-//! How a name is locked.
+//! The lock modes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a name is locked. A name is a mutex, a read-write lock or a semaphore of one size, never
-/// two of them.
+/// The mode of a claim. A name is either a read-write lock (or mutex), or a semaphore of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Mode {
     /// One holder.
     Exclusive,
-    /// Any number of holders, and no exclusive one: a read lock.
+    /// Concurrent readers.
     Shared,
-    /// A weighted semaphore: `count` permits of the `of` that the name has.
+    /// A weighted semaphore: `count` of the name's `of` permits.
     Permits {
-        /// How many permits this claim wants.
+        /// The number of permits of this claim.
         count: u32,
-        /// How many there are.
+        /// The size of the semaphore.
         of: u32,
     },
 }
 
 impl Mode {
-    /// Whether a name can be in use in both: a lock, which is a mutex as long as nobody reads, or a
-    /// semaphore of one size.
+    /// Returns whether one name can be in use in both modes.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,
@@ -34,7 +32,6 @@ impl Mode {
         }
     }
 
-    /// What a name is that is in use like this.
     pub(crate) fn kind(self) -> String {
         match self {
             Self::Exclusive | Self::Shared => "a lock".to_owned(),

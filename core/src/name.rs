@@ -1,4 +1,4 @@
-//! What is locked.
+//! Lock names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The name of a lock: 1 to 512 bytes of UTF-8, without control characters and without a leading
-/// or trailing space. Names are compared byte by byte; case matters.
+/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space. Compared byte
+/// by byte.
 ///
-/// It is checked once, here, so that a backend never has to. Cloning is cheap.
+/// Only this type checks names; backends don't.
 ///
 /// ```
 /// use lockwright_core::LockName;
@@ -26,30 +26,27 @@ impl LockName {
     /// The longest name, in bytes.
     pub const MAX_LEN: usize = 512;
 
-    /// Checks `name` and makes a lock name of it.
+    /// Creates a name.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) says which rule was broken and where.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the violated rule and its place.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         check(name)?;
         Ok(Self(Arc::from(name)))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Puts `prefix` before the name and checks the whole.
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // The part that the user wrote must be valid by itself: otherwise an empty name in a
-        // namespace would silently lock the namespace's own prefix.
+        // An empty name in a namespace would otherwise lock the namespace's own prefix.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
 
-    /// The name without `prefix`, or the name as it is when it doesn't begin with it.
     pub(crate) fn without_prefix(self, prefix: &str) -> Self {
         match self.0.strip_prefix(prefix) {
             Some(rest) if !prefix.is_empty() && !rest.is_empty() => Self(Arc::from(rest)),
@@ -58,13 +55,11 @@ impl LockName {
     }
 }
 
-/// A map by name. Its hash is quick and seeded per process, and an entry is looked up once and
-/// without a clone of its name; with the standard library's map a fifth of an uncontended acquire
-/// and release would go there.
+/// A map by name, with a fast hash seeded per process. A lookup clones no name. The standard library's map would
+/// take a fifth of the time of an uncontended acquire and release.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {
-    // Most names are short and plain, and need no look at what they are in Unicode.
     let plain = name.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
     if plain && (1..=LockName::MAX_LEN).contains(&name.len()) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an operator sees and does.
+//! Operators' requests and results.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::token::{Fence, Token};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The hold's token; `None` for a holder that isn't one of ours (its value isn't a token).
+    /// The hold's token; `None` if its value isn't a token (another library's).
     pub token: Option<Token>,
-    /// Who, if the server has it.
+    /// The holder's identity, if the server has it.
     pub identity: Option<Identity>,
-    /// How it holds.
+    /// The mode of the hold.
     pub mode: Mode,
-    /// Its fence, where it has one and the server shows it.
+    /// The fence, if it has one and the server shows it.
     pub fence: Option<Fence>,
-    /// When it runs out if nobody renews it; `None` when the server doesn't tell, or never ends it.
+    /// The time until it expires without a renewal; `None` if it never expires or the server doesn't report it.
     pub remaining: Option<Duration>,
-    /// Whether the server never ends it by itself: another library's, which has no end.
+    /// It never expires: another library's.
     #[serde(default)]
     pub endless: bool,
-    /// Who broke it and why, when it was broken and is running out.
+    /// The operator and the reason, for a broken hold that hasn't expired.
     pub broken: Option<String>,
 }
 
 impl Holder {
-    /// An exclusive holder of whom only the token is known.
+    /// Creates an exclusive holder with only a token.
     pub const fn new(token: Option<Token>) -> Self {
         Self {
             token,
@@ -52,22 +52,22 @@ impl Holder {
 pub struct Inspection {
     /// The name.
     pub name: LockName,
-    /// Who holds it now; empty when it is free.
+    /// The present holders; empty for a free name.
     pub holders: Vec<Holder>,
-    /// How many claims queue on the server, where the server knows.
+    /// The number of queued claims, if the server has it.
     pub waiters: Option<u64>,
-    /// The highest fence ever granted for it, where the server keeps it.
+    /// The highest fence ever granted for it, if the server keeps it.
     pub fence: Option<Fence>,
 }
 
 impl Inspection {
-    /// A free name.
+    /// Creates the inspection of a free name.
     pub const fn free(name: LockName) -> Self {
         Self { name, holders: Vec::new(), waiters: None, fence: None }
     }
 }
 
-/// Where the next page of a listing begins. Opaque: made by the backend, given back to it.
+/// The start of a listing's next page. Opaque; only for the backend that created it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
@@ -75,46 +75,44 @@ pub struct Cursor(pub String);
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
-    /// The names that are held.
+    /// The held names.
     pub names: Vec<Inspection>,
-    /// Where the next page begins; `None` after the last. A page may be empty and not the last.
+    /// The next page; `None` after the last. An empty page isn't necessarily the last.
     pub next: Option<Cursor>,
 }
 
-/// Which hold an operator wants to break.
+/// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// The one that was looked at. If another holds by now, nothing is broken.
+    /// The inspected hold. Nothing is broken if another client holds by now.
     Token(Token),
-    /// Whoever holds now.
+    /// The present holder.
     Any,
 }
 
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakHow {
-    /// It can't be renewed any more, and is free when it runs out. Mutual exclusion is kept.
+    /// The hold can't be renewed any more, and the name is free when it expires. Keeps mutual exclusion.
     RunOut,
-    /// It is free at once: the holder goes on believing until it is told, and may overlap with the
-    /// next one.
+    /// The name is free at once. The old holder continues until it is notified, and may overlap with the next.
     Now,
 }
 
-/// What became of a break.
+/// The outcome of a break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The name is free, or another than the one seen holds it. Nothing was changed.
+    /// The name is free or another client holds it; nothing was changed.
     NotHeld,
-    /// The hold can't be renewed any more and is free in this time.
+    /// The hold can't be renewed and expires in this time.
     RunsOut(Duration),
-    /// The name is free. The holder may go on believing for up to this time.
+    /// The name is free; the old holder may continue for this time.
     Freed(Duration),
 }
 
 impl Broken {
-    /// What became of this hold and of another one of the same name, where several are broken in one go: the
-    /// longer time, if both have one.
+    /// Combines the outcomes of two holds of one name; the longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -126,15 +124,15 @@ impl Broken {
     }
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information only.
     Note,
-    /// A promise holds less far than one may think.
+    /// A guarantee is weaker than it appears.
     Warning,
-    /// The lock is not safe like this.
+    /// The lock isn't safe in this state.
     Error,
 }
 
@@ -148,26 +146,26 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What `doctor` found on a live server.
+/// A problem found by `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// A short stable name for it, in kebab case: `eviction-policy`.
+    /// A stable name in kebab case: `eviction-policy`.
     pub code: &'static str,
-    /// What was found.
+    /// The problem.
     pub what: String,
     /// Why it matters.
     pub why: String,
-    /// How to mend it.
+    /// How to fix it.
     pub fix: String,
 }
 
-/// What one step of a sweep cleared away.
+/// The result of one sweep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Swept {
-    /// Traces of holds that ran out or were released, and of tokens that are settled.
+    /// Removed records of ended holds and reconciled tokens.
     pub rows: u64,
-    /// Whether there was more than one step takes.
+    /// More remains for another step.
     pub more: bool,
 }

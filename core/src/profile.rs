@@ -1,4 +1,4 @@
-//! What a backend promises, as data. Code and tests ask the profile, never for a backend's name.
+//! A backend's properties, as data. Code and tests query them, never a backend's name.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,57 +7,54 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// What a backend promises, and the numbers that the client needs to know of it.
+/// A backend's properties and numbers.
 ///
-/// Begin with [`Profile::new`], which promises nothing but exclusive locks within one process, and
-/// set what the fault tests show. Every field that is a promise is named after what holds when it
-/// is `true` or present.
+/// Start from [`Profile::new`] and set the properties that the fault tests confirm. Each is named after its meaning
+/// when `true` or present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The backend's name, with its mode where it has several: `redis`, `postgres-lease`.
+    /// The backend's name and variant: `redis`, `postgres-lease`.
     pub backend: &'static str,
-    /// Which modes it has.
+    /// The supported modes.
     pub modes: Modes,
-    /// How far its locks reach.
+    /// The scope of its locks.
     pub reach: Reach,
-    /// What its fences promise.
+    /// The guarantee of its fences.
     pub fencing: Fencing,
-    /// In which order waiters of different clients are granted.
+    /// The order in which waiters of different clients are granted.
     pub order: Order,
-    /// How a waiter learns that a lock is free.
+    /// How a waiter is woken.
     pub wake_up: WakeUp,
     /// The faults that mutual exclusion survives.
     pub survives: Faults,
-    /// Whether a release of an unanswered claim keeps a late duplicate of it from being granted.
+    /// A release of an unanswered claim prevents the grant of its late duplicate.
     pub tombstones: bool,
-    /// Whether a hold can be broken, at once or by letting it run out.
+    /// A hold can be broken, at once or by letting it expire.
     pub breakable: bool,
-    /// Whether a hold can move to another process.
+    /// A hold can be transferred to another process.
     pub tickets: bool,
-    /// Whether an acquire with a limit blocks in the server: then the client gives it until the
-    /// limit to answer, where it otherwise gives up on an answer that could no longer be of use.
+    /// An acquire with a limit blocks in the server, and the client waits for its answer until the limit. Otherwise
+    /// the client waits only as long as the answer could be useful.
     pub blocks: bool,
-    /// The TTLs that it takes.
+    /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// How many holds are renewed in one call at most.
+    /// The largest number of holds in one renew call.
     pub renew_batch: usize,
-    /// How often a waiter asks, when nothing wakes it.
+    /// The polling interval without a wake-up.
     pub slow_poll: Duration,
 }
 
 impl Profile {
-    /// The longest TTL that the client lets through, whatever a backend could take: 30 days.
+    /// The longest TTL for any backend: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-    /// The TTLs that a client takes for this backend.
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Exclusive locks inside one process, without fences, polled each 100 ms: the least that a
-    /// backend can be.
+    /// Returns the minimum: exclusive locks inside one process, without fences, polled every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,
@@ -78,7 +75,7 @@ impl Profile {
     }
 }
 
-/// The modes that a backend has.
+/// A set of modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Modes {
     /// [`Mode::Exclusive`].
@@ -90,7 +87,7 @@ pub struct Modes {
 }
 
 impl Modes {
-    /// Whether `mode` is among them.
+    /// Returns whether `mode` is in the set.
     pub const fn contains(self, mode: Mode) -> bool {
         match mode {
             Mode::Exclusive => self.exclusive,
@@ -100,7 +97,7 @@ impl Modes {
     }
 }
 
-/// How far a lock reaches.
+/// The scope of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
@@ -112,15 +109,15 @@ pub enum Reach {
     Network,
 }
 
-/// What fences promise.
+/// The guarantee of fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fencing {
-    /// There are none, or they promise nothing.
+    /// No fences, or fences without a guarantee.
     None,
-    /// They grow for ever, unless data are lost **and** the server's clock steps back past them.
+    /// Fences always grow, unless data is lost **and** the server's clock steps back past them.
     Clocked,
-    /// They grow for ever as long as the data live.
+    /// Fences always grow while the data survives.
     Strict,
 }
 
@@ -128,45 +125,45 @@ pub enum Fencing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// None is promised.
+    /// No guaranteed order.
     None,
     /// First come, first served.
     Fifo,
 }
 
-/// How a waiter learns that a lock is free.
+/// How a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeUp {
-    /// It asks now and then.
+    /// The waiter polls.
     Poll,
-    /// It is told.
+    /// The server notifies the waiter.
     Push,
 }
 
-/// A fault of the world around a lock.
+/// A fault that a lock may survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fault {
-    /// A client dies.
+    /// A client crashes.
     ClientCrash,
-    /// A client is cut off from the server.
+    /// A client is partitioned from the server.
     Partition,
     /// The server restarts with its data.
     ServerRestart,
-    /// The server comes back without its data.
+    /// The server restarts without its data.
     ServerDataLoss,
     /// Another server takes over.
     Failover,
-    /// Fewer than half of the servers are lost.
+    /// A minority of the servers is lost.
     MinorityLoss,
     /// The server's wall clock steps.
     ServerClockStep,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 7] = [
         Self::ClientCrash,
         Self::Partition,
@@ -184,10 +181,10 @@ impl Fault {
 pub struct Faults(u16);
 
 impl Faults {
-    /// No fault.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// These faults.
+    /// Creates a set of these faults.
     pub const fn of(faults: &[Fault]) -> Self {
         let mut bits = 0;
         let mut i = 0;
@@ -198,7 +195,7 @@ impl Faults {
         Self(bits)
     }
 
-    /// Whether `fault` is among them.
+    /// Returns whether `fault` is in the set.
     pub const fn contains(self, fault: Fault) -> bool {
         self.0 & (1 << fault as u16) != 0
     }

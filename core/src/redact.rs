@@ -1,10 +1,9 @@
-//! Keeping secrets out of errors, logs and `Debug`.
+//! Removal of secrets from errors, logs and `Debug` output.
 
 use std::borrow::Cow;
 
-/// The URL with the password between `:` and `@`, and the value of every query parameter whose
-/// name speaks of a secret, replaced by `***`. Works on text that isn't a valid URL too, because
-/// that is what error messages quote; several URLs in one text are all redacted.
+/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid URLs, as
+/// quoted in errors, and on several URLs.
 ///
 /// ```
 /// use lockwright_core::redact::url;
@@ -24,8 +23,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns what to change in a URL with an `@` after a `?`. A password with a `?` that isn't percent-encoded looks
-/// like parameters, so an error must not quote a parameter of such a URL.
+/// Returns the remedy for a URL with an `@` after a `?`. An unescaped `?` in a password makes its rest look like
+/// parameters, so an error must not quote any.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -33,7 +32,7 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Replaces everything from the scheme up to the last `@` if the URL has a [hidden password](hidden_password).
+/// Replaces everything from the scheme to the last `@` in a URL with a [hidden password](hidden_password).
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
@@ -42,8 +41,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the position of the first comma that another URL follows. A password may contain a comma and `://`, so
-/// the text before the comma must be a whole URL: one with an `@`, or without a password in the place of a port.
+/// Returns the first comma that another URL follows. A password may contain a comma and `://`. So the text before
+/// must be a whole URL: with an `@`, or without a password in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -57,8 +56,7 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns where the text after `scheme://` begins, or after `redlock:scheme://` or `etcd:scheme://`. Any other `//`
-/// may be a part of a password.
+/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may be in a password.
 fn after_scheme(url: &str) -> usize {
     let inner = url.strip_prefix("redlock:").or_else(|| url.strip_prefix("etcd:")).unwrap_or(url);
     match inner.split_once("//") {
@@ -72,24 +70,21 @@ fn after_scheme(url: &str) -> usize {
 }
 
 fn one_url(text: &str) -> String {
-    // The parameters before all else: a secret among them may hold an '@', too.
+    // The parameters first: a secret in them may contain an `@`.
     let text = &parameters_redacted(text);
-    // The authority next, and up to the last '@': a password may hold '@', '/' or '?' that
-    // somebody forgot to escape, so nothing before that can be trusted to be its end.
+    // Then the authority, up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
     let start = after_scheme(text);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // Somebody may have forgotten the '@' and the host: what stands in a port's place and isn't
-        // one may be a password.
+        // The `@` and the host may be missing: a port that isn't a number may be a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }
 }
 
-/// What follows each `?` and `&`, without secrets.
 fn parameters_redacted(text: &str) -> String {
     let Some(first) = text.find('?') else { return text.to_owned() };
     let (before, mut rest) = text.split_at(first);
@@ -104,7 +99,6 @@ fn parameters_redacted(text: &str) -> String {
     out
 }
 
-/// Hosts and what follows them, without what stands like a port of one of them but isn't a number.
 fn without_odd_ports(text: &str) -> String {
     let (hosts, rest) = text.split_at(text.find(['/', '?', '#']).unwrap_or(text.len()));
     let shown: Vec<String> = hosts.split(',').map(without_odd_port).collect();

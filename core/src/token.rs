@@ -1,4 +1,4 @@
-//! Tokens, which name a hold for ever, and fences, which order the holds of a name.
+//! Tokens, which identify holds, and fences, which order the holds of a name.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,26 +13,24 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-/// 128 random bits, made by the client before the request is sent. A token names one hold for
-/// ever: every operation on a hold carries it, which makes each of them idempotent.
-///
-/// Written as 32 lower-case hexadecimal digits; that is also what stands on the servers.
+/// The identity of one hold: 128 random bits, generated before the request. Every operation carries it and so is
+/// idempotent. Written as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A token of these bytes. Only tests and backends that read one back need this.
+    /// Creates a token from its bytes, for tests and backends.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// A fresh one, straight from the operating system's random source.
+    /// Returns a token from the operating system's random source.
     ///
     /// # Panics
     /// If the operating system has no random source.
@@ -40,7 +38,6 @@ impl Token {
         Self::try_random().expect("the operating system's random source answers")
     }
 
-    /// Returns a random token, or an error if the operating system's random source fails.
     fn try_random() -> std::result::Result<Self, <SysRng as TryRng>::Error> {
         let mut bytes = [0; 16];
         SysRng.try_fill_bytes(&mut bytes)?;
@@ -93,19 +90,17 @@ impl From<Token> for String {
     }
 }
 
-/// Where a client's tokens come from: the operating system, or what a test chose.
+/// A client's source of tokens: random, or chosen by a test.
 ///
-/// A client's own come from a generator in the process (ChaCha, by the `rand` crate), as a call to
-/// the operating system for each would be felt. Two processes that were forked from one share that
-/// generator's state, so each client adds random bits of its own to every token. A client itself
-/// must not be used on both sides of a fork, as little as its connections.
+/// The bits come from a generator in the process (ChaCha, by the `rand` crate): system calls are slower. Forked
+/// processes share its state, so each client mixes in a random salt. A client and its connections must not be used
+/// on both sides of a fork.
 ///
-/// A virtual machine that is resumed twice from one snapshot repeats all of that. So two more inputs are
-/// mixed in: random bits from the operating system, at most 100 ms old, and the boot clock's nanosecond.
-/// With a VMGenID device, Linux 5.18 and later give different random bits after a resume. The counters of
-/// `/dev/vmclock0` are mixed in if it exists. Without either device, and for tokens within those 100 ms,
-/// only the nanosecond distinguishes the two copies. While the operating system's random source fails, its
-/// previous bits are reused.
+/// A virtual machine that is resumed twice from one snapshot repeats all of that. So random bits from the operating
+/// system, at most 100 ms old, and the boot clock's nanosecond are mixed in. With a VMGenID device, Linux 5.18 and
+/// later give different random bits after a resume. The counters of `/dev/vmclock0` are mixed in if it exists.
+/// Without either device, and within those 100 ms, only the nanosecond distinguishes the copies. If the operating
+/// system's random source fails, its previous bits are reused.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -116,15 +111,14 @@ enum Source {
 }
 
 impl Default for TokenSource {
-    /// Random ones.
     fn default() -> Self {
         Self(Source::Random { salt: Token::random() })
     }
 }
 
 impl TokenSource {
-    /// Tokens from the given function, so that a test can foresee them. Two holds with one token
-    /// are one hold to a server: never repeat one outside of tests.
+    /// Uses the given function, for predictable tests. Two holds with one token are one hold to a server: never
+    /// repeat one outside of tests.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }
@@ -141,24 +135,21 @@ impl TokenSource {
     }
 }
 
-/// How long random bits from the operating system are reused.
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// Returns bits that include random bits from the operating system no older than [`PRESENT`].
-///
-/// If the random source fails, its previous bits are reused, or zero if there are none. The next attempt is
-/// made after [`PRESENT`].
+/// Returns bits from the operating system no older than [`PRESENT`], and bits of the vmclock. If the random source
+/// fails, its previous bits (initially zero) are reused for another [`PRESENT`].
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {
-        /// The random bits, the bits of the vmclock, and until when both are reused.
+        /// Random bits, bits of the vmclock, and when they expire.
         static BITS: Cell<(u128, u128, BootInstant)> =
             const { Cell::new((0, 0, BootInstant::from_nanos(0))) };
     }
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // If more than `PRESENT` is left, the clock is another one or has gone back.
+        // With more than `PRESENT` left, the clock is a different one or has gone back.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;
@@ -170,14 +161,12 @@ fn present_bits(now: BootInstant) -> u128 {
     })
 }
 
-/// Spreads a number over all bits of a token.
 fn spread(number: u64) -> u128 {
     u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
-/// The device by which a hypervisor reports that a virtual machine was resumed or cloned.
 mod vmclock {
-    /// Returns bits that change when the machine is resumed from a snapshot, or zero without the device.
+    /// Returns bits that change after a resume, or zero without the device.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -192,8 +181,7 @@ mod vmclock {
         0
     }
 
-    /// Combines the disruption counter (byte 16) and, on newer hypervisors, the generation counter
-    /// (byte 104).
+    /// Combines the disruption counter (byte 16) and, on newer hypervisors, the generation counter (byte 104).
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;
@@ -210,7 +198,6 @@ mod vmclock {
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the salt: it is nobody's business.
         f.write_str(match self.0 {
             Source::Random { .. } => "TokenSource(random)",
             Source::Chosen(_) => "TokenSource(chosen)",
@@ -218,34 +205,33 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A fencing token: larger for every later exclusive grant of the same name, for ever.
+/// A fencing token: larger for every later exclusive grant of the same name.
 ///
-/// Send it with each write to what the lock protects, and let that refuse a fence below the
-/// highest it has seen: then a holder that was paused past its TTL can't do harm
-/// (Kleppmann, "How to do distributed locking", 2016; Chubby's sequencers, 2006).
+/// Send it with each write; the protected resource must reject a fence below the highest accepted one (Kleppmann,
+/// "How to do distributed locking", 2016; Chubby's sequencers, 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence: servers with script languages compare doubles.
+    /// The largest fence, because some servers' scripts compare doubles.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// A fence of this number.
+    /// Creates a fence from its number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The fence, if a lock can have given it. To be asked before what a writer sent is noted: one above
-    /// [`MAX`](Self::MAX) would refuse every later holder for ever.
+    /// Returns the fence if it is at most [`MAX`](Self::MAX). Call it before storing a writer's fence: a larger one
+    /// would reject every later holder.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above that.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above `MAX`.
     pub fn checked(self) -> Result<Self> {
         if self <= Self::MAX {
             return Ok(self);
@@ -277,7 +263,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
-        // After a fork both sides draw the same bits: the salt alone must keep them apart.
+        // After a fork both sides draw the same bits: only the salt distinguishes them.
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
             Source::Chosen(_) => unreachable!(),
@@ -295,7 +281,7 @@ mod tests {
         assert_ne!(present_bits(now), next, "the clock went back");
     }
 
-    /// The generators have the same state in both copies of a snapshot.
+    /// Both copies of a snapshot have the same generator state.
     #[test]
     fn nanosecond_alone_keeps_tokens_apart() {
         let spreads: std::collections::HashSet<_> = (0..1_000).map(spread).collect();

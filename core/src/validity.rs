@@ -1,10 +1,9 @@
-//! Deadlines: the one place where they are computed. No backend ever does.
+//! Deadlines, which no backend computes.
 //!
-//! A deadline is `start + min(TTL asked for, TTL in effect) − drift`. The start is the instant just
-//! before the request was sent, never the reply: the server's own clock began to run somewhere in
-//! between, so a deadline that is anchored at the send ends before the server's. The drift covers
-//! two clocks that don't run at quite the same rate (the term is Redlock's: "Distributed Locks with
-//! Redis", section "The Redlock algorithm").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is the instant just before the
+//! send, never the reply. The server's clock began later, so the deadline is before the server's expiry. The drift
+//! covers clocks with slightly different rates (Redlock's term: "Distributed Locks with Redis", section "The
+//! Redlock algorithm").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -17,21 +16,21 @@ use std::time::Duration;
 use crate::clock::{BootInstant, nanos};
 use crate::error::{Error, Result};
 
-/// How validity is reckoned.
+/// The parameters of validity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The part of the TTL by which two clocks may drift apart: 0.01 is 1 %.
+    /// The clocks' drift as a part of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
-    /// What is added to that, for the granularity of timers.
+    /// An addition to the drift, for the granularity of timers.
     pub drift_floor: Duration,
-    /// The part of the TTL ahead of the deadline at which a hold is given up for lost.
+    /// The part of the TTL before the deadline at which a hold counts as lost.
     pub margin_rate: f64,
-    /// The longest such margin.
+    /// The longest margin.
     pub margin_limit: Duration,
 }
 
 impl Default for Rules {
-    /// A drift of 1 % and 2 ms; a margin of a tenth and at most 1 s.
+    /// A drift of 1 % plus 2 ms; a margin of a tenth, at most 1 s.
     fn default() -> Self {
         Self {
             drift_rate: 0.01,
@@ -43,18 +42,18 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// How long a hold is valid that was granted for `ttl`.
+    /// Returns how long a hold is valid.
     pub fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
-    /// How long before its deadline a hold of `ttl` is given up for lost.
+    /// Returns how long before its deadline a hold counts as lost.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that a hold of `ttl` can be renewed before it is lost. A twentieth of the TTL, the pause
-    /// between two tries, must be left after its renewal is due.
+    /// Checks that at least a twentieth of the TTL, the pause between two tries, remains between the renewal and
+    /// the loss.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin leave less.
@@ -72,15 +71,13 @@ impl Rules {
         )))
     }
 
-    /// When a hold that was confirmed by a request sent at `start` is renewed, is at risk, is lost
-    /// and must no longer be believed. `in_effect` is the TTL that the server says it keeps, if
-    /// that isn't the `asked` one.
+    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is the server's TTL, if not the
+    /// `asked` one.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
     }
 
-    /// The lengths of a term, which are the same for every hold of one TTL.
     pub(crate) fn lengths(&self, ttl: Duration) -> Lengths {
         let (validity, margin) = (nanos(self.validity(ttl)), nanos(self.margin(ttl)));
         Lengths {
@@ -92,7 +89,6 @@ impl Rules {
     }
 }
 
-/// How long after its start each instant of a term comes, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lengths {
     renew: u64,
@@ -102,7 +98,6 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// The term that begins at `start`.
     pub(crate) fn from(self, start: BootInstant) -> Term {
         let after = |time: u64| BootInstant::from_nanos(start.as_nanos().saturating_add(time));
         Term {
@@ -114,21 +109,20 @@ impl Lengths {
     }
 }
 
-/// The part of `time` that `rate` says, to the nanosecond.
 fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of one confirmed stretch of a hold.
+/// The instants of one confirmed period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
-    /// When the keeper renews it.
+    /// When the client renews the hold.
     pub renew_at: BootInstant,
     /// When a renewal is overdue.
     pub at_risk_at: BootInstant,
-    /// When it is given up: from here to the deadline the holder may still stop what it does.
+    /// When the hold counts as lost. Until the deadline the holder may still stop its work.
     pub lost_at: BootInstant,
-    /// When it must no longer be believed.
+    /// When the hold must no longer be relied on.
     pub deadline: BootInstant,
 }
 
@@ -169,7 +163,7 @@ mod tests {
             margin_limit: ms(margin_limit),
         };
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
-        // Either alone may have its largest value.
+        // Each alone may have its largest value.
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
         // The renewal takes 1/3 and the pause 1/20, which leaves 0.6166 for both.

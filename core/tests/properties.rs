@@ -1,5 +1,4 @@
-//! Whatever text is read, nothing panics, errors are clear, and what is accepted is printed as it can
-//! be read again.
+//! Parsers don't panic, return clear errors, and accept the printed form of an accepted value.
 #![forbid(unsafe_code)]
 
 use lockwright_core::fencing::Fenced;
@@ -63,7 +62,7 @@ fn durations() {
         Ok(time) => {
             let printed = format!("{:?}s", time.as_secs_f64());
             let again = duration::parse(&printed);
-            // What is printed with an exponent isn't read.
+            // The parser has no exponents.
             assert!(
                 printed.contains('e')
                     || again.is_ok_and(|again| {

@@ -1,8 +1,7 @@
-//! A request's way to a hold: the local turn, then attempts at the server until one is granted,
-//! the limit passes, or an error says that trying on is of no use.
+//! The acquire operation.
 //!
-//! What needs no waiting is done by [`begin`], without a future; the rest is boxed, so that its size
-//! doesn't slow down a backend that answers at once.
+//! [`begin`] does the part without waiting, and without a future. The rest is boxed: its size would slow down a
+//! backend that answers at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,12 +28,9 @@ use super::shared::Shared;
 use super::ticket::{self, Ticket};
 use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
 
-/// How long a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// One attempt.
     Once,
-    /// Until then.
     At(BootInstant),
     None,
 }
@@ -48,10 +44,9 @@ impl Limit {
     }
 }
 
-/// How long a failed attempt waits for the next: doubled each time, within these.
+/// The first and the longest pause after a failed attempt; it doubles each time.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Tries so many times, with a pause in between.
 pub(crate) async fn by_tries(
     shared: Arc<Shared>,
     name: LockName,
@@ -80,8 +75,7 @@ pub(crate) async fn by_tries(
     Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// A request on its way to a hold: there already, or waiting. `None` only if one attempt was all
-/// that was wanted, and it is held. An error is as the user sees it.
+/// A request in progress. `None` only for a single attempt at a held lock. Errors are ready for the user.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -100,7 +94,6 @@ impl Future for Acquiring<'_> {
     }
 }
 
-/// Begins to get a hold; does at once what can be done at once.
 pub(crate) fn acquire(
     shared: Arc<Shared>,
     name: LockName,
@@ -115,8 +108,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns a hold that was just granted. If the client no longer grants locks, the hold is released in
-/// the background.
+/// Returns a new hold, or releases it in the background if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -131,7 +123,6 @@ fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
     error
 }
 
-/// What became of a request without waiting for anything.
 #[expect(clippy::large_enum_variant, reason = "it goes to a box of its own, if it goes anywhere")]
 enum Begun {
     Done(Option<Arc<Hold>>),
@@ -139,15 +130,13 @@ enum Begun {
     So(Far),
 }
 
-/// How far a request came without waiting.
 enum Far {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
-    /// The backend doesn't answer at once.
     Unasked(Turn),
     Asked(Turn, Answer),
 }
 
-/// Takes the local turn if it is free, and asks a backend that answers at once.
+/// Takes a free local turn, and calls a backend that answers without waiting.
 fn begin(
     shared: Arc<Shared>,
     name: LockName,
@@ -222,7 +211,6 @@ fn want(options: &Options) -> Want {
     }
 }
 
-/// Waits for the local turn.
 async fn in_queue(
     shared: &Shared,
     name: &LockName,
@@ -258,16 +246,14 @@ async fn in_queue(
     }
 }
 
-/// What came of asking the server once.
 enum Answer {
     Granted(Granted, Believed),
-    /// It was granted when that was no longer of use.
     TooLate,
     Busy(Busy),
     Failed(Error),
 }
 
-/// What an answer to a claim means, also for what is pending.
+/// Interprets the answer to a claim, and updates the pending claim.
 fn hear(
     shared: &Shared,
     pending: &mut Pending,
@@ -278,7 +264,7 @@ fn hear(
     match answer {
         Ok(Attempt::Granted(granted)) => {
             pending.settle = before.settle;
-            // It is counted with the holds.
+            // The registry of holds counts this attempt.
             match believe(shared, &pending.claim, granted, sent) {
                 Some(believed) => Answer::Granted(granted, believed),
                 None => Answer::TooLate,
@@ -287,7 +273,7 @@ fn hear(
         Ok(Attempt::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.settle = before.settle;
-            // Also where it was queued before, by whoever this one goes on for.
+            // An inherited claim may have been queued by the earlier request.
             pending.on_server =
                 busy.queued || before.on_server || pending.settle == Settle::Unanswered;
             Answer::Busy(busy)
@@ -302,7 +288,6 @@ fn hear(
     }
 }
 
-/// Continues a request that has to wait. Closing the client ends it.
 async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
     let (shared, name) = match &far {
         Far::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
@@ -341,10 +326,10 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         options,
         limit,
         sent,
-        // Who stood in the queue was.
+        // `in_queue` counted it already.
         counted: was_queued,
         spot: None,
-        // The previous request for this lock may have been without an answer for long.
+        // The previous request for this lock may have had no answer for long.
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
         trouble: trouble.map(|trouble| trouble.error(sent)),
         pause: TRY_AGAIN.0,
@@ -361,30 +346,22 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
 }
 
-/// A request that has to ask more than once.
 struct Asking<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
-    /// When it asked last.
     sent: BootInstant,
-    /// Whether it is counted among those that waited.
     counted: bool,
-    /// Where it is woken, once it waits for a holder.
     spot: Option<Spot<'a>>,
-    /// Since when the server hasn't given an answer.
+    /// Since when the server hasn't answered.
     troubled_since: Option<BootInstant>,
-    /// What it gave instead, the last time.
     trouble: Option<Error>,
     pause: Duration,
 }
 
-/// When to ask next.
 enum Next {
     Now,
-    /// Soon, with a new token.
     Fresh,
-    /// When woken, or after this time.
     In(Duration),
 }
 
@@ -419,8 +396,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Sends one acquire request, for the turn's claim or for a fresh one. Waits for the answer as long as
-    /// it could be useful.
+    /// Sends one request, and waits as long as the answer could be useful.
     async fn ask(&self, turn: &mut Turn) -> Answer {
         let (shared, pending) =
             turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -439,12 +415,11 @@ impl Asking<'_> {
         hear(shared, pending, before, answer, self.sent)
     }
 
-    /// Returns whether the backend answers only when the holder releases.
     fn is_blocked(&self) -> bool {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns when to give up: at the limit, or without a limit after one TTL without an answer.
+    /// Returns the limit; without one, one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -462,7 +437,6 @@ impl Asking<'_> {
         }
     }
 
-    /// Records that the server answers again.
     fn answered(&mut self, turn: &Turn) {
         self.trouble = None;
         if self.troubled_since.take().is_some() {
@@ -476,8 +450,7 @@ impl Asking<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // From here on no wake-up is missed; one that came before is made up for by asking again
-        // at once.
+        // From here on no wake-up is missed; an immediate retry covers earlier ones.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
@@ -486,7 +459,7 @@ impl Asking<'_> {
         Next::Now
     }
 
-    /// An error is answered when trying on is of no use.
+    /// Returns the error if a retry is of no use.
     fn after_error(&mut self, turn: &mut Turn, error: Error) -> Result<Next> {
         let shared = self.shared;
         shared.metrics.attempts_failed.add(1);
@@ -502,8 +475,7 @@ impl Asking<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // That a place was lost meanwhile says less to a user than what it was lost by, and so does
-        // that the last answer was waited for no longer.
+        // An earlier error is the cause of a lost queue position or a cut-short wait.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -517,8 +489,7 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // An operator broke it before its answer came, say. Nobody is ever granted this token
-        // again, so neither is whoever would inherit it.
+        // For example, an operator broke it. The token is never granted again, so no request may inherit it.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -530,9 +501,8 @@ impl Asking<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // A hand-over is to one token, so the next one needs a spot of its own.
+                // A hand-over is for one token, so the next token needs a new slot.
                 self.spot = None;
-                // A little later: what went wrong once for no fault of ours may do so again.
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
             Next::In(time) => match &self.spot {
@@ -542,8 +512,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What was handed over meanwhile, if it can still be believed: otherwise asking again confirms
-    /// it.
+    /// Returns a valid handed-over hold. Otherwise the next request confirms it.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, Believed)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -553,17 +522,16 @@ impl Asking<'_> {
     }
 }
 
-/// Takes over the hold of a ticket. Nobody renews it meanwhile, so that it is tried for one TTL at most.
+/// Resumes a ticket. Its hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // Before anything is sent: the server would take the ticket all the same.
+    // Before sending: the server would consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // The server swaps what the token has, and an acquire that comes late may have brought it a hold after
-    // another one's. That has a fence of its own.
+    // A late acquire may have given the token a newer hold, with a different fence. A swap would take that one.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -601,7 +569,6 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     }
 }
 
-/// Whether what the token of a ticket has is the hold that the ticket was made of.
 async fn is_there(
     shared: &Shared,
     ticket: &Ticket,
@@ -631,14 +598,12 @@ fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -
     Pending { claim, settle: Settle::Answered, on_server: false, last_sent: now }
 }
 
-/// What is believed of a grant that came in time.
 struct Believed {
     now: BootInstant,
     start: BootInstant,
     term: Term,
 }
 
-/// The term of a grant, if there is still some of it left.
 fn believe(
     shared: &Shared,
     claim: &Claim,
@@ -646,15 +611,14 @@ fn believe(
     sent: BootInstant,
 ) -> Option<Believed> {
     let now = shared.clock.now();
-    // A backend may state a later start than the send, but not one in the future.
+    // A backend may report a start after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
-/// A grant came when it was no longer of use: it is released, and a new token tries on. The old one
-/// is never asked for again, however its release ends: that may arrive late, and would end what the
-/// token holds by then.
+/// Releases a late grant. The old token is never requested again: a late release would end the hold that the token
+/// has by then.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
@@ -662,7 +626,7 @@ async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     given_back.release().await;
 }
 
-/// A claim that is given back; when that isn't certain, or is dropped, it goes on in the background.
+/// A claim to release, in the background if the result is uncertain.
 struct GivenBack<'a> {
     shared: &'a Arc<Shared>,
     pending: Option<Pending>,
@@ -712,11 +676,11 @@ fn into_hold(
     hold
 }
 
-/// When a waiting claim asks again, if nothing wakes it: when the holder's time is up, or slowly.
+/// Returns when a waiting claim polls.
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {
-        // A little later than promised, and not all at once.
+        // A little later than promised, and spread over the waiters.
         Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
         None => slowly,
     }

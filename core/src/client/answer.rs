@@ -1,5 +1,5 @@
-//! Waiting for a backend's answer: not for ever, and whatever the backend does. Its panic is an
-//! error like any other, because it must not stop loss from being told.
+//! Waiting for a backend, with a limit. A panic of the backend becomes an error, because it must not prevent the
+//! report of a loss.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,15 +9,13 @@ use std::task::Poll;
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
 
-/// What a backend's methods return.
 pub(crate) type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// The answer of a backend that answers at once, if it does.
 pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Result<T>> {
     caught(ask).unwrap_or_else(|panicked| Some(Err(panicked)))
 }
 
-/// Sends a request and waits for its answer until an instant. A panic and silence are
+/// Sends a request and waits until an instant. A panic or a timeout is
 /// [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub(crate) async fn answer<'a, T>(
     clock: &Clock,
@@ -39,7 +37,6 @@ pub(crate) async fn answer<'a, T>(
     self::until(clock, until, answer).await.unwrap_or_else(|| Err(silent()))
 }
 
-/// Waits for `future` until `instant`. `None` when that has come first.
 pub(crate) async fn until<F: Future>(
     clock: &Clock,
     instant: BootInstant,
@@ -55,12 +52,12 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Writes to the application's log. A subscriber that panics must not end renewals and releases.
+/// Logs. A subscriber that panics must not end renewals and releases.
 pub(crate) fn say(log: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(log));
 }
 
-/// Nothing of what it asks is used after a panic but its drop.
+/// After a panic, the closure's state must only be dropped.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

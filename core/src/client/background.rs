@@ -1,4 +1,4 @@
-//! Releases that nobody waits for, and settling: finding an end for claims whose answer is missing.
+//! Background releases, and reconciliation after missing answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use super::hold::Hold;
 use super::shared::Shared;
 use super::turns::Pending;
 
-/// A release to be done in the background. It keeps its client for as long as it lives.
 pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
@@ -27,11 +26,9 @@ enum What {
     Claim(Box<Claim>),
 }
 
-/// The shortest and the longest time between two tries.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
 impl Job {
-    /// The release of a hold that ended.
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
         let shared = Arc::clone(&hold.shared);
         let settle = hold.settle();
@@ -43,7 +40,6 @@ impl Job {
         Self { shared, what: What::Hold(hold), settle, has_turn, last_sent }
     }
 
-    /// The settling of a claim that may stand on the server.
     pub(crate) fn settle(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
             shared,
@@ -65,22 +61,21 @@ impl Job {
         }
     }
 
-    /// Runs the job to its end. Begun by [`Shared::in_background`]; when dropped before its end
-    /// (its runtime is going down), the turn goes on all the same.
+    /// Runs the job. If it is dropped before its end (its runtime is shutting down), the turn still passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // Here and not at the first poll, which may never come.
+        // Created here, because the first poll may never happen.
         let mut running = Running(self);
         async move {
             running.0.work().await;
         }
     }
 
-    /// Passes the turn on before the release is done. If the server doesn't answer the release, the next
-    /// request asks the server itself, within its own limit.
+    /// Passes the turn on before the release is done. The next request then asks an unresponsive server within its
+    /// own limit.
     ///
-    /// A turn only keeps requests of one client from waiting on the server for each other. Exclusion
-    /// doesn't need it: the server distinguishes claims by their tokens, and backends keep claims apart
-    /// as for two clients (in the modes `session` and `row`, each claim has its own connection).
+    /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
+    /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the
+    /// modes `session` and `row`, each claim has its own connection).
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -102,7 +97,7 @@ impl Job {
             }
             match answer {
                 Ok(ended) if self.is_settled(ended, now) => break,
-                // Without a tombstone it may still arrive, and would then be held for a TTL.
+                // Without a tombstone, the acquire may still arrive and hold for a TTL.
                 Ok(_) => {}
                 Err(error) => {
                     say(
@@ -128,7 +123,6 @@ impl Job {
         }
     }
 
-    /// Ends it undone, as it can't be done any more.
     pub(crate) fn give_up(self) {
         drop(Running(self));
     }
@@ -139,8 +133,8 @@ impl Job {
         self.shared.one_answer_settles(self.settle) || (ended == Ended::NotHeld && long_ago())
     }
 
-    /// An answered hold ends on the server by itself; an unanswered claim is pursued for as long
-    /// as nobody answers, because it may be granted whenever the server wakes up.
+    /// An answered hold expires by itself. An unanswered claim is retried without end: the server may still grant
+    /// it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.settle == Settle::Answered && now > begun + self.claim().ttl * 2
     }
@@ -158,7 +152,6 @@ impl Drop for Running {
     }
 }
 
-/// Sends one release, and waits for its answer for a while.
 pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
     let send = || shared.backend.release(claim, settle);

@@ -1,5 +1,4 @@
-//! What readers and holders of permits have beside others, by owner. They take no turns, so it isn't
-//! there that an owner's second request finds the first one's hold.
+//! The shared holds with an owner. They take no turns, so a re-entry finds its hold here.
 
 use std::sync::Arc;
 
@@ -12,7 +11,6 @@ use super::owner::Owner;
 pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
 
 impl Beside {
-    /// The live hold of an owner.
     pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {
         let holds = self.0.get(name)?;
         holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live())
@@ -22,7 +20,6 @@ impl Beside {
         self.0.entry_ref(&hold.claim.name).or_default().push(Arc::clone(hold));
     }
 
-    /// Forgets a hold whose last guard has gone.
     pub(super) fn remove(&mut self, hold: &Hold) {
         let name = &hold.claim.name;
         let Some(holds) = self.0.get_mut(name) else { return };

@@ -1,4 +1,4 @@
-//! The settings of a client.
+//! The builder of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::jitter::Jitter;
 use super::locks::Locks;
 use super::shared::{InRuntime, Settings, Shared};
 
-/// The settings of a client. Made by [`Locks::builder`].
+/// The settings of a client, created by [`Locks::builder`].
 #[must_use = "a builder does nothing until it is built"]
 #[derive(Debug)]
 pub struct Builder {
@@ -51,79 +51,78 @@ impl Builder {
         }
     }
 
-    /// The TTL of requests that don't set one. 30 s, or the nearest that the backend takes.
+    /// Sets the requests' default TTL: 30 s if not set, or the nearest that the backend supports.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// How long requests wait that don't say so. `None`, the default, is without limit.
+    /// Sets the requests' default wait limit; `None`, the default, for no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Put before every name on the server, as it is: give it its separator, as in `shop/`. It
-    /// doesn't show in what this client answers.
+    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results don't
+    /// show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// What operators see this client called: a service, a job.
+    /// Sets this client's label for operators, such as a service or a job.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Has the client clear away, in the background and about once a minute, what holds left behind
-    /// that have been over for `idle`: see [`Locks::sweep`]. One client in a fleet is enough. Where
-    /// nothing is left behind it does nothing.
+    /// Enables a background sweep, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough. It
+    /// has no effect if the backend leaves no data.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
     }
 
-    /// The clock of validity. Only tests set it.
+    /// Sets the clock of validity, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How validity is reckoned: drift and margin.
+    /// Sets the parameters of validity: drift and margin.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.settings.rules = rules;
         self
     }
 
-    /// The runtime on which holds are renewed and background releases run; the present one if not
-    /// set. It needs its timer, and the backend's connections live on it too: don't let it end
-    /// before the client. If it does, no hold is renewed until the next request inside another runtime, which
-    /// then runs the renewals. Until then each hold is lost at its deadline, as
-    /// [`check`](crate::Guard::check) reports. A current-thread runtime renews nothing between two
-    /// `block_on`s.
+    /// Sets the runtime (with its timer) of renewals, releases and the backend's connections; the present one if
+    /// not set. It must not end before the client.
+    ///
+    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the renewals.
+    /// Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A current-thread
+    /// runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Where tokens come from. Only tests set it.
+    /// Sets the source of tokens, for tests.
     pub fn tokens(mut self, tokens: TokenSource) -> Self {
         self.settings.tokens = tokens;
         self
     }
 
-    /// Where the jitter of waits begins, so that a simulation can be repeated. Random if not set.
+    /// Sets the seed of the jitter, for repeatable simulations.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.settings.jitter = Jitter::from_seed(seed);
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when a setting is out of its range, or
-    /// when there is no tokio runtime here and none was given.
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if a setting is out of range, or without a tokio
+    /// runtime.
     pub fn build(self) -> Result<Locks> {
         let Self { backend, settings, label, clock, runtime } = self;
         check(&settings, &*backend)?;
@@ -168,7 +167,7 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         )));
     }
     if !settings.namespace.is_empty() {
-        // Whatever is allowed before a name is allowed in a name; a trailing space isn't at its end.
+        // The `x` allows a trailing space.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
             Error::invalid_config("the namespace can't stand before a name").with_source(error)
         })?;

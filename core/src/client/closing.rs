@@ -1,4 +1,4 @@
-//! Turns requests away: the client was closed, or its runtime has ended.
+//! Turning requests away: the client was closed, or its runtime has ended.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,11 +14,9 @@ use super::keeper::{keeper, reschedule_all};
 use super::shared::Shared;
 use super::sweeper::sweeper;
 
-/// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away
-/// later, when it runs.
+/// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away later.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
-/// Counts a request as waiting until this is dropped.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -36,7 +34,6 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shared {
-    /// Returns an error if this client is closed or can't renew.
     pub(crate) fn ready(self: &Arc<Self>) -> Result<()> {
         if self.is_closed() {
             return Err(Error::closed());
@@ -47,13 +44,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Drives a request that has to wait. If the client is closed, the request is dropped, which releases
-    /// a claim that the server may have.
+    /// Drives a waiting request. Closing the client drops it, which releases a claim that may be on the server.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // Dropped after the request, so that the request's release is already counted.
+        // Dropped after the request, whose release is counted by then.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {
@@ -65,7 +61,6 @@ impl Shared {
         .await
     }
 
-    /// Waits until the client is closed.
     pub(crate) async fn closed(&self) {
         let mut closing = pin!(self.closing.notified());
         closing.as_mut().enable();
@@ -74,7 +69,6 @@ impl Shared {
         }
     }
 
-    /// Turns all requests away, and waits for the releases under way.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let turned_away = self.table().turns.turn_away_all();
@@ -100,8 +94,7 @@ impl Shared {
         }
     }
 
-    /// Drives a future. If the caller is outside a runtime, the future is polled inside the client's
-    /// runtime, which timers and connections need.
+    /// Drives a future. Outside a runtime, polls it inside the client's runtime, which timers and connections need.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
@@ -116,7 +109,6 @@ impl Shared {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns an error if neither the caller nor the client has a runtime.
     pub(crate) fn has_runtime(&self) -> Result<()> {
         if self.keeper_gone.load(Ordering::Acquire) && Handle::try_current().is_err() {
             return Err(no_runtime());
@@ -136,7 +128,6 @@ impl Shared {
     #[cold]
     fn restart_keeper(self: &Arc<Self>) -> Result<()> {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
-        // Only one of several callers starts it.
         if self.keeper_gone.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
             // The answers to renewals that the old runtime had sent are lost.

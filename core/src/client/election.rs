@@ -1,8 +1,7 @@
-//! Who leads.
+//! Elections.
 //!
-//! A candidate campaigns by waiting for the mutex of the election's name; whoever holds it leads, and
-//! what it has to say to the others stands beside its identity. As in Chubby (Burrows 2006) the lock is
-//! the election; that a leader's late writes do no harm is the fence's part, as everywhere.
+//! The leader is the holder of the mutex of the election's name, as in Chubby (Burrows 2006). Its public value is
+//! stored with its identity. The fence protects against its late writes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use super::guard::Leadership;
 use super::locks::Locks;
 use super::request::Request;
 
-/// An election: made by [`Locks::election`](crate::Locks::election).
+/// An election, created by [`Locks::election`](crate::Locks::election).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -41,9 +40,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// A request to lead. `value` is what the others see of the leader: an address, say. It has at most
-    /// [`Identity::LONGEST_VALUE`] bytes and no control characters; a bad one is told when the request is
-    /// sent.
+    /// Returns a request to lead. The public `value`, for example an address, has at most
+    /// [`Identity::LONGEST_VALUE`] bytes and no control characters. Sending the request reports an invalid value.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(&self.locks, &self.name, Mode::Exclusive);
@@ -57,12 +55,11 @@ impl Election {
         }
     }
 
-    /// Who leads now, if anybody does. On Redis that may be a candidate to whom the lead was only offered,
-    /// and who doesn't know yet or is gone: it shows for 2 s at most (one TTL, if that is shorter) unless it
-    /// takes the lead.
+    /// Returns the present leader. On Redis, it may be a candidate that was offered the lead and hasn't accepted
+    /// it, for at most 2 s (one TTL if that is shorter).
     ///
     /// # Errors
-    /// Those of reaching the server, and of a bad name.
+    /// Those of reaching the server, and of an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -76,8 +73,7 @@ impl Election {
         }))
     }
 
-    /// Follows who leads. It asks the server as often as a waiter does that nothing wakes, and at
-    /// least once in a second.
+    /// Observes the leader, by polling like a waiter without a wake-up, and at least once a second.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
@@ -91,50 +87,47 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Who leads, as the server shows it.
+/// A leader, as the server shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// What it said of itself when it [campaigned](Election::campaign); `None` for one that holds the
-    /// name without having campaigned.
+    /// Its value from [`campaign`](Election::campaign); `None` for a holder that didn't campaign.
     pub value: Option<Arc<str>>,
-    /// Who it is, where the server has that.
+    /// Its identity, if the server has it.
     pub identity: Option<Identity>,
-    /// Its fence, where the server shows it: a later leader's is larger.
+    /// Its fence, if the server shows it.
     pub fence: Option<Fence>,
-    /// Its hold's token; `None` for one that isn't ours.
+    /// Its hold's token; `None` if it isn't Lockwright's.
     pub token: Option<Token>,
 }
 
-/// Follows who leads: made by [`Election::observe`].
+/// A stream of leaders, created by [`Election::observe`].
 #[derive(Debug)]
 pub struct Observer {
     election: Election,
     each: Duration,
-    /// Whom it told of last.
     told: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The look that is under way: it goes on when a call is dropped, or one that is dropped again and again
-    /// would never see an answer. And it isn't left lying with what it has of the server's.
+    /// The query in progress. It survives a dropped call: otherwise a caller that drops every call would get no
+    /// result. Its server resources aren't left idle.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
 impl Observer {
-    /// How often the server is asked.
+    /// Sets the polling interval.
     pub fn each(mut self, time: Duration) -> Self {
         self.each = time;
         self
     }
 
-    /// Waits until another one leads than was told last, or nobody does any more, and says who. The
-    /// first call answers at once. Leaders that come and go between two looks are missed.
+    /// Waits until the leader differs from the last reported one, and returns it. The first call returns at once.
+    /// Leaders between two polls are missed.
     ///
     /// # Errors
-    /// Those of reaching the server; the next call goes on.
+    /// Those of reaching the server; the next call continues.
     ///
     /// # Cancel safety
-    /// May be dropped and called again, as in a loop of `select!`: no change is missed by that, and none is
-    /// told later.
+    /// May be dropped and called again, as in a loop of `select!`: no change is missed or delayed.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

@@ -1,4 +1,4 @@
-//! What a user holds.
+//! Guards of held locks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,25 +21,23 @@ use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold. Owned and `'static`: it may move to another task or thread.
+/// An exclusive or shared hold, renewed while the guard lives.
 ///
-/// While it lives, the client's keeper renews it. Dropped, it is released in the background, also
-/// outside a runtime; [`Guard::release`] waits for the answer.
+/// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Held);
 
-/// Permits of a semaphore. As [`Guard`], but with an id where that has a fence.
+/// Permits of a semaphore. Like [`Guard`], with an id instead of a fence.
 #[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
 #[derive(Debug)]
 pub struct Permit(Held);
 
-/// The lead in an election. As [`Guard`]; when it is lost, another one may lead from then on.
+/// The leadership of an election. Like [`Guard`]; after a loss, another candidate may lead.
 #[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
 #[derive(Debug)]
 pub struct Leadership(Held);
 
-/// The part that every kind of guard has.
 #[derive(Debug)]
 pub(crate) struct Held(Option<Arc<Hold>>);
 
@@ -50,23 +48,22 @@ macro_rules! common {
                 Self(Held(Some(hold)))
             }
 
-            /// The name, as it was asked for.
+            /// Returns the name, as requested.
             pub fn name(&self) -> &str {
                 self.0.name()
             }
 
-            /// How it is held.
+            /// Returns the mode.
             pub fn mode(&self) -> Mode {
                 self.0.hold().claim.mode
             }
 
-            /// The token by which the server knows this hold.
+            /// Returns the token that identifies this hold on the server.
             pub fn token(&self) -> Token {
                 self.0.hold().claim.token
             }
 
-            /// For how long yet it is held without a further renewal: until
-            /// [`lost_at`](Self::lost_at). Zero when it is lost.
+            /// Returns the time until [`lost_at`](Self::lost_at). Zero after a loss.
             pub fn remaining(&self) -> Duration {
                 let hold = self.0.hold();
                 let now = hold.clock().now();
@@ -77,67 +74,63 @@ macro_rules! common {
                 }
             }
 
-            /// The instant at which it is given up for lost, unless it is renewed before. From then
-            /// until the [`deadline`](Self::deadline) there is time to stop what it protected.
+            /// Returns when the hold counts as lost, unless renewed. Until the [`deadline`](Self::deadline) there
+            /// is time to stop the protected work.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// The instant from which on nobody may believe in it, unless it is renewed before.
+            /// Returns the instant from which the hold must not be relied on, unless renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
-            /// Whether it is still held, by a look at the clock and without asking the server.
-            /// Exact also after a pause of the process. It costs tens of nanoseconds: call it
-            /// before each step that must not be done without the lock.
+            /// Checks that the lock is held, by the clock and without the server. Exact even after a pause of the
+            /// process. It costs tens of nanoseconds: call it before each step that needs the lock.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) with the reason; the same for ever after.
+            /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
             pub fn check(&self) -> Result<()> {
                 self.0.check()
             }
 
-            /// A view of the hold for other tasks.
+            /// Returns a view of the hold for other tasks.
             pub fn signal(&self) -> Signal {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future` for as long as the hold lives, and drops it at the moment of a loss,
-            /// so that it is gone by the deadline. Each poll looks at the clock first.
+            /// Drives `future` while the hold lives, and drops it at a loss, before the deadline. Each poll checks
+            /// the clock first.
             ///
-            /// A future that doesn't yield can't be stopped, and neither can what it has already
-            /// sent elsewhere: for that there is the fence.
+            /// A future that doesn't yield can't be stopped. Requests that it has sent need the fence.
             ///
             /// Outside a tokio runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future was done, or
-            /// during its last poll: what it did then wasn't all done under the lock.
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the
-            /// caller is outside a runtime.
+            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
+            ///   last poll.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is
+            ///   outside a runtime.
             ///
             /// # Cancel safety
-            /// Dropping it drops `future`; the guard is unharmed.
+            /// Dropping it drops `future`; the guard is unaffected.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
                 self.0.run(future).await
             }
 
-            /// Renews it now, without waiting for the keeper. This extends a fixed hold too.
+            /// Renews the hold now, even a fixed one.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if it is, [`Indeterminate`](crate::ErrorKind::Indeterminate)
-            /// or [`Unavailable`](crate::ErrorKind::Unavailable) if the server didn't say; the hold
-            /// then goes on to its present deadline.
+            /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline then stays.
             ///
             /// # Cancel safety
-            /// May be dropped; the renewal may then take effect on the server without counting here.
+            /// May be dropped; the renewal may then take effect only on the server.
             pub async fn renew(&self) -> Result<()> {
                 self.0.renew().await
             }
 
-            /// Asks the server whether the hold is still ours. Changes nothing: a hold that the
-            /// server doesn't have is noticed by the next renewal.
+            /// Asks the server whether this client still has the hold. Changes no state.
             ///
             /// # Errors
             /// Those of reaching the server.
@@ -151,12 +144,12 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before, so that what was done last
-            /// may not have been protected. Any other error says that the answer is missing: the
-            /// release goes on in the background, and the hold is over for this client.
+            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
+            /// Any other error means a missing answer: the hold has ended for this client, and the release
+            /// continues in the background.
             ///
             /// # Cancel safety
-            /// When dropped, the release goes on in the background.
+            /// When dropped, the release continues in the background.
             pub async fn release(self) -> Result<()> {
                 self.0.release().await
             }
@@ -169,8 +162,8 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// The fence of this hold: send it with each write to what the lock protects, and have a write
-    /// refused there whose fence is below the highest seen. Concurrent readers share one.
+    /// Returns the fence, to send with each write. The protected resource must reject a fence below the highest
+    /// accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -179,35 +172,32 @@ impl Guard {
         &self.0.hold().shared
     }
 
-    /// Returns an error if the client was closed after the grant.
     pub(super) fn ready(&self) -> Result<()> {
         if self.client().is_closed() { Err(self.closed()) } else { Ok(()) }
     }
 
-    /// Returns the error for a multi-lock request that has this hold when the client is closed.
     pub(super) fn closed(&self) -> Error {
         self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// What goes with all that is sent under this lock.
+    /// Returns the lock's full name and fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// Gives the hold to whoever has the ticket: [`Locks::resume`](crate::Locks::resume) takes it over, in
-    /// this process or another one. The belief in it ends here, before there is a ticket. An
-    /// [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) don't move along.
+    /// Ends the hold in this client and returns a ticket, which [`Locks::resume`](crate::Locks::resume) accepts in
+    /// this process or another. An [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't
+    /// transferred.
     ///
-    /// Nobody renews it until it is resumed: the ticket is good for as long as the hold has
-    /// [left](Self::remaining), which may be a moment only where a lock was just handed over. To have the
-    /// whole TTL for the way, [renew](Self::renew) it first.
+    /// Until then the hold isn't renewed. It keeps its [remaining time](Self::remaining), which may be very short
+    /// after a hand-over. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) where the profile has no `tickets`.
-    /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on it.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
+    /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on the hold.
     /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
     ///
-    /// In each of these cases the guard is dropped, as it is without a ticket.
+    /// In each case the guard is dropped.
     pub fn into_ticket(mut self) -> Result<Ticket> {
         let profile = self.0.hold().shared.backend.profile();
         if !profile.tickets {
@@ -224,7 +214,7 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // Without a release: it stays on the server for whoever resumes it.
+                // The hold stays on the server for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.settle()))
             }
@@ -233,37 +223,35 @@ impl Guard {
 }
 
 impl Leadership {
-    /// The fence of this leader: send it with what it writes or tells others to do, and have that
-    /// refused by whoever has seen a higher one.
+    /// Returns the leader's fence, to send with writes and commands. See [`Guard::fence`].
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
 
-    /// What goes with all that this leader sends.
+    /// Returns the lock's full name and fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// What the others see of this leader.
+    /// Returns the leader's public value.
     pub fn value(&self) -> &str {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Gives the lead back, and waits for the server's answer: the same as
-    /// [`release`](Self::release).
+    /// Resigns: the same as [`release`](Self::release).
     ///
     /// # Errors
-    /// As there.
+    /// As [`release`](Self::release).
     ///
     /// # Cancel safety
-    /// As there.
+    /// As [`release`](Self::release).
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }
 }
 
 impl Permit {
-    /// An id that no other hold of the name ever has. Not a fence: a larger one isn't a later one.
+    /// Returns an id, unique among all holds of the name. It isn't a fence: a larger id isn't a later one.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }
@@ -279,8 +267,7 @@ impl Held {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// With the name that the lock has for everybody: clients of another namespace have the same lock by
-    /// another name, and clients of several namespaces other locks by the same one.
+    /// A name without the namespace is ambiguous between clients.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }
@@ -359,7 +346,6 @@ impl Held {
         let backend = &hold.shared.backend;
         match at_once(|| backend.release_at_once(&hold.claim, hold.settle())) {
             Some(answer) => releasing.answered(answer),
-            // Boxed, so that the common part isn't slowed down by its size.
             None => Box::pin(releasing.send()).await,
         }
     }
@@ -373,7 +359,6 @@ impl Drop for Held {
     }
 }
 
-/// One guard fewer; the last one ends the hold.
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
         drop(Releasing::begin(hold));
@@ -391,10 +376,10 @@ fn check(hold: &Hold) -> Result<()> {
     }
 }
 
-/// A release in place; dropped before it is finished, it goes on in the background.
+/// A release in progress. If dropped unfinished, it continues in the background.
 struct Releasing {
     hold: Option<Arc<Hold>>,
-    /// How the hold ended: after this time, or it was lost before.
+    /// The hold's duration in nanoseconds, or the reason of its loss.
     ended: Result<u64, Reason>,
 }
 
@@ -420,7 +405,6 @@ impl Releasing {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            // The answer is missing: dropped unfinished, the release goes on in the background.
             (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
             (Ok(answer), ended) => {
                 let result = match (answer, ended) {
@@ -446,7 +430,7 @@ impl Releasing {
 impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            // With its turn, which is then not passed on here.
+            // The job takes the turn, so `let_go` doesn't pass it on.
             Shared::in_background(Job::release(Arc::clone(&hold)));
             Shared::let_go(&hold, self.ended);
         }

@@ -1,4 +1,4 @@
-//! One hold: its term, and the two stages of its loss.
+//! One hold: its term, and its loss in two stages.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,24 +18,21 @@ use super::owner::Owner;
 use super::shared::Shared;
 use super::signal::HoldState;
 
-/// How much earlier than it is due a renewal is made at most, to share a batch with others.
+/// How much earlier a renewal may be, to share a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// One hold. It is live from its grant until it is released or lost, whichever comes first, and
-/// never becomes live again.
+/// One hold. It is live until it is released or lost, and never again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// Whether an acquire of this token was left unanswered, so that it may still arrive.
+    /// `Unanswered` if an acquire of this token may still arrive.
     settle: Settle,
     granted_at: BootInstant,
-    /// The longest that it may be held.
     keep_until: BootInstant,
 
-    /// Serialises confirmations with the discovery that the term has run out: whoever was told
-    /// once that the hold is lost must never see it live again.
+    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,
@@ -44,21 +41,17 @@ pub(crate) struct Hold {
 
     phase: AtomicU32,
     version: AtomicU32,
-    /// For those who want to be told of changes; made for the first of them.
     changed: OnceLock<Box<Notify>>,
     watched: AtomicBool,
 
-    /// The guards on it. More than one only with an owner; changed under the turn's lock then.
     pub(crate) guards: AtomicU32,
-    /// Whether the name's local turn is still this hold's to pass on.
     turn: AtomicBool,
-    /// Where the registry keeps it.
     pub(crate) slot: AtomicU64,
     pub(crate) renewing: AtomicBool,
     renewal_failed: AtomicBool,
 }
 
-/// The phases, as stored; a lost hold's reason is in the next byte.
+/// The phases, as stored, with the reason of a loss in the next byte.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;
@@ -66,7 +59,6 @@ mod phase {
     pub(super) const LOST: u32 = 3;
 }
 
-/// At the place of its number each, which [`encode`] gives.
 const REASONS: [Reason; 7] = [
     Reason::Expired,
     Reason::Broken,
@@ -99,13 +91,11 @@ fn decode(phase: u32) -> HoldState {
     }
 }
 
-/// What the keeper has to do for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// It was lost some time ago, and the time to stop what it protected is over too.
+    /// The hold was lost, and the time to stop the protected work is over.
     pub(crate) over: bool,
-    /// When to look again.
     pub(crate) next: BootInstant,
 }
 
@@ -153,7 +143,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Spread by the token, so that holds of one burst don't renew in one burst for ever.
+        // Spread by the token, so that holds of one burst don't renew in one burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -166,12 +156,11 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// What tells of changes. Whoever looks at the phase after this sees every change that wasn't
-    /// told because nobody had asked for it yet.
+    /// Returns the notification of changes. A caller that then reads the phase misses no earlier change.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // This and the changes of the phase are in one order for all threads: either the change
-        // is told, or it came before this and is seen.
+        // `SeqCst` orders this and the changes of the phase for all threads. A change either notifies, or precedes
+        // this and is seen.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -210,18 +199,17 @@ impl Hold {
         }
     }
 
-    /// The state, compared with the clock.
     pub(crate) fn state(&self) -> HoldState {
         let state = decode(self.phase.load(Ordering::SeqCst));
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Whether it is live, and nobody is told if it isn't: for where the table is locked.
+    /// Returns whether the hold is live, without reporting a loss, for callers that hold the table's lock.
     pub(crate) fn looks_live(&self) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && self.clock().now() < self.lost_at()
     }
 
-    /// The state at `now`. When the term has run out, the hold is lost from here on.
+    /// Returns the state, after marking an expired hold as lost.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +230,6 @@ impl Hold {
         }
     }
 
-    /// Takes the hold for lost, unless it has already ended. True when it did so.
     pub(crate) fn lose(&self, reason: Reason) -> bool {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         self.lose_locked(reason)
@@ -266,9 +253,8 @@ impl Hold {
         lost
     }
 
-    /// A request sent at the term's start was confirmed, at `now` or a little later. Extends a live
-    /// hold and never shortens it; a hold whose term had run out by `now` stays lost, and so does
-    /// one that somebody was told has.
+    /// Extends the hold after a confirmed request, sent at the term's start. Never shortens it. A hold that had
+    /// expired by `now`, or whose loss was reported, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -296,7 +282,6 @@ impl Hold {
         self.renewal_failed.store(true, Ordering::Release);
     }
 
-    /// A renewal is overdue, or the backend says that the hold is in danger.
     pub(crate) fn put_at_risk(&self) {
         let at_risk = self
             .phase
@@ -309,8 +294,7 @@ impl Hold {
         }
     }
 
-    /// Its holder is done with it. Answers for how long it was held, in nanoseconds, or the reason
-    /// if it was lost before.
+    /// Ends the hold. Returns its duration in nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {
@@ -335,35 +319,31 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the local turn from the hold: true for one caller only. Under the table's lock, so
-    /// that it needn't be one step.
+    /// The table's lock makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// How much earlier than planned the hold may be renewed, to go along with others. Always less than the
-    /// pause after a renewal that failed, which would be none otherwise; and than the first term of a hold
-    /// that was handed over, which is short however long its TTL is.
+    /// Returns how much earlier the hold may be renewed, to share a batch. It must be less than the pause after a
+    /// failed renewal. It must also be less than a first term after a hand-over, short even with a long TTL.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// The same for when it is looked at first: a loss has no slack.
+    /// Returns the slack of the first check; a loss has none.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.upkeep == Upkeep::Renewed
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
 
-    /// What is due at `now`, told and done as far as it can be done here.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
         if state == HoldState::Released {
-            // Its release is under way, and lets it go.
             return Due { renew: false, over: false, next: BootInstant::FAR_FUTURE };
         }
         if !state.is_live() {
@@ -391,7 +371,6 @@ impl Hold {
         Due { renew: false, over: false, next: next.min(renew_at) }
     }
 
-    /// When the keeper looks at it first.
     pub(crate) fn first_due(&self) -> BootInstant {
         match self.claim.upkeep {
             Upkeep::Fixed => self.lost_at(),
@@ -401,7 +380,6 @@ impl Hold {
         }
     }
 
-    /// Has a renewal tried again at `instant`.
     pub(crate) fn renew_again_at(&self, instant: BootInstant) {
         self.renew_at.store(instant.as_nanos(), Ordering::Release);
     }

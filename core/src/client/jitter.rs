@@ -1,11 +1,10 @@
-//! Chance in the lengths of waits, so that clients don't ask all at once.
+//! Random variation of waits, so that clients don't poll in step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where the chance comes from: the process's generator, or a seed, so that a simulation can be
-/// repeated.
+/// The process's generator, or a seed for a repeatable simulation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jitter(Option<Arc<AtomicU64>>);
 
@@ -14,7 +13,6 @@ impl Jitter {
         Self(Some(Arc::new(AtomicU64::new(seed))))
     }
 
-    /// `time`, give or take a quarter.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         const STEPS: u64 = 2 * 1_024;
         let quarter = time / 4;

@@ -1,6 +1,5 @@
-//! The keeper: one task per client that renews holds in batches, tells losses on time, and starts
-//! background releases. Everything that talks to the server runs in tasks of its own, so that a
-//! silent server can't keep a loss from being told.
+//! The renewal task, one per client. It renews holds in batches, reports losses, and starts background releases.
+//! Requests run in separate tasks, so a silent server can't delay the report of a loss.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +17,14 @@ use super::background::Job;
 use super::hold::Hold;
 use super::shared::{Fact, Shared};
 
-/// How long an answer to a renewal is waited for at least, however little is left.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long a failed renewal waits for its next try: a twentieth of the TTL and no more than a quarter of
-/// what is left, within these.
+/// The limits of the pause after a failed renewal: a twentieth of the TTL, and at most a quarter of the time left.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long the keeper pauses after a panic, which may repeat.
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Marks the end of the keeper, however it comes: also when its runtime goes down.
+/// Records the end of the renewal task, also by the end of its runtime.
 struct Going(Weak<Shared>);
 
 impl Drop for Going {
@@ -39,8 +35,7 @@ impl Drop for Going {
     }
 }
 
-/// The keeper's task. It doesn't keep the client: handles, requests, holds and jobs do, and when
-/// the last of them has gone it ends.
+/// Returns the renewal task. It ends when no handle, request, hold or job keeps the client alive.
 pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = Going(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.keeper), shared.clock.clone());
@@ -49,7 +44,7 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                // A waker of the application may panic. That must not end the renewals.
+                // An application's waker may panic, which must not end the renewals.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
                 // The holds of a round that panicked may be scheduled no more.
                 round.unwrap_or_else(|_| {
@@ -71,7 +66,6 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
     }
 }
 
-/// Runs one round, and returns the instant of the next.
 fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> {
     start_jobs(shared);
     take_facts(shared);
@@ -101,8 +95,8 @@ fn start_jobs(shared: &Arc<Shared>) {
     }
 }
 
-/// Acts on the backend's events, all at once: the end of a session loses many holds. If the keeper has
-/// ended, the thread that reports an event calls this.
+/// Processes the backend's events together: the end of a session loses many holds. After the renewal task's end,
+/// the reporting thread calls this.
 pub(crate) fn take_facts(shared: &Shared) {
     let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
     if told.is_empty() {
@@ -110,7 +104,7 @@ pub(crate) fn take_facts(shared: &Shared) {
     }
     let mut facts: HashMap<Token, Fact> = HashMap::new();
     for (token, fact) in told {
-        // A loss stays one, whatever is told of it after that.
+        // A loss overrides later facts.
         if !matches!(facts.get(&token), Some(Fact::Lost(_))) {
             facts.insert(token, fact);
         }
@@ -118,7 +112,7 @@ pub(crate) fn take_facts(shared: &Shared) {
     let now = shared.clock.now();
     let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
     for hold in &holds {
-        // A waker of the application may panic. That must not delay the report of the other facts.
+        // An application's waker may panic, which must not delay the other facts.
         let report = || match facts[&hold.claim.token] {
             Fact::AtRisk => {
                 hold.renew_again_at(now);
@@ -133,15 +127,13 @@ pub(crate) fn take_facts(shared: &Shared) {
     shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
 
-/// Does what is due for each hold.
 fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     let mut renew = Vec::new();
     let mut look_again = Vec::with_capacity(due.len());
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // Its user has had the time to stop, so whatever may stand on the server can go, and
-            // the others of this client can have their turn.
+            // The holder has had the time to stop.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -152,8 +144,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // Those in a batch share its patience, which the least patient of them sets: so nobody is in one with
-    // a hold that has far less time left.
+    // A batch has the patience of its least patient hold, so it has only holds with similar patience.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -166,7 +157,6 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     }
 }
 
-/// Renews a batch and notes what came of it.
 async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
@@ -178,7 +168,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let look_again: Vec<BootInstant> = batch
         .iter()
         .map(|hold| {
-            // A waker of the application may panic. That must not end the other renewals.
+            // An application's waker may panic, which must not end the other renewals.
             let answer = answers.next();
             catch_unwind(AssertUnwindSafe(|| note_renewal(hold, answer, start, now))).unwrap_or(now)
         })
@@ -188,13 +178,12 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// How long an answer to a renewal is waited for: half of what is left is for trying again, also where a
-/// hold has a short term of a long TTL.
+/// Returns how long to wait for a renewal's answer. Half of the time left is for a retry, also in a short term of a
+/// long TTL.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
 
-/// Sends one renewal of some holds and waits for the answer, but not for ever.
 pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<Vec<Renewal>> {
     let now = shared.clock.now();
     let patience = holds.iter().map(|hold| patience(hold, now)).min().unwrap_or_default();
@@ -204,7 +193,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
-/// Notes the answer for one hold; says when to look at it again.
+/// Returns when to check the hold again.
 pub(crate) fn note_renewal(
     hold: &Arc<Hold>,
     answer: Option<Renewal>,
@@ -229,7 +218,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Looked at now, so that a risk or a loss in between isn't passed over.
+            // Now, so that a risk or a loss in that time is reported.
             now
         }
     }

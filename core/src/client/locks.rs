@@ -1,4 +1,4 @@
-//! What a user makes requests with.
+//! The client.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,10 +19,9 @@ use super::multi::MultiRequest;
 use super::request::Request;
 use super::shared::Shared;
 
-/// A client: makes requests for locks, renews what it holds, and tells losses.
+/// A client, which requests locks, renews its holds and reports losses. Clones are one client.
 ///
-/// Cloning is cheap, and clones are one client. When the last clone is dropped, live guards go on;
-/// [`close`](Locks::close) waits until everything else is done.
+/// Live guards stay valid after the last clone is dropped; [`close`](Locks::close) waits for the rest.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -37,15 +36,15 @@ use super::shared::Shared;
 pub struct Locks(Arc<Shared>);
 
 impl Locks {
-    /// A client on `backend` with the default settings, on the present tokio runtime.
+    /// Creates a client with the default settings, on the present tokio runtime.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside of a runtime.
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside a runtime.
     pub fn new(backend: impl DistributedLock) -> Result<Self> {
         Self::builder(backend).build()
     }
 
-    /// The settings of a client on `backend`.
+    /// Returns a builder for a client on `backend`.
     pub fn builder(backend: impl DistributedLock) -> Builder {
         Builder::new(shared_backend(backend))
     }
@@ -58,41 +57,40 @@ impl Locks {
         &self.0
     }
 
-    /// A request for `name` as a mutex. A bad name is told when the request is sent.
+    /// Returns a request for a mutex. Sending it reports an invalid name.
     pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self, name.as_ref(), Mode::Exclusive)
     }
 
-    /// The election of this name: who campaigns in it, leads or waits; who looks on sees the leader.
+    /// Returns an election, for candidates and observers.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self, name.as_ref())
     }
 
-    /// A request for many names at once, each as a mutex: all of them, or none.
+    /// Returns a request for several mutexes, all or none.
     pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
         MultiRequest::new(self, names)
     }
 
-    /// A request to read under `name`, together with other readers.
+    /// Returns a request for a shared lock.
     pub fn read(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self, name.as_ref(), Mode::Shared)
     }
 
-    /// A request to write under `name`, alone. The same as [`mutex`](Locks::mutex): a lock without
-    /// readers is one.
+    /// Returns a request for an exclusive lock, like [`mutex`](Locks::mutex).
     pub fn write(&self, name: impl AsRef<str>) -> Request<Guard> {
         self.mutex(name)
     }
 
-    /// A request for one permit of the `of` that the semaphore `name` has.
+    /// Returns a request for one of the `of` permits of a semaphore.
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self, name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Who holds `name`.
+    /// Returns the holders of `name`.
     ///
     /// # Errors
-    /// Those of reaching the server, and of a bad name.
+    /// Those of reaching the server, and of an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -106,7 +104,7 @@ impl Locks {
         Ok(self.in_namespace(inspection))
     }
 
-    /// The held names that begin with `prefix`, in the client's namespace.
+    /// Lists the held names that begin with `prefix`, in the client's namespace.
     ///
     /// # Errors
     /// Those of reaching the server.
@@ -128,12 +126,12 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that was seen. `reason` stands on the server beside this client's identity.
+    /// Breaks the hold that was seen. The server stores `reason` and this client's identity.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason of more than 512 bytes or with
-    /// control characters, [`Unsupported`](crate::ErrorKind::Unsupported) where the backend can't,
-    /// and those of reaching the server.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason of more than 512 bytes or with control
+    /// characters, [`Unsupported`](crate::ErrorKind::Unsupported) if the backend can't, and those of reaching the
+    /// server.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -154,23 +152,21 @@ impl Locks {
             .map_err(|error| shared.tell(error, &name))
     }
 
-    /// Clears away one batch of what holds left behind that have been over for `idle`, where the
-    /// server keeps something of every name; call it again while it answers
-    /// [`more`](Swept::more). Acquiring goes on meanwhile, and a name that comes back gets a fence
-    /// above its old one.
+    /// Removes one batch of the data of holds that ended at least `idle` ago; see [`DistributedLock::sweep`].
+    /// Repeat it while the result has [`more`](Swept::more).
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where nothing is left behind, and those of
-    /// reaching the server.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the backend leaves no data, and those of reaching the
+    /// server.
     ///
     /// # Cancel safety
-    /// May be dropped; the batch may then be cleared away all the same.
+    /// May be dropped; the batch may then still be removed.
     pub async fn sweep(&self, idle: Duration) -> Result<Swept> {
         let shared = self.shared();
         shared.inside(shared.backend.sweep(idle)).await
     }
 
-    /// Looks at the live server for what would make its locks less safe than they seem.
+    /// Checks the live server for conditions that weaken its locks.
     ///
     /// # Errors
     /// Those of reaching the server.
@@ -182,22 +178,22 @@ impl Locks {
         shared.inside(shared.backend.doctor()).await
     }
 
-    /// What the backend promises.
+    /// Returns the backend's properties.
     pub fn profile(&self) -> &Profile {
         self.shared().backend.profile()
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &Arc<dyn DistributedLock> {
         &self.shared().backend
     }
 
-    /// Who this client is to operators: what [`Holder::identity`](crate::Holder) shows.
+    /// Returns this client's identity, as in [`Holder::identity`](crate::Holder).
     pub fn identity(&self) -> &crate::Identity {
         &self.shared().identity
     }
 
-    /// What this client has counted.
+    /// Returns this client's counters.
     pub fn metrics(&self) -> MetricsSnapshot {
         let shared = self.shared();
         let (totals, held) = {
@@ -208,13 +204,11 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Closes the client. New requests are rejected and waiting requests are turned away, both with
-    /// [`Closed`](crate::ErrorKind::Closed). No request is granted after this call: a grant that arrives
-    /// late is released. Live guards stay valid and are renewed.
+    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request is
+    /// granted after this call: a late grant is released. Live guards stay valid and are renewed.
     ///
-    /// Waits for the releases under way. A request whose task doesn't run can't give its claim back, and is
-    /// waited for at most a second. If the client's runtime has ended, this returns, and unreleased holds
-    /// run out on the server.
+    /// Waits for the releases in progress, and at most a second for requests whose task doesn't run. If the
+    /// client's runtime has ended, this returns, and unreleased holds expire on the server.
     ///
     /// # Cancel safety
     /// May be dropped and called again; the client is closed from the first call on.
@@ -229,7 +223,6 @@ impl Locks {
     }
 }
 
-/// A backend that is shared already stays as it is, instead of behind a pointer to its pointer.
 fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
     let mut backend = Some(backend);
     let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();

@@ -1,4 +1,4 @@
-//! What a client counts.
+//! The counters of a client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,13 +21,12 @@ impl Counter {
     }
 }
 
-/// The counters of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Those that didn't make a hold.
+    /// Without a grant; the registry counts the others.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -36,48 +35,47 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// That of lost holds.
+    /// Of lost holds; the registry counts the others.
     pub(crate) hold_nanos: Counter,
 }
 
-/// What a client has counted since it was made, and what it has now. Counters only grow; export
-/// them as such.
+/// A client's counters, which never decrease, and its present numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
-    /// Holds that were granted by the server.
+    /// Holds granted by the server.
     pub acquired: u64,
-    /// Guards that were given on a hold of the same owner, without the server.
+    /// Guards from re-entry, without the server.
     pub reentered: u64,
-    /// Requests that had to wait for a local turn or for a holder.
+    /// Requests that waited for a turn or a holder.
     pub waited: u64,
     /// Requests whose limit passed.
     pub timed_out: u64,
-    /// Acquires that were sent.
+    /// Acquire requests sent.
     pub attempts: u64,
-    /// Acquires that ended in an error.
+    /// Acquire requests that ended in an error.
     pub attempts_failed: u64,
-    /// Grants that arrived when they were no longer of use.
+    /// Grants that arrived too late.
     pub grants_too_late: u64,
-    /// Holds that ended because their user was done with them.
+    /// Holds released by their holders.
     pub released: u64,
-    /// Renewals of one hold that succeeded.
+    /// Successful renewals, per hold.
     pub renewals: u64,
-    /// Renewals of one hold that were left unanswered or failed.
+    /// Failed or unanswered renewals, per hold.
     pub renewals_failed: u64,
-    /// How often a hold went at risk.
+    /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
-    /// Holds that were lost.
+    /// Lost holds.
     pub lost: u64,
-    /// Claims with a missing answer that were settled in the background.
+    /// Claims with a missing answer, reconciled in the background.
     pub settled: u64,
-    /// The time that granted requests took, summed up.
+    /// Total waiting time of granted requests.
     pub wait_time: Duration,
-    /// The time that ended holds were held for, summed up.
+    /// Total duration of ended holds.
     pub hold_time: Duration,
-    /// Holds that are live now.
+    /// Live holds.
     pub held: u64,
-    /// Releases that go on in the background now.
+    /// Releases in progress.
     pub releasing: u64,
 }
 

@@ -1,24 +1,24 @@
-//! The client: everything that a lock user needs and that is the same for every backend.
+//! The client, the same for every backend.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `builder` | the settings of a client |
-//! | `locks` | [`Locks`]: what a user makes requests with, and what an operator asks |
-//! | `request` | [`Request`]: one request and its options |
-//! | `acquire` | a request's way to a hold: local turn, attempts, limits |
-//! | `turns` | the in-process queue, and reentrancy |
-//! | `beside` | reentrancy of those who take no turns: readers, permits |
-//! | `parking` | waiting claims, and what wakes them |
-//! | `hold` | one hold's state: the term, the two stages of loss |
-//! | `registry` | all live holds, by the instant at which something is due |
-//! | `keeper` | the one task: renews, tells losses, starts background releases |
+//! | `builder` | settings |
+//! | `locks` | [`Locks`]: requests, and operators' calls |
+//! | `request` | [`Request`]: a request and its options |
+//! | `acquire` | the acquire operation: local turn, attempts, limits |
+//! | `turns` | the local queue, and reentrancy |
+//! | `beside` | reentrancy of shared holders |
+//! | `parking` | waiting claims and their wake-ups |
+//! | `hold` | a hold's state: the term, the two stages of loss |
+//! | `registry` | live holds, by their next due instant |
+//! | `keeper` | the renewal task |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
-//! | `multi`, `together` | many names at once: asking for them, and holding them |
-//! | `election` | who leads |
-//! | `ticket` | a hold that moves to another process |
-//! | `jitter` | chance in the lengths of waits |
-//! | `background` | releases that nobody waits for, and settling |
-//! | `guard`, `signal` | what a user holds |
+//! | `multi`, `together` | requests for several names, and their guards |
+//! | `election` | elections |
+//! | `ticket` | transfers of a hold to another process |
+//! | `jitter` | random variation of waits |
+//! | `background` | background releases and reconciliation |
+//! | `guard`, `signal` | guards, and notifications |
 
 mod acquire;
 mod answer;

@@ -1,12 +1,13 @@
-//! Many names at once.
+//! Requests for several names at once.
 //!
-//! They are acquired one after the other, in an order that is the same for everybody, so that two who
-//! want the same names don't each wait for what the other one has (Havender 1968, *Avoiding Deadlock in
-//! Multitasking Systems*).
+//! They are acquired in one order that all clients share, so two requests can't wait for each other (Havender 1968,
+//! *Avoiding Deadlock in Multitasking Systems*).
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use super::guard::Guard;
 use super::locks::Locks;
 use super::owner::Owner;
 use super::request::Request;
+use super::shared::Shared;
 use super::together::{MultiGuard, remaining, renew, run};
 
-/// How soon what is held already is renewed again, at the soonest.
+/// Between renewals of the locks held already.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often is looked at the latest whether two names are one lock.
+/// Between checks whether two names are one lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A request for many names at once: all of them, or none. Made by
-/// [`Locks::multi`](crate::Locks::multi).
+/// A request for several names, all or none, possibly of several clients: see [`and`](Self::and).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -35,8 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// both.release().await
 /// # }
 /// ```
-///
-/// It may be of several clients, and so of several backends: see [`and`](Self::and).
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
 #[derive(Debug, Clone)]
 pub struct MultiRequest {
@@ -46,10 +45,8 @@ pub struct MultiRequest {
 
 #[derive(Clone)]
 struct Part {
-    /// In which place it was given.
     place: usize,
     locks: Locks,
-    /// As the user gave it.
     name: String,
 }
 
@@ -64,7 +61,7 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// The client's own, if not set; inside, none for no limit.
+    /// The client's own if not set; `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
 }
@@ -74,13 +71,12 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// These names too, of this client. Of another backend, they are what Redisson calls a MultiLock,
-    /// or a migration from one backend to the other: for as long as some know only the old one, who
-    /// holds both excludes everybody.
+    /// Adds names of this client. With another backend, this is Redisson's MultiLock, or a migration: a holder of
+    /// both locks excludes all processes that use only the old backend.
     ///
-    /// Several clients whose backends are of the same kind must be given in the same order everywhere.
+    /// Clients of one kind of backend must be given in the same order everywhere.
     ///
-    /// The fences of two backends say nothing about each other: see [`MultiGuard::fence`].
+    /// Fences of two backends can't be compared: see [`MultiGuard::fence`].
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -89,54 +85,52 @@ impl MultiRequest {
         self
     }
 
-    /// The TTL of each: see [`Request::ttl`].
+    /// Sets the TTL of each: see [`Request::ttl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Nobody renews them: they end one TTL after the last of them was granted. Until then, those that are
-    /// there already are renewed.
+    /// Disables renewal: all end one TTL after the last grant. Until then, the locks held already are renewed.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Gives each up for lost after this time, however well its renewals go: also while the next one is waited
-    /// for, and then the request fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold: afterwards it counts as lost, even if renewed. The request fails with
+    /// [`Lost`](ErrorKind::Lost) if it still waits then.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// How long [`acquire`](Self::acquire) waits at most, for all of them together.
+    /// Limits how long [`acquire`](Self::acquire) waits for all of them.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
     }
 
-    /// Has [`acquire`](Self::acquire) wait without limit, where the client was set to another.
+    /// Removes the client's time limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
     }
 
-    /// Lets this owner enter again what it holds already: see [`Request::reentrant`].
+    /// Allows re-entry of this owner: see [`Request::reentrant`].
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
     }
 
-    /// Waits for all of them. What it has already it keeps while it waits for the next.
+    /// Waits for all of them, and keeps the acquired ones.
     ///
     /// # Errors
-    /// As [`Request::acquire`], with the name that it was about; all others are given back then. Also
-    /// [`Conflict`](ErrorKind::Conflict) when two of the names are one lock on the server,
-    /// [`Lost`](ErrorKind::Lost) as soon as one that it had is lost while it waits for the next, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for no name at all.
+    /// As [`Request::acquire`]; the acquired locks are released. Also [`Conflict`](ErrorKind::Conflict) if two
+    /// names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: what it had is released in the background.
+    /// May be dropped at any await point: the acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -155,13 +149,13 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Asks for each once. `None` when one of them is held; the others are given back then.
+    /// Tries each once. If a lock is held, returns `None` and releases the others.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but for the limit.
+    /// As [`acquire`](Self::acquire), without the limit.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: what it had is released in the background.
+    /// As [`acquire`](Self::acquire).
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());
@@ -180,12 +174,12 @@ impl MultiRequest {
         self.finished(&parts, held, false).await.map(Some)
     }
 
-    /// Each name once, in everybody's order.
     fn in_order(&self) -> Result<Vec<&Part>> {
-        let mut parts: Vec<&Part> = self.parts.iter().collect();
-        // A stable sort: what is equal stays in the order in which it was given.
+        let mut seen = HashSet::new();
+        let mut parts: Vec<&Part> =
+            self.parts.iter().filter(|part| seen.insert(part.id())).collect();
+        // Stable: equal names keep the given order.
         parts.sort_by(|one, other| one.order(other));
-        parts.dedup_by(|one, other| one.is(other));
         if parts.is_empty() {
             return Err(Error::invalid_input(
                 "a multi-lock of no name locks nothing; give it some",
@@ -200,7 +194,6 @@ impl MultiRequest {
         Some(shared.clock.now() + wait)
     }
 
-    /// All are there. Those that were granted long ago may not be held any more.
     async fn finished(
         &self,
         parts: &[&Part],
@@ -210,7 +203,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Nobody renews what is fixed, so the first one would end before the last.
+        // Fixed holds aren't renewed, so the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -239,9 +232,9 @@ impl Part {
         key(self).cmp(&key(other))
     }
 
-    /// Whether it is the same name of the same client.
-    fn is(&self, other: &Self) -> bool {
-        std::sync::Arc::ptr_eq(self.locks.shared(), other.locks.shared()) && self.name == other.name
+    /// Returns what two parts for the same lock have in common: the client and the name.
+    fn id(&self) -> (*const Shared, &str) {
+        (Arc::as_ptr(self.locks.shared()), &self.name)
     }
 
     fn request(&self, options: &Options) -> Request<Guard> {
@@ -286,7 +279,6 @@ impl Part {
         }
     }
 
-    /// Waits until the client of a held lock is closed, and returns its error.
     async fn closed(held: &[Guard]) -> Error {
         let mut closed: Vec<_> =
             held.iter().map(|guard| Box::pin(guard.client().closed())).collect();
@@ -309,7 +301,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking`, and keeps meanwhile what is held already. An error as soon as one of that is lost.
+    /// Drives `taking` and keeps the held locks. Fails as soon as one is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -325,18 +317,18 @@ impl Part {
         .await?
     }
 
-    /// Renews what nobody else does.
+    /// Renews fixed holds, which the client doesn't renew.
     async fn renewing(&self, held: &[Guard]) -> Infallible {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
             self.locks.shared().clock.sleep(pause).await;
-            // What fails is tried again, and sooner.
+            // Retried after a shorter pause.
             let _ = renew(held).await;
         }
     }
 
-    /// Looks until it is certain that this is another lock than each that is held; an error, should it be one of
-    /// them.
+    /// Polls until the server shows another holder. Fails if the name is an alias of a lock that this request
+    /// holds.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -350,8 +342,7 @@ impl Part {
         }
     }
 
-    /// An error if the name is busy because of one that is held for this very request: two names may
-    /// be one lock on the server. Otherwise whether it is certain that it isn't.
+    /// Fails if this request holds the lock under another name. Returns whether that is certainly not the case.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -374,7 +365,6 @@ impl Part {
     }
 }
 
-/// Gives back what there is of an attempt that failed; what can't be is released in the background.
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
         // A closed client doesn't wait for the server; dropping the guard releases it.

@@ -3,11 +3,10 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The reentrancy key: requests that carry the same one share a hold.
+/// The reentrancy key: requests with the same owner share a hold.
 ///
-/// It is made by the user, for one logical activity, and given per request, never a thread or a
-/// task id: an activity that spreads over tasks stays one, and two activities on one thread stay
-/// two. Cloning it is how an activity lends its holds to its parts.
+/// Create one per logical activity. It isn't a thread or task id: an activity may span several tasks, and one
+/// thread may run several activities. Clones share the activity's holds.
 ///
 /// ```
 /// # use lockwright_core::Owner;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Owner(NonZeroU64);
 
 impl Owner {
-    /// A key like no other in this process.
+    /// Creates a unique owner.
     #[expect(clippy::new_without_default, reason = "two defaults that differ would surprise")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -1,4 +1,4 @@
-//! Claims that wait for a holder elsewhere, and what wakes them.
+//! Waiting claims and their wake-ups.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,6 @@ struct Lots {
     by_token: HashMap<Token, Arc<Parked>>,
 }
 
-/// A waiting claim.
 #[derive(Default)]
 pub(crate) struct Parked {
     wake: Notify,
@@ -26,15 +25,14 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// Waits for a wake-up or a hand-over, also one that came before this call.
+    /// Waits for a wake-up or a hand-over, including earlier ones.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; a wake-up that it has seen is lost then.
+    /// May be dropped; a received wake-up is lost then.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// What was handed over, if something was.
     pub(crate) fn take_handed(&self) -> Option<Granted> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -45,8 +43,7 @@ impl Parking {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on wake-ups of `name` and a hand-over to `token` are kept for the claim, until
-    /// the answer is dropped.
+    /// Registers a claim for wake-ups and a hand-over, until the result is dropped.
     pub(crate) fn park<'a>(&'a self, name: &LockName, token: Token) -> Spot<'a> {
         let parked = Arc::new(Parked::default());
         let mut lots = self.lots();
@@ -55,15 +52,14 @@ impl Parking {
         Spot { parking: self, parked, name: name.clone(), token }
     }
 
-    /// Wakes all who wait for `name`.
     pub(crate) fn wake(&self, name: &LockName) {
         for parked in self.lots().by_name.get(name).into_iter().flatten() {
             parked.wake.notify_one();
         }
     }
 
-    /// Hands a grant to the claim that waits for it. Nobody may wait for it any more: then its
-    /// release is under way, and covers what was handed over.
+    /// Hands a grant to its waiting claim. A claim that no longer waits has a release in progress, which covers the
+    /// grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(parked) = self.lots().by_token.get(&token) {
             *parked.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
@@ -72,7 +68,6 @@ impl Parking {
     }
 }
 
-/// A claim's place in the parking.
 pub(crate) struct Spot<'a> {
     parking: &'a Parking,
     parked: Arc<Parked>,

@@ -1,9 +1,8 @@
-//! All live holds of a client, by the instant at which something is due.
+//! All live holds of a client, by their next due instant.
 //!
-//! A slab of slots and a heap of due instants. What is rescheduled or removed isn't searched for in
-//! the heap: its slot's generation moves on, which makes the old entry stale, and when most entries
-//! are stale the heap is swept. So an acquire and release costs a push and a counter, and 100,000
-//! holds cost the keeper only what is due.
+//! A slab of slots and a heap of due instants. A rescheduled or removed hold increments its slot's generation, so
+//! the old heap entry is stale. A mostly stale heap is swept. So 100,000 holds cost the renewal task only its due
+//! work.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,12 +22,11 @@ pub(crate) struct Registry {
     due: BinaryHeap<Reverse<Entry>>,
     stale: usize,
     totals: Totals,
-    /// When the keeper will look by itself; `None` while it sleeps until it is told.
+    /// The renewal task's next planned check; `None` while it sleeps until a notification.
     keeper_looks_at: Option<BootInstant>,
 }
 
-/// What is counted at each acquire and release. It stands here because the lock is taken there
-/// anyway: four atomic counters would cost more than the counting.
+/// Counters under the table's lock, which is held anyway: four atomics would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -50,12 +48,10 @@ struct Entry {
     generation: u32,
 }
 
-/// The fewest stale entries that are worth a sweep.
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Takes in a new hold, which came after this wait. True when the keeper must be told, as it
-    /// would look too late.
+    /// Inserts a new hold. Returns true if the renewal task must be woken, as it would check too late.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -71,7 +67,6 @@ impl Registry {
         self.schedule(slot, at, hold.first_slack())
     }
 
-    /// Lets a hold go that its holder ended: after this time, or it was lost before.
     pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
         if let Ok(held_nanos) = ended {
             self.totals.released += 1;
@@ -80,9 +75,8 @@ impl Registry {
         self.remove(hold);
     }
 
-    /// Lets a hold go. Does nothing the second time.
     pub(crate) fn remove(&mut self, hold: &Hold) {
-        // Only ever under this lock, so it needn't be one step.
+        // Two steps suffice under the table's lock.
         let slot = hold.slot.load(Ordering::Relaxed);
         if slot == u64::MAX {
             return;
@@ -100,7 +94,7 @@ impl Registry {
         self.totals
     }
 
-    /// Moves the instants at which holds are looked at. True when the keeper must be told.
+    /// Returns true if the renewal task must be woken.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
@@ -114,14 +108,14 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // What is moved must be looked at in time, so nothing is left to slack here.
+            // Without slack: a rescheduled hold must be checked in time.
             tell |= self.schedule(slot as u32, at, Duration::ZERO);
         }
         tell
     }
 
-    /// Takes out what is due at `now`, and what will be so soon that it goes along. Each must be
-    /// rescheduled or removed.
+    /// Removes the holds due at `now`, or so soon that they join the batch. The caller must reschedule or remove
+    /// each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -131,8 +125,7 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // It leaves an entry behind that is counted as stale when it is rescheduled, so
-                // that count begins by one too few.
+                // Rescheduling will count this popped entry as stale, so subtract it in advance.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);
                     until = until.max(now + hold.renew_slack());
@@ -143,9 +136,8 @@ impl Registry {
         }
     }
 
-    /// When the keeper looks next; it need not be told of what is due later. While nothing is held
-    /// it still looks when it meant to, so that a hold which comes and goes doesn't rouse it each
-    /// time.
+    /// Returns the next planned check; later holds need no wake-up. Without holds the plan stays, so that
+    /// short-lived holds don't wake the renewal task each time.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {
@@ -159,7 +151,6 @@ impl Registry {
         self.keeper_looks_at
     }
 
-    /// The holds that `wanted` picks, in one pass over all.
     pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         self.slots
             .iter()
@@ -183,7 +174,6 @@ impl Registry {
         self.due.push(Reverse(Entry { at, slot, generation }));
         let soon_enough = self.keeper_looks_at.is_some_and(|looks_at| looks_at <= at + slack);
         if !soon_enough {
-            // Told once is enough, until it has looked.
             self.keeper_looks_at = Some(at);
         }
         !soon_enough

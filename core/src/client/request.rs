@@ -1,4 +1,4 @@
-//! One request for a hold, and its options.
+//! A request for a hold, and its options.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use super::owner::Owner;
 use super::shared::Shared;
 use super::ticket::Ticket;
 
-/// What a request is answered with: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
+/// The result of a request: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
 pub trait Handle: sealed::FromHold {}
 
 impl Handle for Guard {}
@@ -60,8 +60,7 @@ impl sealed::FromHold for Permit {
     }
 }
 
-/// One request for a hold: made by [`Locks::mutex`](crate::Locks::mutex) and its siblings, refined
-/// by its options, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
+/// A request for a hold, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -84,14 +83,13 @@ pub struct Request<H> {
     handle: PhantomData<fn() -> H>,
 }
 
-/// What a request can ask for, but for the name.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) upkeep: Upkeep,
     pub(crate) owner: Option<Owner>,
-    /// Who asks, where that isn't just the client.
+    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) max_hold: Option<Duration>,
     wait: Option<Duration>,
@@ -118,54 +116,52 @@ impl<H: Handle> Request<H> {
         }
     }
 
-    /// How long the server keeps the hold without a renewal: how long the others wait at most
-    /// after this process has died. 30 s if not set here or for the client.
+    /// Sets how long the server keeps the hold without a renewal. Default: the client's TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
     }
 
-    /// Nobody renews the hold: it ends one TTL after it was granted, whatever its holder does.
+    /// Disables renewal: the hold ends one TTL after its grant.
     pub fn fixed(mut self) -> Self {
         self.options.upkeep = Upkeep::Fixed;
         self
     }
 
-    /// Gives the hold up for lost after this time, however well its renewals go.
+    /// Limits the hold's duration: afterwards it counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// How long [`acquire`](Request::acquire) waits at most.
+    /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the
-    /// lock is held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even
-    /// if it is too short for the server's answer.
+    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the lock is
+    /// held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even if it is too short
+    /// for an answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Has [`acquire`](Request::acquire) wait without limit, where the client was set to another.
+    /// Removes the client's time limit from [`acquire`](Request::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = None;
         self
     }
 
-    /// Has [`acquire`](Request::acquire) try so many times, with this pause (give or take a
-    /// quarter) in between, and stand in no queue. For those who think in tries; a limit by
+    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %).
     /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
     }
 
-    /// Lets requests with the same owner share one hold: they get another guard on it at once,
-    /// with the same fence, the same TTL and no trip to the server. It ends with the last guard.
+    /// Lets requests with the same owner share one hold, without a round trip and with the same fence and TTL. The
+    /// hold ends with its last guard.
     ///
-    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed)
-    /// while the hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
+    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
+    /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
@@ -173,32 +169,30 @@ impl<H: Handle> Request<H> {
 
     /// Waits for the hold.
     ///
-    /// A server that can't be reached is asked again until the limit; without a limit, for one TTL.
-    /// The same applies while an earlier request of this client for the same lock has no answer.
+    /// While the server can't be reached, or an earlier request for the same lock has no answer, the client retries
+    /// until the limit. Without a limit, it retries for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the step it was at: nothing is held, and
-    ///   what may stand on the server is settled in the background.
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or
-    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate): the server couldn't be reached, or
-    ///   didn't answer; settled as before.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a bad name or TTL,
-    ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend doesn't do,
-    ///   [`Conflict`](crate::ErrorKind::Conflict) for a name that is in use as something else,
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held; a claim that may be on
+    ///   the server is reconciled in the background.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
+    ///   without an answer; reconciled as before.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
+    ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
+    ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) too if the client's runtime has ended and the caller
-    ///   is outside a runtime, because the hold would not be renewed.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is outside
+    ///   a runtime: the hold would not be renewed.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point. Its place goes to the next local request; a claim that
-    /// may stand on the server is taken over by that one, or settled in the background.
+    /// May be dropped at any await point. The next local request takes over the turn and a claim that may be on the
+    /// server. Otherwise the claim is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // Its options stay where they are: they would be a third of what is moved.
+        // Not moved: the options would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Where nothing has to be waited for, a loop of requests would let nobody else of its
-        // thread go on.
+        // Otherwise a loop of requests that never wait would starve its thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -218,14 +212,14 @@ impl<H: Handle> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Asks once. Returns `None` if the lock is held, or if another task of this client is acquiring or
-    /// releasing it. Returns an error if the server doesn't answer that task's request.
+    /// Tries once. Returns `None` if the lock is held or another task of this client is acquiring or releasing it.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire), but for the limit: an error of the server comes at once.
+    /// As [`acquire`](Request::acquire), without the limit. Also if the server doesn't answer that other task's
+    /// request.
     ///
     /// # Cancel safety
-    /// May be dropped; a claim that may stand on the server is settled in the background.
+    /// May be dropped; a claim that may be on the server is reconciled in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;
@@ -234,10 +228,8 @@ impl<H: Handle> Request<H> {
     }
 }
 
-/// The retry setting for a limit of zero: one try.
 const ONE_TRY: (u32, Duration) = (1, Duration::ZERO);
 
-/// The name, if it and the options are such as the backend takes.
 fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> Result<LockName> {
     let name = name?;
     match shared.ready().and_then(|()| options.check(shared)) {
@@ -247,7 +239,7 @@ fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> R
 }
 
 impl Request<Permit> {
-    /// How many permits; 1 if not set.
+    /// Sets the number of permits; the default is 1.
     pub fn permits(mut self, count: u32) -> Self {
         if let Mode::Permits { of, .. } = self.options.mode {
             self.options.mode = Mode::Permits { count, of };
@@ -257,7 +249,6 @@ impl Request<Permit> {
 }
 
 impl Options {
-    /// Those with which a hold was asked for that moves.
     pub(super) fn of_ticket(ticket: &Ticket) -> Self {
         Self {
             mode: ticket.mode(),
@@ -271,7 +262,6 @@ impl Options {
         }
     }
 
-    /// Whether they are such as the backend takes, and this client can keep to.
     pub(super) fn check(&self, shared: &Shared) -> Result<()> {
         let profile = shared.backend.profile();
         if !profile.modes.contains(self.mode) {
@@ -289,7 +279,7 @@ impl Options {
                 "{count} of {of} permits can't be had; ask for 1 to {of}"
             )));
         }
-        // The client's own was checked when it was made.
+        // The builder has checked the client's own TTL.
         if self.ttl != shared.settings.ttl {
             let range = profile.ttl_range();
             if !range.contains(&self.ttl) {
@@ -308,7 +298,6 @@ impl Options {
         Ok(())
     }
 
-    /// Until when a hold may be held that was granted by a request sent at `start`.
     pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
         self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
     }

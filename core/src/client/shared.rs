@@ -1,4 +1,4 @@
-//! What all parts of one client share.
+//! The shared state of one client.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -27,7 +27,6 @@ use super::parking::Parking;
 use super::registry::Totals;
 use super::table::Table;
 
-/// The settings of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -40,10 +39,8 @@ pub(crate) struct Settings {
     pub(crate) sweep: Option<Duration>,
 }
 
-/// A backend that is let go of inside its client's runtime, wherever the last handle is dropped:
-/// connections that end may need one.
+/// A backend that is dropped inside its client's runtime, which closing its connections may need.
 pub(crate) struct InRuntime {
-    /// Until it is dropped.
     backend: Option<Arc<dyn DistributedLock>>,
     runtime: Handle,
 }
@@ -69,42 +66,31 @@ impl Drop for InRuntime {
     }
 }
 
-/// What all parts of one client share: its handles, its holds, its keeper.
 pub(crate) struct Shared {
     pub(crate) backend: InRuntime,
     pub(crate) settings: Settings,
-    /// Those of a term of the client's TTL, which most holds have.
     usual_lengths: Lengths,
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
     pub(super) table: Mutex<Table>,
     pub(crate) parking: Parking,
     pub(crate) metrics: Metrics,
-    /// Rouses the keeper, which has it too.
     pub(crate) keeper: Arc<Notify>,
-    /// Releases that wait for the keeper to start them.
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    /// Facts about holds that the backend told and the keeper hasn't looked at.
     pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
-    /// How many live holds their holders have ended: they stay in the table until they are let go,
-    /// and are counted there then.
+    /// Live holds that their holders have ended. The table counts them when they are removed.
     ended: AtomicU64,
-    /// Other releases under way: in the background, and of holds that were lost before.
+    /// Other releases in progress: in the background, and of lost holds.
     others: AtomicU64,
-    /// The number of waiting requests.
     pub(crate) waiting: AtomicU64,
-    /// After the client was closed: notified when a release is done or a request was turned away. Also
-    /// notified when the keeper ends.
+    /// After the close: notified after a release or a rejected request. Also when the renewal task ends.
     pub(crate) idle: Notify,
-    /// Notified when the client is closed.
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) keeper_gone: AtomicBool,
-    /// The runtime on which the keeper runs.
     pub(super) runtime: Mutex<Handle>,
 }
 
-/// What a backend can tell about a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
     AtRisk,
@@ -141,14 +127,13 @@ impl Shared {
         }
     }
 
-    /// Takes in what the backend tells. Called from any thread, so it only notes and notifies.
+    /// Receives an event, on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.parking.wake(&name),
             Event::Handed(token, granted) => self.parking.hand(token, granted),
             Event::AtRisk(token) => self.note(token, Fact::AtRisk),
             Event::Lost(token, reason) => self.note(token, Fact::Lost(reason)),
-            // Nothing is kept without use yet, so there is nothing to give back.
             Event::Recall(_) => {}
         }
     }
@@ -162,9 +147,8 @@ impl Shared {
         }
     }
 
-    /// Has the keeper do a release. May be called from any thread, also outside a runtime.
+    /// Queues a release, on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
-        // The job keeps the client for as long as it waits here.
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,8 +162,8 @@ impl Shared {
         shared.keeper.notify_one();
     }
 
-    /// The keeper has gone, and its runtime: whatever is left to be released runs out on the
-    /// server. Jobs that stayed would keep the client and its backend for ever.
+    /// Records the end of the renewal task and its runtime. Queued jobs would keep the client alive, so they are
+    /// dropped; unreleased holds expire on the server.
     pub(crate) fn keeper_has_gone(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,19 +177,17 @@ impl Shared {
         self.idle.notify_waiters();
     }
 
-    /// A release in the background is done.
     pub(crate) fn done_in_background(&self) {
         self.others.fetch_sub(1, Ordering::SeqCst);
         self.tell_idle();
     }
 
-    /// A holder is done with its hold, which was live, or was lost before.
+    /// Counts an ended hold; not `was_live` if it was lost before.
     pub(crate) fn count_ended(&self, was_live: bool) {
         let counter = if was_live { &self.ended } else { &self.others };
         counter.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The release of a hold that ended like this is done, and its table told.
     pub(crate) fn done_in_place(&self, was_live: bool) {
         if !was_live {
             self.others.fetch_sub(1, Ordering::SeqCst);
@@ -213,19 +195,17 @@ impl Shared {
         self.tell_idle();
     }
 
-    /// Releases under way, in place and in the background.
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // In this order: whoever goes on in the background is counted there before it is let go.
+        // In this order: a background release is counted in `others` before its hold is removed.
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
-    /// Live holds that have ended and weren't let go when these were the totals.
+    /// Returns the ended live holds that weren't removed at the time of `totals`.
     pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
-    /// Tells whoever closes the client that a release is done.
     pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
             self.idle.notify_waiters();
@@ -236,7 +216,6 @@ impl Shared {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// The name on the server of what the user calls `name`.
     pub(crate) fn full_name(&self, name: &str) -> Result<LockName> {
         if self.settings.namespace.is_empty() {
             LockName::new(name)
@@ -245,12 +224,10 @@ impl Shared {
         }
     }
 
-    /// What the user calls the name `full` on the server.
     pub(crate) fn user_name(&self, full: &LockName) -> LockName {
         full.clone().without_prefix(&self.settings.namespace)
     }
 
-    /// The error as the user sees it: with the name that the user gave, and the backend.
     pub(crate) fn tell(&self, error: Error, name: &LockName) -> Error {
         let error = error.with_name(&self.user_name(name));
         match error.backend() {
@@ -259,24 +236,22 @@ impl Shared {
         }
     }
 
-    /// Whether a claim is settled once its release was answered. Where an acquire was left
-    /// unanswered it may still arrive, and only a tombstone keeps it out.
+    /// Returns whether an answered release reconciles a claim. Only a tombstone prevents the grant of an unanswered
+    /// acquire.
     pub(crate) fn one_answer_settles(&self, settle: Settle) -> bool {
         settle == Settle::Answered || self.backend.profile().tombstones
     }
 
-    /// Returns a token for a fresh claim.
     pub(crate) fn token(&self, now: BootInstant) -> Token {
         self.settings.tokens.next(now)
     }
 
-    /// `time`, give or take a quarter.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         self.settings.jitter.spread(time)
     }
 
-    /// The term of a hold of `ttl` that was confirmed by a request sent at `start`, where the
-    /// server may have told another TTL.
+    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is a different TTL of the
+    /// server.
     pub(crate) fn term(
         &self,
         start: BootInstant,
@@ -293,7 +268,6 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody needs the keeper any more.
         self.keeper.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! How other tasks learn what becomes of a hold.
+//! Notifications of other tasks about a hold.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,30 +8,29 @@ use crate::event::Reason;
 
 use super::hold::Hold;
 
-/// What a hold is in.
+/// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldState {
-    /// Held, and confirmed not long ago.
+    /// Held, and confirmed recently.
     Held,
-    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation.
-    /// Don't begin what takes long. It may become [`HoldState::Held`] again.
+    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation. Don't start long
+    /// work. May become [`HoldState::Held`] again.
     AtRisk,
     /// Released by its holder.
     Released,
-    /// Lost. It stays so.
+    /// Lost, permanently.
     Lost(Reason),
 }
 
 impl HoldState {
-    /// Whether it is held.
+    /// Returns whether the lock is held.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Held | Self::AtRisk)
     }
 }
 
-/// A view of a hold for other tasks: cloneable, `'static`, and it keeps nothing held. Get one from
-/// [`Guard::signal`](crate::Guard::signal).
+/// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     hold: Arc<Hold>,
@@ -40,31 +39,30 @@ pub struct Signal {
 
 impl Signal {
     pub(crate) fn new(hold: &Arc<Hold>) -> Self {
-        // So that a signal that asks for changes later has missed none.
+        // Enables notifications, so that a later call misses no change.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }
 
-    /// What the hold is in now. Compares the clock itself, so it is exact also when nothing has
-    /// noticed yet.
+    /// Returns the present state. It checks the clock, so it is exact even before a loss has been reported.
     pub fn state(&self) -> HoldState {
         self.hold.state()
     }
 
-    /// The instant at which the hold is given up for lost, unless it is renewed before.
+    /// Returns the instant at which the hold counts as lost, unless it is renewed before.
     pub fn lost_at(&self) -> BootInstant {
         self.hold.lost_at()
     }
 
-    /// The instant from which on nobody may believe in the hold, unless it is renewed before.
+    /// Returns the instant from which the hold must not be relied on, unless it is renewed before.
     pub fn deadline(&self) -> BootInstant {
         self.hold.deadline()
     }
 
-    /// Waits until the hold is released or lost, and says which.
+    /// Waits until the hold is released or lost, and returns that state.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; nothing is missed.
+    /// May be dropped and called again at any time; no change is missed.
     pub async fn ended(&self) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
@@ -73,7 +71,7 @@ impl Signal {
             if !state.is_live() {
                 return state;
             }
-            // A timer of its own, so that the loss is seen on time even when the keeper is late.
+            // This timer detects the loss on time even if the renewal task is late.
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
@@ -82,11 +80,11 @@ impl Signal {
         }
     }
 
-    /// Waits until something has changed since the last call: a renewal, a risk, the end. Several
-    /// changes since then are one. Answers the state after it; an ended hold answers at once.
+    /// Waits for a change since the last call (a renewal, a risk, the end), and returns the state. Several
+    /// changes count as one. After the hold's end it returns at once.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; nothing is missed.
+    /// May be dropped and called again at any time; no change is missed.
     pub async fn changed(&mut self) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());

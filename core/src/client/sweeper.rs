@@ -1,4 +1,4 @@
-//! The task that clears away what holds left behind, for clients that were asked to.
+//! The sweep task, for clients that enable it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,15 +8,13 @@ use crate::error::ErrorKind;
 use super::answer::{answer, say};
 use super::shared::Shared;
 
-/// How long it rests when there was nothing more, and between two steps when there was.
+/// The pause when no more remained, and the pause between steps.
 const REST: Duration = Duration::from_secs(60);
 const BREATH: Duration = Duration::from_millis(200);
 
-/// How long a step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sweeps now and then what has been over for `idle`. Ends with the client, and where there is
-/// nothing to sweep.
+/// Ends with the client, or if the backend doesn't support sweeps.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,
@@ -36,7 +34,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// One step: whether there is more to do. `None` when there never will be.
+/// Returns whether more remains, or `None` to end the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

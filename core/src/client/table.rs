@@ -1,5 +1,5 @@
-//! The one lock over what a client keeps of names and holds. One and not two, because an acquire or
-//! a release wants both at once, and an uncontended lock is a good part of what either costs.
+//! A client's turns and holds, under one mutex: acquire and release need both, and an uncontended lock is a
+//! considerable part of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -18,12 +18,11 @@ pub(crate) struct Table {
 }
 
 impl Shared {
-    /// Nothing is dropped, told or sent while it is locked: that may come back here.
+    /// While the table is locked, never drop, notify or send: each may call back into this.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a hold that was granted after this wait.
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
         let (tell_keeper, joined) = {
@@ -39,7 +38,6 @@ impl Shared {
         }
     }
 
-    /// Lets a hold go whose release was answered, and passes its turn on. It had ended like this.
     pub(crate) fn let_go(hold: &Hold, ended: Result<u64, Reason>) {
         let shared = &hold.shared;
         let next = {

@@ -1,4 +1,4 @@
-//! A hold that moves to another process.
+//! Tickets: transfers of a hold to another process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,10 @@ use super::guard::Guard;
 use super::locks::Locks;
 use super::request::sealed::FromHold;
 
-/// A hold on its way to another process: made by [`Guard::into_ticket`], taken over by
-/// [`Locks::resume`].
+/// A hold in transfer, from [`Guard::into_ticket`] to [`Locks::resume`].
 ///
-/// Serialise it, with whatever format, and send it along with the work. Nobody believes in the hold on the
-/// way, and nobody renews it: it runs out one TTL after its last renewal. Whoever has the ticket can take
-/// the hold over, once, so send it as you would a password.
+/// Serialise it in any format, and send it with the work. In transfer the hold isn't renewed: it expires one TTL
+/// after its last renewal. A ticket is a credential: its bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
@@ -31,8 +29,7 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// Whether an acquire of the token was left unanswered. It may arrive when the hold has run out, and bring
-    /// the token a hold that isn't this one.
+    /// An unanswered acquire of the token may arrive after the hold has expired, and create a different hold.
     #[serde(default)]
     is_open: bool,
 }
@@ -50,17 +47,17 @@ impl Ticket {
         }
     }
 
-    /// The name on the server, with the namespace of the client that held it.
+    /// Returns the full name, with the old client's namespace.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// The fence of the hold that moves. The one who takes it over has a larger one, or, of a reader, the same.
+    /// Returns the fence of the transferred hold. The resumed hold has a larger one; a reader's stays the same.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// How long the server keeps the hold without a renewal.
+    /// Returns how long the server keeps the hold without a renewal.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -83,22 +80,22 @@ impl Ticket {
 }
 
 impl Locks {
-    /// Takes over the hold of a ticket, with a token of its own and a larger fence; a reader's fence, which it
-    /// shares with others, stays the same. It is renewed from then on,
-    /// unless it was [`fixed`](crate::Request::fixed). A server that can't be reached is asked again for
-    /// one TTL. Where an acquire of the hold was left unanswered, the server is asked first whether the token
-    /// still has that hold.
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its shared fence. The client
+    /// then renews it, unless it was [`fixed`](crate::Request::fixed).
+    ///
+    /// While the server can't be reached, the client retries for one TTL. After an unanswered acquire, the client
+    /// first checks that the token still has that hold.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) if the hold isn't there any more: it ran out, was broken, or was taken
-    ///   over by somebody else; or the answer came when the time of what was taken over was up.
-    /// - [`Unsupported`](ErrorKind::Unsupported) where the profile has no `tickets`.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) for a ticket of another namespace, or whose TTL is used up by
-    ///   the drift and the margin that this client reckons with. The ticket is as good as before then.
-    /// - Those of reaching the server: what may have been taken over is given back in the background.
+    /// - [`Lost`](ErrorKind::Lost) if the hold expired, was broken or was resumed before, or the answer came after
+    ///   its term.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the profile has no `tickets`.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) for a ticket of another namespace, or if this client's drift and
+    ///   margin use up its TTL. The ticket remains valid.
+    /// - Those of reaching the server: a hold that may have been resumed is released in the background.
     ///
     /// # Cancel safety
-    /// May be dropped; what may have been taken over is given back in the background.
+    /// May be dropped; a hold that may have been resumed is released in the background.
     pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
         let shared = self.shared();
         let name = ticket.name();
@@ -121,7 +118,6 @@ impl Locks {
     }
 }
 
-/// The hold was taken over, and its time was up when the answer came.
 pub(super) fn too_late() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Expired),
@@ -130,7 +126,6 @@ pub(super) fn too_late() -> Error {
     )
 }
 
-/// The hold of a ticket isn't there.
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Gone),

@@ -1,9 +1,9 @@
-//! The in-process queue: requests of one client for one name take turns and share one remote
-//! claim, so that they don't compete with each other on the server. First come, first served.
+//! The local queue. One client's requests for one name take turns in order of arrival, and share one remote claim.
+//! So they don't compete on the server.
 //!
-//! Whoever has the turn may talk to the server about the name. It goes on to the next when the
-//! hold has ended on the server too, or is known never to have begun. (Later a hold itself will be
-//! passed on here, without a trip: that is what the reserved fences of a claim are for.)
+//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
+//! the server, or certainly never began. (Later, the hold itself will pass on; a claim's reserved fences are for
+//! that.)
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,22 +28,18 @@ use super::shared::Shared;
 #[derive(Default)]
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
-    /// Of those who take no turns.
     beside: Beside,
-    /// Names whose turn belongs to a request without an answer from the server.
+    /// Names whose turn belongs to a request without an answer.
     troubled: NameMap<Trouble>,
 }
 
-/// The absence of answers to the request that has a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub(crate) since: BootInstant,
-    /// The error of the last request.
     message: Arc<str>,
 }
 
 impl Trouble {
-    /// Returns the error for a request that wasn't sent because of this.
     pub(crate) fn error(&self, now: BootInstant) -> Error {
         Error::unavailable("the server has not answered an earlier request for this lock")
             .tried_for(now.saturating_since(self.since))
@@ -51,10 +47,8 @@ impl Trouble {
     }
 }
 
-/// A name whose turn is taken.
 #[derive(Default)]
 struct Taken {
-    /// Who has it, if it can be entered again.
     reentry: Option<Box<Reentry>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
@@ -63,17 +57,14 @@ struct Taken {
 struct Reentry {
     owner: Owner,
     mode: Mode,
-    /// The hold, once there is one.
     hold: Option<Arc<Hold>>,
 }
 
-/// A request that waits for its turn.
 pub(crate) struct Queued {
     want: Want,
     sender: oneshot::Sender<Passed>,
 }
 
-/// What the queue needs to know of a request.
 #[derive(Clone)]
 pub(crate) struct Want {
     pub(crate) mode: Mode,
@@ -81,12 +72,11 @@ pub(crate) struct Want {
     pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: Option<Owner>,
-    /// Who asks, where that isn't just the client.
+    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
 }
 
 impl Want {
-    /// Whether a request can go on with a claim that another one made.
     fn takes_over(&self, claim: &Claim) -> bool {
         let is_who_asks = match &self.identity {
             Some(identity) => *identity == claim.identity,
@@ -99,21 +89,17 @@ impl Want {
     }
 }
 
-/// What a queued request gets.
 pub(crate) enum Passed {
-    /// The turn, perhaps with the claim of the one before.
     Turn(Turn),
-    /// A share in the hold of its own owner.
     Entered(Entered),
-    /// The request's owner holds the lock with other settings than requested.
+    /// The owner holds the lock with other settings.
     Refused(Error),
 }
 
-/// A share in a hold that is entered again; ends it when dropped unused and last.
+/// A share in a re-entered hold. Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
-    /// One guard more on a hold.
     fn again(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         hold.shared.metrics.reentered.add(1);
@@ -133,27 +119,21 @@ impl Drop for Entered {
     }
 }
 
-/// The answer to a request for the turn.
 pub(crate) enum Entry {
-    /// It is the request's.
     Turn,
     Entered(Entered),
-    /// It stands in the queue.
     Queued(oneshot::Receiver<Passed>),
-    /// It is taken, and the request didn't want to wait.
     Busy,
 }
 
-/// A claim that was sent and may stand on the server.
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) settle: Settle,
-    /// Whether something of it may stand on the server now.
+    /// Set if the server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
 }
 
-/// What was known of a claim before it was sent once more.
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) settle: Settle,
@@ -161,7 +141,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Notes that the claim is sent now: until the answer comes nobody knows what it does.
+    /// Records a send. Until the answer, the claim's state is unknown.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
@@ -170,32 +150,28 @@ impl Pending {
         }
     }
 
-    /// Notes that this had no effect and will have none. What was left open before still is.
+    /// Records that the request certainly had no effect. Earlier uncertainty remains.
     pub(crate) fn unsend(&mut self, before: Before) {
         self.settle = before.settle;
         self.on_server = before.on_server || before.settle == Settle::Unanswered;
     }
 }
 
-/// The turn of one name, or of none, for claims that don't take turns. When dropped, the claim
-/// that it holds is inherited or settled, and the turn goes on.
+/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
+/// and the turn passes on.
 pub(crate) struct Turn {
-    /// `None` once the turn went to a hold.
     shared: Option<Arc<Shared>>,
-    /// Whether a local turn goes with it.
     taken: bool,
-    /// The name, until a claim has it.
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {
-    /// The local turn of `name`, which [`Turns::enter`] gave.
     pub(crate) fn taken(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// For a claim that takes no turns: others of the same client may hold beside it.
+    /// A placeholder for claims that may hold concurrently.
     pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -218,21 +194,19 @@ impl Turn {
             .expect("a turn has its name, or its claim does")
     }
 
-    /// Records that this request has no answer, for the requests that wait for the turn.
+    /// Records a missing answer, for the requests that wait for the turn.
     pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
         if self.taken {
             self.shared().table().turns.note_trouble(self.name(), since, error);
         }
     }
 
-    /// Records that the server answers again.
     pub(crate) fn note_answer(&self) {
         if self.taken {
             self.shared().table().turns.note_answer(self.name());
         }
     }
 
-    /// The claim that the turn has, or the one that `fresh` makes.
     pub(crate) fn claim(
         &mut self,
         fresh: impl FnOnce(&Shared, LockName) -> Pending,
@@ -245,14 +219,12 @@ impl Turn {
         (shared, pending)
     }
 
-    /// Takes the claim away from the turn, which goes on without one.
     pub(crate) fn take_pending(&mut self) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.name = Some(pending.claim.name.clone());
         Some(pending)
     }
 
-    /// The claim was granted: claim, settling and local turn go to the hold.
     #[inline]
     pub(crate) fn take_parts(&mut self) -> Option<(Arc<Shared>, Pending, bool)> {
         Some((self.shared.take()?, self.pending.take()?, self.taken))
@@ -272,17 +244,16 @@ impl Drop for Turn {
     }
 }
 
-/// Queued requests of an owner that has got its hold.
+/// Queued requests of a new hold's owner.
 pub(crate) struct Joined {
     entering: VecDeque<Queued>,
     refused: Vec<(Queued, Error)>,
 }
 
 impl Joined {
-    /// Gives each its share in the hold, where it was counted in before.
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // Gone by now: the share is dropped, and counts itself out.
+            // If the request is gone, the dropped share uncounts itself.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
@@ -292,7 +263,6 @@ impl Joined {
 }
 
 impl Turns {
-    /// Asks for the turn of `name`.
     pub(crate) fn enter(
         &mut self,
         name: &LockName,
@@ -326,7 +296,7 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    /// Asks for a share in what the request's own owner holds already, if it takes no turns.
+    /// Returns a share in the owner's hold, for modes without turns.
     pub(crate) fn enter_beside(
         &self,
         name: &LockName,
@@ -348,8 +318,7 @@ impl Turns {
         }
     }
 
-    /// The turn of the hold's name became a hold. Answers those of the same owner, whose shares are
-    /// counted in.
+    /// Records a grant. Returns the owner's queued requests, with their shares counted.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -378,7 +347,6 @@ impl Turns {
         Some(Joined { entering, refused })
     }
 
-    /// One guard fewer on a hold with an owner. True when it was the last.
     fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && hold.claim.mode != Mode::Exclusive {
@@ -396,9 +364,9 @@ impl Turns {
         last
     }
 
-    /// Who has the turn next; `pending` is what may stand on the server of the claim before. `None`
-    /// when nobody wants it: then it is free, unless something is pending, which keeps it. It does
-    /// so too where the next in the queue can't go on with what is pending.
+    /// Returns the next request for the turn. `pending` is the previous claim, if it may be on the server.
+    ///
+    /// A pending claim keeps the turn if no request waits, or if the next can't take it over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -423,24 +391,20 @@ impl Turns {
         Some(next)
     }
 
-    /// Returns since when the request that has the turn of `name` is without an answer.
     pub(crate) fn trouble(&self, name: &LockName) -> Option<&Trouble> {
         self.troubled.get(name)
     }
 
-    /// Records that the request that has the turn of `name` got no answer.
     pub(crate) fn note_trouble(&mut self, name: &LockName, since: BootInstant, error: &Error) {
         let message: Arc<str> = error.message().into();
         let trouble = Trouble { since, message: Arc::clone(&message) };
         self.troubled.entry_ref(name).or_insert(trouble).message = message;
     }
 
-    /// Records that the server answers requests for `name` again.
     pub(crate) fn note_answer(&mut self, name: &LockName) {
         self.troubled.remove(name);
     }
 
-    /// Ends all waiting: the client is closing.
     pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
         let queues = self.taken.values_mut().filter_map(|taken| taken.queue.take());
         queues.collect::<Vec<_>>()
@@ -448,12 +412,10 @@ impl Turns {
 }
 
 impl Shared {
-    /// One guard fewer. True when it was the last.
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Passes the turn on, with what may stand on the server of the claim before.
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
         let next = self.table().turns.next(name, pending.as_ref());
         self.pass_turn_to(next, name, pending);
@@ -471,7 +433,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // Gone by now. In a loop and not through its drop: there may be thousands.
+                    // Gone. A loop instead of the turn's drop, because there may be thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -492,7 +454,6 @@ impl Want {
 }
 
 impl Taken {
-    /// A share in the hold, if it is the request's own owner's.
     fn enter_again(&self, want: &Want, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
         if want.owner.as_ref() != Some(&reentry.owner) {
@@ -511,8 +472,8 @@ impl Taken {
 }
 
 impl Want {
-    /// Returns an error if the owner's hold may last longer than this request allows. The request can't
-    /// wait, because its owner would wait for itself.
+    /// Rejects a re-entry if the hold may last longer than it allows. It can't wait: its owner would wait for
+    /// itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed = self.upkeep == Upkeep::Fixed && hold.claim.upkeep != Upkeep::Fixed;
         let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
@@ -529,7 +490,7 @@ impl Want {
     }
 }
 
-/// An owner that holds a name would wait for itself.
+/// The owner would wait for itself.
 fn unchangeable(present: Mode, wanted: Mode) -> Error {
     Error::new(
         ErrorKind::Conflict,

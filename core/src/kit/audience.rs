@@ -1,4 +1,4 @@
-//! The clients of a backend, the names that they wait for, and telling them.
+//! The clients of a backend, and the names that they wait for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use crate::event::{Event, Events};
 use crate::name::LockName;
 
-/// The clients that are attached to one backend, and the names that they wait for.
+/// The clients attached to one backend, and the names that they wait for.
 ///
-/// A backend calls [`attach`](Self::attach) for [`DistributedLock::attach`], and
-/// [`waits`](Self::waits) whenever a claim that means to wait finds its name taken. What the server
-/// tells goes to [`wake`](Self::wake). A waiter that has not asked again for long has gone.
+/// A backend forwards [`DistributedLock::attach`] to [`attach`](Self::attach), and calls [`waits`](Self::waits)
+/// when a waiting claim finds its name taken. It passes the server's notifications to [`wake`](Self::wake).
 ///
-/// None of its locks is held while clients are told: they may do as they like in their sinks.
+/// No internal mutex is held while events are sent, so a client's sink may call back.
 ///
 /// [`DistributedLock::attach`]: crate::DistributedLock::attach
 #[derive(Debug)]
@@ -26,20 +25,18 @@ pub struct Audience {
 #[derive(Debug, Default)]
 struct Waiting {
     names: HashMap<LockName, Instant>,
-    /// At how many names those that have gone are looked for.
     sweep_at: usize,
 }
 
 impl Default for Audience {
-    /// For waiters that ask at least once in a second.
+    /// For waiters that poll at least once a second.
     fn default() -> Self {
         Self::new(Duration::from_secs(1))
     }
 }
 
 impl Audience {
-    /// Nobody yet. A waiter that asks at least once in `slow_poll` has gone when it wasn't heard of
-    /// for ten times as long.
+    /// Creates an empty set. A waiter that hasn't polled for ten times `slow_poll` is removed.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(10),
@@ -48,12 +45,12 @@ impl Audience {
         }
     }
 
-    /// Takes one more client.
+    /// Adds a client.
     pub fn attach(&self, events: Events) {
         Arc::make_mut(&mut self.attached()).push(events);
     }
 
-    /// Remembers that somebody waits for `name`.
+    /// Records a waiter of `name`.
     pub fn waits(&self, name: &LockName) {
         let now = Instant::now();
         let mut waiting = self.waiting();
@@ -64,14 +61,14 @@ impl Audience {
         }
     }
 
-    /// Whether somebody waits for anything.
+    /// Returns whether there is any waiter.
     pub fn anybody(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.forget(Instant::now(), self.forgotten_after);
         !waiting.names.is_empty()
     }
 
-    /// Wakes those who wait for `name`, if somebody did lately.
+    /// Wakes the waiters of `name`, if there was one recently.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -79,7 +76,7 @@ impl Audience {
         }
     }
 
-    /// Wakes everybody who waits: something may have gone unheard.
+    /// Wakes all waiters, because notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -91,7 +88,7 @@ impl Audience {
         }
     }
 
-    /// Tells all clients.
+    /// Sends an event to all clients, and removes the clients that are gone.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
@@ -103,7 +100,7 @@ impl Audience {
             return;
         }
         let mut present = self.attached();
-        // Clients are only ever added at the end, unless somebody else removed those that had gone.
+        // A changed list is a different allocation; the indices then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

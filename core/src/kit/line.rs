@@ -1,39 +1,35 @@
-//! Who of a line holds: for servers on which all who want a name stand in one line, readers, writers and
-//! holders of permits, in the order in which they came (the keys of etcd, the nodes of ZooKeeper).
+//! Admission rules for servers that keep one queue per lock (etcd keys, ZooKeeper nodes), in order of arrival.
 //!
-//! # Why it is safe to decide alone
+//! # Why each claim can decide on its own
 //!
-//! Nobody ever gets in ahead of somebody who stands there, as the server numbers them. So what stands before
-//! one who has looked can only become less: who was let in once stays so, whatever happens behind. And
-//! who isn't let in by what it saw, too much of which may have gone meanwhile, errs on the safe side. One look
-//! that has the one who looks in it, and all before it, is enough; nobody needs to agree on anything.
+//! The server numbers the claims, so a claim never enters ahead of a present one. The claims ahead of it can only
+//! become fewer, so an admitted claim stays admitted. A claim that isn't admitted by an outdated view errs on the
+//! safe side. One view of the claim and all claims ahead is enough, without coordination.
 //!
-//! That holds also for a claim of another kind, which stands there for the moment that it takes it to see
-//! that and go: those behind it aren't let in before it has gone.
+//! The same holds for a claim of another lock type: it blocks the claims behind it until it detects the conflict
+//! and leaves.
 //!
-//! # What readers beside each other share
+//! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. Readers beside each other share one, so they must agree on it. Each has
-//! one to begin with, its own number, and takes the lowest that anybody has who reads beside it
-//! ([`witness`]), also of those behind it, who may be in already. If that isn't its own, it is written where it
-//! stands, in one step with a look whether the one from whom it has it is still there and unchanged; before
-//! that it isn't in.
+//! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
+//! readers ([`witness`]). These include readers behind it, which may be admitted already. It writes a taken fence
+//! to its entry. The same atomic step checks that the source reader is still there and unchanged. Until then the
+//! reader isn't admitted.
 //!
-//! - *It is above that of each writer before.* One's own number is: who held before came before. And
-//!   as long as the one from whom it is taken was there, no writer held.
-//! - *It is below that of each writer after.* That one stands behind, and so has a larger number than any that
-//!   was there to be taken.
-//! - *Those who are in have the same.* Who is in has the lowest of all who read beside it, and this stays the
-//!   lowest until it goes: who comes later has a larger number, or takes one that is there.
+//! - *The fence is above those of all earlier writers.* Earlier holders have lower numbers than the reader. And
+//!   while the source reader was there, no writer held.
+//! - *The fence is below those of all later writers.* A later writer is behind, so its number is above every fence
+//!   that was there to be taken.
+//! - *All admitted readers have the same fence.* An admitted reader has the lowest fence, until it leaves: a later
+//!   reader has a larger number, or takes an existing fence.
 //!
-//! The last test below plays it through.
+//! The last test below simulates this.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// What the key or node of a claim is marked with, so that all who stand in line see how it wants to hold;
-/// and its token, as one client may have several. Exclusive ones have no mark: they are those of every
-/// library.
+/// Returns the mark of a mode, for a claim's key or node. Exclusive claims have none, like those of other
+/// libraries.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, kit::line};
@@ -51,7 +47,7 @@ pub fn mark(mode: Mode) -> Option<String> {
     }
 }
 
-/// How a claim with this mark wants to hold. `None` for what isn't a [`mark`].
+/// Parses a [`mark`].
 pub fn marked(text: &str) -> Option<Mode> {
     let mode = if text == "r" {
         Mode::Shared
@@ -60,17 +56,17 @@ pub fn marked(text: &str) -> Option<Mode> {
         let (count, of) = (count.parse().ok()?, of.parse().ok()?);
         (count > 0 && count <= of).then_some(Mode::Permits { count, of })?
     };
-    // In one spelling only.
+    // Accept only the canonical spelling.
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// How a claim with this mark and this token, with a dot between them, wants to hold.
+/// Parses a mark and a token, separated by a dot. One client may have several claims.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
 }
 
-/// Whether a claim is let in that stands behind these.
+/// Returns whether a claim behind `before` is admitted.
 pub fn lets_in(before: &[Mode], own: Mode) -> bool {
     match own {
         Mode::Exclusive => before.is_empty(),
@@ -83,7 +79,7 @@ pub fn lets_in(before: &[Mode], own: Mode) -> bool {
     }
 }
 
-/// How many of a line hold: so many of the first.
+/// Returns how many claims at the head of the queue hold.
 pub fn holders(line: &[Mode]) -> usize {
     let mut taken = 0;
     let holds = |mode: &&Mode| {
@@ -102,7 +98,7 @@ pub fn holders(line: &[Mode]) -> usize {
     }
 }
 
-/// Whose going may let a claim in that stands behind these and isn't let in.
+/// Returns the indices of the predecessors whose release may admit this waiting claim.
 pub fn in_the_way(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {
@@ -122,25 +118,24 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// Somebody who reads, or would be let in as soon as it looks.
+/// An admitted reader, or a reader that will be admitted at its next look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// The server's number of it.
+    /// The server's number of the claim.
     pub created: u64,
-    /// The fence that it took from another one, if it did.
+    /// The fence taken from another reader, if any.
     pub taken: Option<u64>,
 }
 
 impl Reader {
-    /// The fence that it has, if it is in.
+    /// Returns the reader's fence, if it is admitted.
     pub fn fence(self) -> u64 {
         self.taken.unwrap_or(self.created)
     }
 }
 
-/// Which of those who read beside each other it is whose fence the one at `own` takes: `None` if it has that
-/// already. They are all readers from the first of the line on, those behind it too, up to the first that is
-/// none.
+/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers from the head of the
+/// queue to the first other claim, also behind `own`.
 pub fn witness(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
@@ -179,7 +174,7 @@ mod tests {
             (&[W, W, R], 1),
             (&[R, R, W, R], 2),
             (&[p(1), p(2), p(1)], 2),
-            // Nobody overtakes.
+            // No claim overtakes.
             (&[p(2), p(3), p(1)], 1),
             (&[p(3)], 1),
             (&[p(1), W, p(1)], 1),
@@ -196,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Whoever goes that isn't in the way, the others let it in no more than before.
+    /// If all other predecessors leave, the claim still isn't admitted.
     #[test]
     fn only_who_is_in_the_way_is_waited_for() {
         let modes = [W, R, p(1), p(2)];
@@ -208,21 +203,16 @@ mod tests {
             }
             let way = in_the_way(before, *own);
             assert!(!way.is_empty(), "{line:?}");
-            // All that isn't in the way goes.
             assert!(!lets_in(&before[way], *own), "{line:?}");
         }
     }
 
-    /// One who stands in line, in the game below.
     #[derive(Debug, Clone, Copy)]
     struct One {
         mode: Mode,
         reader: Reader,
-        /// Which step changed it last.
         modified: u64,
-        /// It believes that it holds, with this fence.
         fence: Option<u64>,
-        /// What it saw when it looked last.
         seen: Option<(u64, Option<Reader>)>,
     }
 
@@ -230,10 +220,8 @@ mod tests {
     struct Game {
         line: Vec<One>,
         revision: u64,
-        /// The highest fences that a writer and anybody ever had.
         of_writers: u64,
         highest: u64,
-        /// How often readers were in beside each other, took a fence, and were too late to.
         beside: usize,
         taken: usize,
         missed: usize,
@@ -266,7 +254,7 @@ mod tests {
             self.line[at].seen = Some((self.revision, from.map(|from| readers[from])));
         }
 
-        /// What it saw may have gone long ago.
+        /// The result of the look may be outdated.
         fn acts(&mut self, at: usize) {
             let Some((revision, from)) = self.line[at].seen.take() else { return };
             let Some(from) = from else { return self.is_in(at) };
@@ -306,7 +294,7 @@ mod tests {
             self.line[at].fence = Some(fence);
         }
 
-        /// A reader joins beside the others, in one step with a look whether all is as it was.
+        /// Joins, in one step with a check that nothing has changed.
         fn joins_beside(&mut self) {
             let readers = self.readers();
             if readers.len() == self.line.len() {
@@ -318,7 +306,7 @@ mod tests {
 
     #[test]
     fn readers_beside_each_other_share_what_is_above_all_writers_before() {
-        // A generator that gives the same numbers everywhere (Marsaglia's xorshift).
+        // A generator with the same numbers on every platform (Marsaglia's xorshift).
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;

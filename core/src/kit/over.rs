@@ -1,4 +1,4 @@
-//! Which claims are over, so that a late repeat of one isn't taken for a new one.
+//! Tombstones of ended claims, so that a late repeat isn't handled as a new claim.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,16 +10,13 @@ use crate::event::Reason;
 use crate::name::LockName;
 use crate::token::Token;
 
-/// For how long it is remembered at least that a claim is over.
+/// The shortest lifetime of a tombstone.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
-/// How many such claims it takes for the old ones to be looked for.
 const MANY: usize = 1_000;
 
-/// The claims that are over for ever, with the reason, for a backend that is the only one through
-/// which they could still be asked for.
-///
-/// Each is remembered for an hour, or its TTL if that is longer.
+/// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for
+/// an hour, or its TTL if that is longer.
 #[derive(Debug)]
 pub struct Over {
     clock: Clock,
@@ -28,18 +25,18 @@ pub struct Over {
 
 #[derive(Debug)]
 struct State {
-    /// The same token under another name is another claim.
+    /// The same token under another name is a different claim.
     claims: HashMap<(LockName, Token), (Reason, BootInstant)>,
     tidy_at: usize,
 }
 
 impl Over {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(clock: Clock) -> Self {
         Self { clock, state: Mutex::new(State { claims: HashMap::new(), tidy_at: MANY }) }
     }
 
-    /// Remembers that a claim is over. The first reason is the true one.
+    /// Adds a tombstone. The first reason is kept.
     pub fn set(&self, claim: &Claim, reason: Reason) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +48,7 @@ impl Over {
         state.claims.entry((claim.name.clone(), claim.token)).or_insert((reason, until));
     }
 
-    /// Why it is over, if it is.
+    /// Returns the reason, if the claim has a tombstone.
     pub fn reason(&self, claim: &Claim) -> Option<Reason> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.claims.get(&(claim.name.clone(), claim.token)).map(|(reason, _)| *reason)

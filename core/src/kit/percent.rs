@@ -1,9 +1,8 @@
-//! Percent-encoding, as URLs have it (RFC 3986, section 2.1), for names in places that don't take
-//! every character.
+//! Percent-encoding of names (RFC 3986, section 2.1), for places that don't accept every character.
 
 use std::fmt::Write as _;
 
-/// `text` with each character that `must_go`, and `%` itself, as the bytes of its UTF-8 in hex.
+/// Encodes `%` and each character that `must_go`, as its UTF-8 bytes in hex.
 ///
 /// ```
 /// use lockwright_core::kit::percent;
@@ -24,8 +23,7 @@ pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
     encoded
 }
 
-/// What [`encode`] made of a text, undone. `None` if that can't be: a `%` without two hex digits
-/// after it, or bytes that aren't UTF-8.
+/// Decodes the output of [`encode`]. `None` for a `%` without two hex digits, or bytes that aren't UTF-8.
 ///
 /// ```
 /// use lockwright_core::kit::percent;

@@ -1,4 +1,4 @@
-//! Who has a place in a session of ours, and until when.
+//! The claims in this client's sessions, and when they end.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,17 +11,14 @@ use crate::clock::{BootInstant, Clock};
 use crate::name::LockName;
 use crate::token::Token;
 
-/// A token under a name: the same token under another name is another hold.
+/// A token and its name: the same token under another name is a different hold.
 type Key = (LockName, Token);
 
-/// For a server that ends whole sessions (the leases of etcd, the sessions of ZooKeeper) where a
-/// client wants single holds to end: which claims have a place in a session, held or queued, and
-/// until when if nobody renews them.
+/// The claims in sessions, held or queued, and when each ends without a renewal. For servers that end only whole
+/// sessions (etcd leases, ZooKeeper sessions).
 ///
-/// The server ends what a session carries when the process dies or is cut off. While the session
-/// lives, for the sake of other holds, somebody must end those that are no longer renewed. That is
-/// the backend itself: it asks for those that are [overdue](Self::mark_overdue) and removes them
-/// from the server. So an end here must never be earlier than the one that the holder was told.
+/// While a session lives for other holds, the backend must end claims that are no longer renewed. It removes the
+/// [overdue](Self::mark_overdue) ones from the server. So an end here must never be earlier than the holder's.
 #[derive(Debug)]
 pub struct Roster<P> {
     clock: Clock,
@@ -32,8 +29,7 @@ pub struct Roster<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// Nobody's place ends before this. Looked up anew only when it passes, as most who end next
-    /// are renewed before.
+    /// A lower bound of all ends, recomputed when it passes: most claims are renewed before.
     earliest: BootInstant,
 }
 
@@ -48,21 +44,21 @@ fn key(claim: &Claim) -> Key {
 }
 
 impl<P: Clone> Roster<P> {
-    /// Nobody yet.
+    /// Creates an empty registry.
     pub fn new(clock: Clock) -> Self {
         let state = State { places: HashMap::new(), earliest: BootInstant::FAR_FUTURE };
         Self { clock, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Notes the place of a claim. One that has a place gets this one instead.
+    /// Records or replaces the place of a claim.
     pub fn enter(&self, claim: &Claim, place: P, ends: BootInstant) {
         let mut state = self.state();
         state.places.insert(key(claim), Place { place, ends });
         self.ends_at(state, ends);
     }
 
-    /// Notes a place that nobody knew of and that is to be removed, as one that was
-    /// [overdue](Self::mark_overdue). False if the claim has a place.
+    /// Records an unregistered place for removal, as if [overdue](Self::mark_overdue). False if the claim has a
+    /// place.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -73,12 +69,12 @@ impl<P: Clone> Roster<P> {
         }
     }
 
-    /// The place of a claim.
+    /// Returns the place of a claim.
     pub fn place(&self, claim: &Claim) -> Option<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Has a claim whose place is like this keep it until then at least. False if it has none.
+    /// Extends the end to at least `ends` if the place matches. False if it doesn't.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -89,21 +85,20 @@ impl<P: Clone> Roster<P> {
         }
     }
 
-    /// Strikes a claim off.
+    /// Removes a claim.
     pub fn leave(&self, claim: &Claim) -> Option<P> {
         self.state().places.remove(&key(claim)).map(|found| found.place)
     }
 
-    /// Strikes off all whose place `is_gone`, with their session say.
+    /// Removes all claims whose place `is_gone`.
     pub fn leave_all(&self, is_gone: impl Fn(&P) -> bool) -> Vec<(LockName, Token, P)> {
         let mut state = self.state();
         let gone = state.places.extract_if(|_, found| is_gone(&found.place));
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Those that nobody has renewed in time, each changed by `mark` in the same step. They keep their
-    /// place, so that a repeat meanwhile finds it, until they are [struck off](Self::leave_if), and are
-    /// not overdue again before somebody enters them anew.
+    /// Returns the claims that weren't renewed in time, each changed by `mark` in the same step. A claim keeps its
+    /// place for repeats until it is [removed](Self::leave_if). It isn't overdue again unless entered again.
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -117,7 +112,7 @@ impl<P: Clone> Roster<P> {
             .collect()
     }
 
-    /// Strikes off a claim whose place is like this.
+    /// Removes a claim if its place matches.
     pub fn leave_if(&self, name: &LockName, token: Token, is: impl Fn(&P) -> bool) -> Option<P> {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(found) if is(&found.get().place) => Some(found.remove().place),
@@ -125,7 +120,6 @@ impl<P: Clone> Roster<P> {
         }
     }
 
-    /// Has whoever waits for the next end look again, if this one comes before it.
     fn ends_at(&self, mut state: MutexGuard<'_, State<P>>, ends: BootInstant) {
         if ends < state.earliest {
             state.earliest = ends;
@@ -134,10 +128,10 @@ impl<P: Clone> Roster<P> {
         }
     }
 
-    /// Waits until somebody may be overdue.
+    /// Waits until a claim may be overdue.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// May be dropped.
     pub async fn until_overdue(&self) {
         loop {
             let next = self.state().earliest;
@@ -161,12 +155,12 @@ impl<P: Clone> Roster<P> {
         state.earliest
     }
 
-    /// Whether any claim's place is like this.
+    /// Returns whether any claim's place matches.
     pub fn any(&self, mut is: impl FnMut(&LockName, Token, &P) -> bool) -> bool {
         self.state().places.iter().any(|((name, token), found)| is(name, *token, &found.place))
     }
 
-    /// The claims whose place is like this, with it.
+    /// Returns the claims whose place matches.
     pub fn all(&self, is: impl Fn(&LockName, &P) -> bool) -> Vec<(LockName, Token, P)> {
         self.state()
             .places

@@ -1,12 +1,10 @@
-//! What backends that reach their servers by TLS have in common, whatever their client library: the
-//! files that a URL names, who does the cryptography, and what a handshake ended by.
+//! TLS for all backends: files in a URL, the crypto provider, and causes of a failed handshake.
 
 use std::net::IpAddr;
 
 use crate::error::ErrorKind;
 
-/// What to say where TLS is wanted and the feature of the crate `lockwright` that brings it isn't
-/// compiled in.
+/// Returns the error for a build without the feature `feature`.
 pub fn not_in_this_build(feature: &str) -> String {
     format!(
         "TLS to such servers isn't in this build; enable the feature `{feature}` of the crate \
@@ -14,23 +12,22 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Chooses who does the cryptography of this process, ring, unless somebody has chosen. Most client
-/// libraries leave that open, for a part of what they do at least, and panic when it wasn't done in a
-/// build that has several providers: one of them brings a second for all. Without the feature `tls`
-/// of this crate there is nothing to choose.
+/// Installs ring as this process's crypto provider, unless one is installed. Most client libraries have no default
+/// for some of their TLS, and panic in a build with several providers. One library adds a second provider. Without
+/// the feature `tls` this does nothing.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Whether there can be a certificate for a host of this name, or with this address.
+/// Returns whether a certificate can be for this host.
 #[cfg(feature = "tls")]
 pub fn is_certifiable(host: &str) -> bool {
     rustls::pki_types::ServerName::try_from(host).is_ok()
 }
 
-/// Whether a host is on this machine, by its address: what goes there isn't read by anybody on the
-/// way. There is a port behind it, and there may be a scheme before it.
+/// Returns whether an endpoint (with a port, perhaps with a scheme) is on this machine, so that its traffic can't
+/// be read on the network.
 pub fn is_local(endpoint: &str) -> bool {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -41,21 +38,21 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files that a URL names by its parameters `ca`, `cert` and `key`.
+/// The files in a URL's parameters `ca`, `cert` and `key`.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// With the certificates of those who may sign a server's. Else the system's are trusted.
+    /// The trusted CAs' certificates; the system's if not set.
     pub authority: Option<String>,
-    /// With a client's certificate and its key.
+    /// The client's certificate and its key.
     pub client: Option<(String, String)>,
 }
 
 impl Files {
-    /// Takes them from a URL's parameters.
+    /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// What is wrong, in a sentence: a parameter that names no file, a certificate without its key,
-    /// or, where it isn't `secured`, that there are any. `unsecured` goes on after "and".
+    /// A sentence: a parameter without a file, a certificate without its key, or any parameter if not `secured`.
+    /// `unsecured` is the text after "and".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -79,11 +76,10 @@ impl Files {
     }
 }
 
-/// The contents of a file, with a look at whether it is what it should be: `CERTIFICATE`, or
-/// `PRIVATE KEY` of any kind.
+/// Reads a PEM file with a `CERTIFICATE` or any `PRIVATE KEY`.
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// A sentence.
 pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     let text = std::fs::read(file)
         .map_err(|cause| format!("{parameter}={file} can't be read ({cause})"))?;
@@ -92,10 +88,10 @@ pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     if has { Ok(text) } else { Err(format!("{parameter}={file} has no {kind} in PEM")) }
 }
 
-/// A part of rustls's text for why a handshake ended, the kind of error that it is, and what to change.
+/// A part of rustls's error text, the kind of error, and the remedy.
 pub type Refusal = (&'static str, ErrorKind, &'static str);
 
-/// Why the client refuses a server.
+/// The client rejects the server.
 const BY_THE_CLIENT: &[Refusal] = &[
     (
         "UnknownIssuer",
@@ -117,15 +113,15 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// What a server says that refuses the client, the general after the special.
+/// The server rejects the client; from specific to general.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust who signed the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// What a handshake ended by, if that is why there is no connection. `own` is what only this kind of
-/// server says, or what to change only there; it comes before what is more general.
+/// Returns the reason of a failed handshake. `own` has this kind of server's reasons, which precede more general
+/// ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

@@ -122,7 +122,7 @@ async fn a_dropped_release_goes_on() {
     }
 }
 
-/// Polls an acquire so many times, each after some time has passed, and drops it.
+/// Polls an acquire `polls` times, with a pause between the polls, and drops it.
 async fn acquire_for(
     locks: &Locks,
     polls: usize,

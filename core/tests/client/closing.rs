@@ -1,4 +1,4 @@
-//! Closing, and runtimes that go.
+//! Closing, and the end of runtimes.
 
 use std::sync::Arc;
 
@@ -35,8 +35,7 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     assert!(memory.is_empty());
 }
 
-/// Sends a request, closes the client once all tasks are idle, and expects that the request is turned away
-/// at once and leaves nothing.
+/// Closes the client once all tasks are idle, and expects that the request is turned away without a trace.
 async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
 where
     T: Send + 'static,
@@ -47,7 +46,7 @@ where
     settle_down().await;
     assert!(!request.is_finished());
     let closed = clock.now();
-    // Later answers of the backend are too late.
+    // Later answers of the backend have no effect.
     locks.close().await;
     let ended = tokio::time::timeout(TTL * 20, request).await;
     let error = ended.expect("it is turned away").unwrap().err().expect("it gets nothing");
@@ -127,7 +126,7 @@ async fn close_turns_away_multi_locks() {
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
-    // It holds a lock of the client that closes, and waits for a lock of another client.
+    // It holds a lock of the closing client, and waits for a lock of another client.
     let scene = troubled();
     let there = Memory::with_clock(scene.4.clone());
     let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));
@@ -276,7 +275,7 @@ fn a_client_may_keep_its_holds_on_another_runtime() {
         .unwrap();
     let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
-    // Nothing runs here, and it is renewed all the same.
+    // No task runs here, but the hold is still renewed.
     let first = guard.deadline();
     let limit = std::time::Instant::now() + secs(20);
     while guard.deadline() == first && std::time::Instant::now() < limit {
@@ -345,7 +344,7 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
             (locks, guard)
         });
         if end_guard_first {
-            // Handed to a keeper that never runs again.
+            // Queued for a renewal task that never runs again.
             drop(guard);
             drop(runtime);
         } else {
@@ -364,7 +363,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         builder.event_interval(interval).enable_time().build().unwrap()
     };
     let (theirs, ours) = (runtime(1), runtime(61));
-    // What isn't released runs out.
+    // Unreleased holds expire.
     let builder = Locks::builder(Memory::new()).ttl(millis(200));
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
@@ -375,7 +374,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
     });
     ours.block_on(settle_down());
     drop(guard);
-    // One tick: the keeper starts the release, which isn't polled any more.
+    // One tick: the renewal task starts the release, which isn't polled any more.
     theirs.block_on(tokio::task::yield_now());
     drop(theirs);
     assert_eq!(locks.metrics().releasing, 0);
@@ -385,7 +384,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         .unwrap();
 }
 
-/// Notes whether it was dropped inside a runtime.
+/// Records whether it was dropped inside a runtime.
 #[derive(Debug)]
 struct Noting(std::sync::mpsc::Sender<bool>);
 
@@ -408,7 +407,6 @@ fn a_backend_is_let_go_of_inside_the_runtime() {
     runtime.block_on(async {
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
     });
-    // On a plain thread.
     drop(locks);
     assert!(dropped.recv().unwrap());
 }

@@ -1,10 +1,10 @@
-//! Who follows an election, as far as the conformance suite doesn't show it.
+//! Observers of an election, beyond the conformance suite.
 
 use lockwright_core::{ErrorKind, Leader, Observer};
 
 use crate::support::{Act, millis, secs, troubled};
 
-/// What a loop is told that has other things to do each `millis(300)`, within so many rounds.
+/// Runs `next` in a loop that drops it every 300 ms, for this many rounds.
 async fn told_beside_others(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
     for _ in 0..rounds {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Renewal: when, in what batches, and through which troubles.
+//! Renewals: their times, batches and failures.
 
 use lockwright_core::{Clock, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
@@ -14,7 +14,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // Up to a sixteenth of the TTL earlier, by its own spread and that of those that it goes with.
+    // Up to a sixteenth of the TTL early, from its own spread and its batch's.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -65,7 +65,7 @@ async fn one_failed_renewal_is_not_a_loss() {
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
-/// Whatever fails at once, as a refused connection does, isn't asked for again at once.
+/// Such as a refused connection.
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
@@ -81,11 +81,11 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// As a hold that was handed over has it, until it is confirmed.
+/// A hold that was handed over has such a term until it is confirmed.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
-    // For this one the keeper looks soon after the other's term would be over.
+    // This hold's check is due soon after the other's term would be over.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
         stage.on_acquire([Act::Valid(secs(2))]);
@@ -97,7 +97,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// The answer to a batch is waited for as long as the least patient in it can wait.
+/// A batch has the patience of its least patient hold.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();
@@ -121,7 +121,7 @@ async fn one_with_little_time_left_does_not_make_others_impatient() {
 async fn one_not_held_is_a_loss() {
     let (locks, _, other, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    // Somebody deletes it behind everybody's back.
+    // Delete the hold on the server, bypassing the clients.
     let claim = lockwright_core::Claim {
         name: lockwright_core::LockName::new("x").unwrap(),
         mode: lockwright_core::Mode::Exclusive,
@@ -158,11 +158,11 @@ async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on_every_renew(Some(Act::Panic));
     let lost_at = guard.lost_at();
-    // The keeper alone must tell: nobody looks at the clock here.
+    // The renewal task must report the loss: no caller checks the clock here.
     let mut signal = guard.signal();
     while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
     assert!(clock.now() <= lost_at + millis(2));
-    // And it lives on.
+    // The renewal task still runs.
     stage.on_every_renew(None);
     let guard = locks.mutex("y").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
@@ -190,7 +190,7 @@ async fn one_stuck_hold_does_not_delay_the_others() {
     for i in 0..3 {
         guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
     }
-    // The first renewal of the round hangs; the two others go through.
+    // The first renewal of the round hangs; the two others succeed.
     stage.on_renew([Act::Vanish]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -217,7 +217,7 @@ async fn the_longest_hold_is_as_asked() {
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::HeldTooLong));
     assert_eq!(clock.now().saturating_since(start).as_secs(), 35);
     let other = another_client(&memory, &clock);
-    // It is released on the server once its user has had the time to stop.
+    // The holder has had the time to stop.
     let next = other.mutex("x").wait_for(secs(3)).acquire().await.unwrap();
     assert!(clock.now() >= guard.deadline());
     next.release().await.unwrap();
@@ -226,7 +226,7 @@ async fn the_longest_hold_is_as_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_has_no_slack() {
     let (locks, _, other, _, clock) = troubled();
-    // This one has the keeper look much later.
+    // With this hold, the next check is much later.
     let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
     let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
     clock.sleep_until(capped.lost_at() + millis(5)).await;
@@ -236,7 +236,6 @@ async fn a_loss_has_no_slack() {
     long.release().await.unwrap();
 }
 
-/// A log subscriber that panics at each event.
 struct Panicking;
 
 impl tracing::Subscriber for Panicking {
@@ -269,7 +268,7 @@ async fn renewals_continue_when_the_log_panics() {
     stage.events().send(lockwright_core::Event::Lost(lost.token(), Reason::Gone));
     settle_down().await;
     assert!(lost.check().is_err());
-    // A failed renewal is logged too, and so is the risk.
+    // A failed renewal and the risk are logged too.
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on_renew(vec![Act::Refuse(ErrorKind::Unavailable); 4]);
     clock.sleep(TTL * 5).await;
@@ -277,7 +276,6 @@ async fn renewals_continue_when_the_log_panics() {
     guard.release().await.unwrap();
 }
 
-/// A waker that panics once.
 #[derive(Default)]
 struct PanickingWaker(std::sync::atomic::AtomicBool);
 
@@ -299,7 +297,7 @@ async fn renewals_continue_when_a_waker_panics() {
     assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     clock.jump(TTL);
     clock.sleep(secs(2)).await;
-    // Both holds ran out in the jump. A later hold is renewed.
+    // Both holds expired in the jump. A later hold is renewed.
     assert!(first.check().is_err() && second.check().is_err());
     let third = locks.mutex("z").acquire().await.unwrap();
     clock.sleep(TTL * 5).await;
@@ -312,7 +310,7 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     let (first, second) = (locks.mutex("x"), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
-    // The keeper may report either hold first. That report panics.
+    // The renewal task may report either hold first. That report panics.
     let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
     let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
     for ended in &mut ended {

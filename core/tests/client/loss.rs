@@ -1,4 +1,4 @@
-//! Loss: its two stages, its margin, `run` and `signal`.
+//! Losses: the two stages, the margin, `run` and `signal`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -109,7 +109,7 @@ async fn every_poll_of_run_looks_at_the_clock_first() {
     let jumping = clock.clone();
     let error = guard
         .run(std::future::poll_fn(|cx| {
-            // Between this poll and the next the machine sleeps, and no timer knows.
+            // The machine sleeps between this poll and the next, and no timer fires.
             polls.fetch_add(1, Ordering::SeqCst);
             jumping.jump(TTL);
             cx.waker().wake_by_ref();
@@ -172,7 +172,6 @@ async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
     clock.sleep(millis(10)).await;
     assert_eq!(stage.calls("release").len(), 1);
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
-    // Its guard can still be dropped, and does no harm.
     drop(guard);
     locks.close().await;
 }
@@ -187,7 +186,7 @@ async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
         clock.sleep(millis(10)).await;
     }
     guard.release().await.unwrap();
-    // The renewal arrives now, and is told that there is no such hold.
+    // The renewal arrives now, and the answer is that the hold doesn't exist.
     clock.sleep(secs(2)).await;
     assert_eq!(signal.state(), HoldState::Released);
     assert_eq!(locks.metrics().lost, 0);

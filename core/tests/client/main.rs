@@ -1,6 +1,4 @@
-//! The client's contract, rule by rule, on the memory backend and a clock that the tests move.
-//! The rules are those of the book's page on guarantees; each has a test here that fails when the
-//! rule is broken.
+//! A test for each rule of the book's page on guarantees, on the memory backend and a clock that the tests move.
 #![forbid(unsafe_code)]
 
 mod basics;

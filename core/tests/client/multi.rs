@@ -1,4 +1,4 @@
-//! Many names at once, as far as the conformance suite doesn't show it.
+//! Multi-locks, beyond the conformance suite.
 
 use lockwright_core::{Clock, ErrorKind, Fence, Locks};
 use lockwright_memory::Memory;
@@ -36,13 +36,13 @@ async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
-    // A renewal that fails is made up for.
+    // A failed renewal is retried.
     stage.on_renew([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
     assert!(all.remaining() > TTL * 8 / 10, "{:?}", all.remaining());
-    // Now that all are there, nobody renews them.
+    // All are granted, so they are no longer renewed.
     clock.sleep(TTL).await;
     assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
 }
@@ -65,7 +65,7 @@ async fn one_that_is_lost_while_another_is_waited_for_fails_the_request() {
     assert!(memory.is_empty(), "nothing is left of what waited");
 }
 
-/// A client, and another one of the same store, whose looks go wrong.
+/// Returns a plain client, and a client of the same store whose inspections have scripted failures.
 fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
     let (staged, stage, plain, memory, clock) = troubled();
     (plain, stage, staged, memory, clock)
@@ -80,7 +80,7 @@ async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        // So are they when it couldn't be asked at first.
+        // The same if the server can't be reached at first.
         stage.on_acquire([Act::Refuse(ErrorKind::Unavailable)]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
@@ -132,7 +132,7 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    // Taken first by everybody, and its fences are far above the other's.
+    // This backend comes first in the order, and its fences are far above the other's.
     stage.promise(|profile| profile.backend = "another");
     let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {
@@ -153,4 +153,11 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let tried = new.multi(["x"]).and(&old, ["x"]).try_acquire().await.unwrap().unwrap();
     assert_eq!(tried.fence("x"), tried.fences("x").max(), "the new one was given first");
     tried.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
+    let ((locks, ..), (other, ..)) = (client(), client());
+    let all = locks.multi(["x"]).and(&other, ["x"]).and(&locks, ["x"]).acquire().await.unwrap();
+    assert_eq!(all.guards().len(), 2);
 }

@@ -37,7 +37,7 @@ async fn a_deadline_begins_after_the_wait_for_the_turn() {
     let released = clock.now();
     first.release().await.unwrap();
     let second = waiting.await.unwrap();
-    // Anchored at the request's beginning it would have been over before it began.
+    // Anchored at the request's start, the term would be over before the grant.
     assert_eq!(locks.metrics().grants_too_late, 0);
     assert!(second.deadline() > released + TTL / 2);
     assert_eq!(clock.now(), released);
@@ -119,7 +119,7 @@ async fn the_limit_counts_from_the_request_and_names_the_step() {
     assert!(futures_poll(&mut waiting).is_none());
     clock.sleep(secs(3)).await;
     held.release().await.unwrap();
-    // Another client is quicker.
+    // Another client acquires first.
     let _taken = other.mutex("x").acquire().await.unwrap();
     let error = waiting.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
@@ -127,7 +127,6 @@ async fn the_limit_counts_from_the_request_and_names_the_step() {
     assert!(waited >= secs(5) && waited < secs(5) + std::time::Duration::from_millis(5));
 }
 
-/// Polls once.
 pub(crate) fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::Pin::new(future).poll(&mut cx) {

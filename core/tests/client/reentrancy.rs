@@ -1,4 +1,4 @@
-//! Reentrancy is explicit: by owner.
+//! Reentrancy, explicit by owner.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,7 +140,7 @@ async fn a_hold_being_released_is_not_entered_again() {
     next.release().await.unwrap();
 }
 
-/// Comes back into the client when it is woken.
+/// A waker that calls the client.
 struct Inline(Locks, AtomicU64);
 
 impl Wake for Inline {
@@ -152,7 +152,7 @@ impl Wake for Inline {
 #[test]
 fn a_loss_is_not_told_under_a_lock() {
     let (done, told) = std::sync::mpsc::channel();
-    // In a thread of its own, as a deadlock doesn't end.
+    // In a separate thread, because a deadlock doesn't end.
     std::thread::spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -165,7 +165,7 @@ fn a_loss_is_not_told_under_a_lock() {
             let inline = Arc::new(Inline(locks.clone(), AtomicU64::new(0)));
             let waker = Waker::from(Arc::clone(&inline));
             assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // So far that it is over, and nothing has looked yet.
+            // The term is over, but the loss hasn't been detected.
             clock.jump(TTL * 2);
             let mut again = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
             assert!(futures_poll(&mut again).is_none());
@@ -209,7 +209,7 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
         drop((first, same, longer, plain));
         settle_down().await;
     }
-    // A request that waits with the first one gets the conflict once the first one holds.
+    // A request that waits with the first gets the conflict once the first holds.
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
     let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());

@@ -1,4 +1,4 @@
-//! Options of a request, and bad ones.
+//! A request's options, and invalid requests.
 
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
@@ -101,7 +101,6 @@ async fn limit_of_zero_is_one_try() {
     assert_eq!(clock.now(), begun);
     assert_eq!(locks.metrics().timed_out, 2);
     held.release().await.unwrap();
-    // Any other limit applies.
     stage.on_acquire([Act::Slow(secs(3))]);
     let begun = clock.now();
     let error = locks.mutex("x").wait_for(millis(1)).acquire().await.unwrap_err();
@@ -109,7 +108,7 @@ async fn limit_of_zero_is_one_try() {
     assert!(clock.now() <= begun + millis(3));
 }
 
-/// Whoever waits can lose its place while the server can't be reached, which is what it is to hear.
+/// The error reports the unreachable server, not the queue position lost in that time.
 #[tokio::test(start_paused = true)]
 async fn what_kept_a_request_from_its_lock_is_told_and_not_what_it_lost_meanwhile() {
     for limit in [None, Some(TTL * 2)] {
@@ -185,7 +184,6 @@ async fn a_namespace_is_on_the_server_and_nowhere_else() {
     assert_eq!(error.name().unwrap().as_str(), "orders");
     assert!(guard.verify().await.unwrap());
     guard.release().await.unwrap();
-    // The whole name has to fit.
     let error = shop.mutex("x".repeat(510)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(Locks::builder(memory).namespace("a\nb").build().is_err());

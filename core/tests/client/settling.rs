@@ -1,4 +1,4 @@
-//! Outcomes are honest, and what nobody knows is settled by token.
+//! Errors are accurate, and unknown outcomes are reconciled by token.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn an_acquire_goes_on_with_the_same_token_through_lost_answers() {
     assert_eq!(calls.len(), 4);
     assert!(calls.iter().all(|call| call.token == guard.token()));
     guard.release().await.unwrap();
-    // A lost one may still arrive, so its release writes a tombstone.
+    // A lost acquire may still arrive, so its release writes a tombstone.
     assert_eq!(stage.calls("release")[0].settle, Some(Settle::Unanswered));
 }
 
@@ -58,7 +58,7 @@ async fn settling_continues_until_it_is_answered() {
     stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
-    // The old claim holds the lock on the server until its release gets through.
+    // The old claim holds the lock on the server until its release succeeds.
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
     assert_eq!(stage.calls("acquire").len(), 2);
     let guard = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
@@ -139,7 +139,6 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
     assert_eq!(cause.map(Error::kind), Some(ErrorKind::Unavailable), "what it said is told");
     assert_eq!(clock.now().saturating_since(start).as_secs(), 30);
-    // Without a limit, for one TTL.
     let start = clock.now();
     let error = locks.mutex("x").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -152,7 +151,7 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     use lockwright_core::{BreakHow, Seen};
 
     let (locks, stage, other, memory, clock) = troubled();
-    // It is granted, its answer is lost, and before it asks again an operator breaks it.
+    // It is granted, its answer is lost, and an operator breaks it before the retry.
     stage.on_acquire([Act::AnswerLost]);
     let mut first = Box::pin(locks.mutex("x").acquire());
     let mut second = Box::pin(locks.mutex("x").acquire());
@@ -169,7 +168,6 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     assert!(memory.is_empty());
 }
 
-/// Sends a request, and returns its error and duration.
 async fn failure(clock: &Clock, request: Request<Guard>) -> (Error, Duration) {
     let begun = clock.now();
     let ended = tokio::time::timeout(TTL * 20, request.acquire()).await;

@@ -1,5 +1,4 @@
-//! What the tests share: clients on a clock that they move, and a backend whose answers go wrong
-//! as a test says.
+//! Clients on a clock that the test moves, and a backend with scripted failures.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -24,19 +23,18 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A client on a store of its own, on tokio's paused clock.
+/// On a new store and tokio's paused clock.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
     (another_client(&memory, &clock), memory, clock)
 }
 
-/// Another client on the same store.
 pub(crate) fn another_client(memory: &Memory, clock: &Clock) -> Locks {
     Locks::builder(memory.clone()).ttl(TTL).clock(clock.clone()).build().unwrap()
 }
 
-/// A client whose backend goes wrong as the test says, and one on the same store that doesn't.
+/// Returns a client with scripted failures, and a plain client on the same store.
 pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
@@ -46,43 +44,41 @@ pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     (locks, stage, other, memory, clock)
 }
 
-/// Lets everything that can run now do so, without the clock moving.
+/// Runs all ready tasks without moving the clock.
 pub(crate) async fn settle_down() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
 }
 
-/// What becomes of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
     Pass,
-    /// It is done at once, and answered after this time.
+    /// Executed at once, answered after this time.
     AnswerLate(Duration),
-    /// It is done after this time, and answered then.
+    /// Executed and answered after this time.
     Slow(Duration),
-    /// It is done, and the answer is lost.
+    /// Executed, and the answer is lost.
     AnswerLost,
-    /// It arrives after this time; the caller is told at once that nobody knows.
+    /// Arrives after this time; the caller gets an indeterminate error at once.
     ArriveLate(Duration),
-    /// It never arrives, and nobody answers.
+    /// Never arrives, and isn't answered.
     Vanish,
-    /// It is done, and nobody answers.
+    /// Executed, and isn't answered.
     DoneAndSilent,
-    /// The server refuses.
     Refuse(ErrorKind),
     Panic,
-    /// The grant states a start that is so much earlier than now.
+    /// The grant reports a start this much before the present.
     StartBefore(Duration),
-    /// The grant states a start that is so much later than now.
+    /// The grant reports a start this much after the present.
     StartAfter(Duration),
-    /// The grant is for so long only.
+    /// The grant is valid for this time only.
     Valid(Duration),
-    /// Only so many holds of the batch are answered.
+    /// Only this many holds of the batch are answered.
     Short(usize),
 }
 
-/// What was called, with the instant and the token of the (first) hold.
+/// A call and the token of its (first) hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,
@@ -92,7 +88,7 @@ pub(crate) struct Call {
     pub(crate) settle: Option<Settle>,
 }
 
-/// A backend whose answers go wrong as the test says.
+/// A backend with scripted failures.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage(Arc<Inner>);
 
@@ -131,7 +127,6 @@ impl Stage {
         }))
     }
 
-    /// Promises something else from here on.
     pub(crate) fn promise(&self, change: impl FnOnce(&mut Profile)) {
         let mut profile = self.profile().clone();
         change(&mut profile);
@@ -142,17 +137,15 @@ impl Stage {
         self.0.script.lock().unwrap().acquire.extend(acts);
     }
 
-    /// Keeps this for as long as it lives.
+    /// Keeps a value as long as the backend.
     pub(crate) fn keep(&self, what: impl Any + Send) {
         *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
 
-    /// The answers to sweeps; after the last there is nothing more to sweep.
     pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<Swept>>) {
         self.0.script.lock().unwrap().sweep.extend(answers);
     }
 
-    /// When it was swept, and what.
     pub(crate) fn swept(&self) -> Vec<(BootInstant, Duration)> {
         self.0.script.lock().unwrap().swept.clone()
     }
@@ -177,7 +170,6 @@ impl Stage {
         self.on_every("renew", act);
     }
 
-    /// Sets the act for each call without an act of its own.
     pub(crate) fn on_every(&self, what: &'static str, act: Option<Act>) {
         let mut script = self.0.script.lock().unwrap();
         match act {
@@ -186,7 +178,7 @@ impl Stage {
         };
     }
 
-    /// Sets whether the server answers acquires and releases.
+    /// Sets whether acquires and releases are unanswered.
     pub(crate) fn is_silent(&self, is_silent: bool) {
         for what in ["acquire", "release"] {
             self.on_every(what, is_silent.then_some(Act::Vanish));
@@ -215,7 +207,6 @@ impl Stage {
         acts.pop_front().or(always).unwrap_or(Act::Pass)
     }
 
-    /// What a grant says of its term, as the test wants it.
     fn stated(&self, act: Act, mut answer: Result<Attempt>) -> Result<Attempt> {
         if let Ok(Attempt::Granted(granted)) = &mut answer {
             let now = self.0.clock.now();
@@ -342,7 +333,6 @@ impl DistributedLock for Stage {
     }
 }
 
-/// Runs a future on this thread, outside any runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
 

@@ -1,4 +1,4 @@
-//! Clearing away what holds left behind.
+//! Sweeping the data of ended holds.
 
 use crate::support::{Stage, client, secs};
 use lockwright_core::{Error, ErrorKind, Locks, Swept};
@@ -17,7 +17,7 @@ async fn a_client_sweeps_when_asked_to_and_goes_on_while_there_is_more() {
     let swept = stage.swept();
     let at: Vec<_> = swept.iter().map(|(at, _)| at.saturating_since(begun)).collect();
     assert!(swept.iter().all(|(_, idle)| *idle == secs(3_600)));
-    // Three soon after each other, then about once a minute, also after an error.
+    // Three in quick succession, then about one per minute, even after an error.
     assert!((6..=9).contains(&at.len()), "{at:?}");
     assert!(at[2] - at[0] < secs(1), "{at:?}");
     assert!(at[3] - at[2] > secs(40) && at[4] - at[3] > secs(40), "{at:?}");

@@ -1,4 +1,4 @@
-//! The same on real threads and the real clock: what only shows when two things happen at once.
+//! Races on real threads and the real clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,7 @@ use lockwright_memory::Memory;
 
 use crate::support::secs;
 
-/// Tasks on several threads acquire, re-enter, give up, drop and release in all mixtures. Inside
-/// the lock nothing keeps two from losing each other's update but the lock.
+/// Only the lock protects the counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_overlaps_and_nothing_is_left() {
     const TASKS: u64 = 16;
@@ -28,7 +27,7 @@ async fn nothing_overlaps_and_nothing_is_left() {
             for turn in 0..TURNS {
                 let choice = (task * 31 + turn * 17) % 8;
                 if choice == 0 {
-                    // Given up on almost at once, at whatever point that is.
+                    // Dropped almost at once, at an arbitrary point.
                     let acquire = locks.mutex("x").acquire();
                     let _ = tokio::time::timeout(Duration::from_micros(turn % 200), acquire).await;
                     continue;

@@ -1,4 +1,4 @@
-//! Holds that move, as far as the conformance suite doesn't show it.
+//! Tickets, beyond the conformance suite.
 
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Reason};
@@ -32,7 +32,7 @@ async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
     assert!(memory.is_empty(), "it was given back");
 }
 
-/// The server would swap whatever the token has.
+/// The server would swap any hold of the token.
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     let (locks, stage, other, _, clock) = troubled();
@@ -58,7 +58,7 @@ async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     stage.on_acquire([Act::AnswerLost]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL / 2).await;
-    // The look is tried again as the swap is, and isn't needed again after that.
+    // The inspection is retried like the swap, and isn't needed after it has succeeded.
     stage.on_inspect([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     stage.on_swap([Act::AnswerLost]);
     let resumed = locks.resume(&ticket).await.unwrap();

@@ -1,5 +1,5 @@
-//! Deadlines are anchored at the send, follow the smaller TTL, and a grant that comes after its
-//! own isn't one.
+//! Deadlines are anchored at the send and follow the smaller TTL. A grant after its own deadline doesn't
+//! count.
 
 use std::time::Duration;
 
@@ -75,8 +75,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
-    // The client gives up on the answer before that; so the server answers at once, and it is the
-    // stated start that makes it late.
+    // The client would stop waiting before that, so the server reports an early start instead.
     stage.on_acquire([Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
@@ -156,7 +155,7 @@ async fn a_suspend_is_noticed_within_a_slice_of_the_timers() {
 async fn once_lost_it_stays_lost_whatever_answers_come() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    // A renewal is under way when the machine sleeps past the deadline, and is answered well.
+    // The machine sleeps past the deadline during a successful renewal.
     stage.on_renew([Act::AnswerLate(millis(500))]);
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
@@ -176,7 +175,7 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }
-    // The old term is over and that of the renewal under way is not, and no timer noticed.
+    // The old term is over, the term of the renewal in progress isn't, and no timer has fired.
     clock.jump(guard.remaining() + millis(10));
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));

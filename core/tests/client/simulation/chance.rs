@@ -28,12 +28,11 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// Returns a duration of less than so many milliseconds.
+    /// Returns a duration of less than `limit` milliseconds.
     pub(super) fn millis_below(&self, limit: u64) -> Duration {
         millis(self.below(limit))
     }
 
-    /// Returns one of `choices`.
     pub(super) fn of<T: Copy>(&self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

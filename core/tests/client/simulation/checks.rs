@@ -1,4 +1,4 @@
-//! The end of a schedule: each client and the server are as new.
+//! The checks at the end of a schedule: each client works and the server is empty.
 
 use std::sync::atomic::Ordering;
 
@@ -34,8 +34,7 @@ impl World {
         assert!(self.server.memory.is_empty(), "the server has something left");
     }
 
-    /// Once no client has a hold or a release under way, the server has nothing, without waiting for
-    /// a TTL.
+    /// Once no client has a hold or a release in progress, the server is empty, without waiting for a TTL.
     pub(super) async fn check_between_rounds(&self) {
         if !self.plan.leaves_nothing() {
             return;
@@ -53,7 +52,7 @@ impl World {
         }
     }
 
-    /// A lock can be had, is renewed, and its events have their effect.
+    /// Checks that a lock can be acquired, is renewed, and that its events take effect.
     async fn check_lock(&self, client: &Client, name: &str) {
         let acquire = timeout(secs(30), client.locks.mutex(name).acquire());
         let guard = acquire.await.expect("the turn wasn't lost").unwrap();

@@ -1,4 +1,4 @@
-//! The holders with a valid guard, and the rules that they keep.
+//! The holders with a valid guard, and the checks of exclusion and fences.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use lockwright_core::{Fence, Guard, Mode, Permit, Signal, Token};
 use super::chance::Chance;
 use super::server::Server;
 
-/// A hold as its client sees it.
+/// A hold in its client's view.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) name: &'static str,
@@ -50,9 +50,7 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a hold that was just granted, and checks it against the others.
-    ///
-    /// No hold becomes valid again, so two holds overlap only if the earlier one is valid here.
+    /// Adds a new hold. No hold becomes valid again, so it overlaps only with holds that are valid here.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();
@@ -68,7 +66,6 @@ impl Holders {
         name.valid.push(grant);
     }
 
-    /// Returns one of the valid holds.
     pub(super) fn pick(&self, chance: &Chance) -> Option<(&'static str, Token)> {
         let names = self.names.lock().unwrap();
         let mut valid: Vec<_> = names

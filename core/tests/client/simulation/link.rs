@@ -1,4 +1,4 @@
-//! One client's way to the server, on which requests and answers go wrong.
+//! One client's connection to the server, with failing requests and answers.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use tokio::time::sleep;
 use super::chance::Chance;
 use super::server::Server;
 
-/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Pass,
@@ -49,10 +48,9 @@ pub(super) struct Link {
     server: Arc<Server>,
     chance: Arc<Chance>,
     profile: Profile,
-    /// How many of a hundred requests go wrong.
+    /// The percentage of requests that fail.
     trouble: u64,
     answers_at_once: bool,
-    /// Whether the client is cut off from the server.
     is_cut: Arc<AtomicBool>,
 }
 
@@ -203,7 +201,7 @@ impl DistributedLock for Link {
     ) -> Result<Broken> {
         let call = self.server().break_lock(name.clone(), seen, how);
         match self.fate() {
-            // The client doesn't contain a panic in what an operator calls.
+            // The client doesn't contain panics in operators' calls.
             Fate::Panic | Fate::DoneAndPanic => call.await,
             fate => self.meet_with(fate, call).await,
         }

@@ -1,5 +1,4 @@
-//! Interference from outside: operators that break locks, a server that ends holds, events without
-//! a cause, suspends, and clients that are closed.
+//! Interference from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +10,6 @@ use super::world::{LOCKS, World, count};
 use crate::support::secs;
 
 impl World {
-    /// Interferes again and again. Dropped at the end of the work.
     pub(super) async fn meddle(self: &Arc<Self>) {
         loop {
             sleep(self.chance.millis_below(1_000)).await;
@@ -38,7 +36,6 @@ impl World {
         }
     }
 
-    /// Has the server end a hold.
     fn end_one(&self) {
         let Some((_, token)) = self.holders.pick(&self.chance) else { return };
         let Some(claim) = self.server.claim(token) else { return };
@@ -51,7 +48,6 @@ impl World {
         }
     }
 
-    /// Sends events that change no hold.
     fn send_hints(&self) {
         let mut bytes = [0; 16];
         bytes.fill_with(|| self.chance.below(256) as u8);
@@ -70,7 +66,7 @@ impl World {
         self.server.send(&event);
     }
 
-    /// Cuts a client off from the server for some time: its requests don't arrive.
+    /// Partitions a client: its requests don't arrive for some time.
     fn cut_off_one(&self) {
         let (is_cut, time) = (self.client().is_cut, self.chance.millis_below(4_000));
         is_cut.store(true, Ordering::SeqCst);
@@ -80,7 +76,7 @@ impl World {
         });
     }
 
-    /// Closes a client in the middle of its requests. A new one takes its place.
+    /// Closes a client during its requests, and replaces it.
     fn close_one(self: &Arc<Self>) {
         let client = self.replace_client();
         let is_late = self.chance.one_in(2).then(|| self.chance.millis_below(500));

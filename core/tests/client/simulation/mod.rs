@@ -1,9 +1,8 @@
-//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule: a server
-//! that wakes waiters or hands locks over, requests and events that go wrong, readers, writers,
-//! permits, tickets, breaks, holds that the server ends, suspends, and clients that are closed.
+//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule, with failing requests
+//! and events, suspends, breaks, ended holds and closed clients.
 //!
-//! Checked in each: exclusion among the holders with a valid guard, growing fences, no grant after
-//! `close()`, that each request ends, and that nothing is left in the end.
+//! Each schedule checks exclusion among the holders with a valid guard, growing fences, and no grant after
+//! `close()`. Each request must end, and the server must be empty at the end.
 //!
 //! `LOCKWRIGHT_SEED=7` runs one schedule, `LOCKWRIGHT_SEEDS=10000` that many.
 
@@ -26,15 +25,14 @@ use tokio::time::timeout;
 use self::world::{Plan, Seen, World};
 use crate::support::{secs, settle_down};
 
-/// How many schedules the test command runs: some seconds of them.
+/// The default number of schedules, which takes some seconds.
 const SEEDS: u64 = 300;
 
 const TASKS: usize = 8;
-/// How much each task does until the server is looked at.
+/// The number of steps of each task between checks of the server.
 const STEPS: usize = 4;
 const ROUNDS: usize = 5;
 
-/// Runs the tasks of a schedule, and checks what is left.
 async fn schedule(seed: u64) -> Arc<Seen> {
     let world = Arc::new(World::new(Plan::of(seed)));
     let rounds = async {
@@ -51,7 +49,6 @@ async fn schedule(seed: u64) -> Arc<Seen> {
     Arc::clone(&world.seen)
 }
 
-/// Runs some tasks to their end.
 async fn round(world: &Arc<World>) {
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
@@ -67,7 +64,7 @@ async fn round(world: &Arc<World>) {
     }
 }
 
-/// From `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
+/// Returns `LOCKWRIGHT_SEEDS` seeds from `LOCKWRIGHT_SEED` on.
 fn seeds() -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
@@ -79,7 +76,6 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs one schedule on a runtime of its own.
 fn run(seed: u64) -> Arc<Seen> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();

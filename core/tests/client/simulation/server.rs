@@ -1,6 +1,6 @@
-//! A server that hands locks over: the memory backend, and a list of the claims that wait. When a
-//! lock is released, the first claims are granted it for a short time (an *offer*), and their client
-//! is sent an event. A renewal or a repeated acquire makes that the full TTL.
+//! The memory backend with hand-overs. After a release, the first waiting claims are granted the lock for a short
+//! time (an *offer*), and their client is sent an event. A renewal or a repeated acquire extends an offer to the
+//! full TTL.
 //!
 //! Events may be delayed, lost and repeated.
 
@@ -20,17 +20,16 @@ use super::chance::Chance;
 use super::world::{self, count};
 use crate::support::millis;
 
-/// How long an offer is kept that no request has confirmed.
+/// How long an unconfirmed offer is kept.
 pub(super) const OFFER: Duration = Duration::from_millis(500);
 
-/// How a schedule's server behaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// Whether it hands locks over. Otherwise it wakes the waiters.
+    /// The server hands locks over. Otherwise it wakes the waiters.
     pub(super) hands_over: bool,
-    /// How many of a hundred events are delayed, lost or repeated.
+    /// The percentage of events that are delayed, lost or repeated.
     pub(super) late_events: u64,
-    /// Whether a release of an unanswered claim keeps the claim from being granted later.
+    /// A release of an unanswered claim prevents a later grant.
     pub(super) tombstones: bool,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Server {
     clock: Clock,
     chance: Arc<Chance>,
     manner: Manner,
-    /// From here on every event is delivered at once.
+    /// Once set, every event is delivered at once.
     pub(super) is_calm: AtomicBool,
     state: Mutex<State>,
     seen: Arc<world::Seen>,
@@ -49,9 +48,7 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct State {
     clients: Vec<Events>,
-    /// The claims that wait, in their order.
     waiting: Vec<Claim>,
-    /// The claims that the server has received.
     received: HashMap<Token, Claim>,
     /// Tokens that were granted by an event, and by no answer so far.
     handed: HashSet<Token>,
@@ -91,12 +88,10 @@ impl Server {
         self.state.lock().unwrap().clients.push(events);
     }
 
-    /// Returns whether this token was ended while its holder may not have been notified.
     pub(super) fn is_excused(&self, token: Token) -> bool {
         self.state.lock().unwrap().excused.contains(&token)
     }
 
-    /// Returns whether this token was granted by an event alone.
     pub(super) fn was_handed(&self, token: Token) -> bool {
         self.state.lock().unwrap().handed.contains(&token)
     }
@@ -119,7 +114,7 @@ impl Server {
         self.send(&event);
     }
 
-    /// Sends an event to all clients, which may go wrong for each of them.
+    /// Sends an event to all clients, with a possible failure for each.
     pub(super) fn send(&self, event: &Event) {
         let clients = self.state.lock().unwrap().clients.clone();
         for client in clients {
@@ -140,7 +135,6 @@ impl Server {
         }
     }
 
-    /// Sends an event to all clients at once.
     pub(super) fn send_certainly(&self, event: &Event) {
         let clients = self.state.lock().unwrap().clients.clone();
         for client in clients {
@@ -148,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Offers a free lock to the claims that wait for it. Returns whether there was one.
+    /// Offers a free lock to its waiting claims. Returns whether there was one.
     fn hand_over(&self, name: &LockName) -> bool {
         let waiting = self.state.lock().unwrap().waiting.clone();
         let mut was_offered = false;
@@ -188,14 +182,14 @@ impl Server {
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
-        // An offer that has run out is noticed by the next request.
+        // The next request detects an expired offer.
         if self.manner.hands_over && self.chance.one_in(2) {
             self.hand_over(&claim.name);
         }
     }
 
     pub(super) fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
-        // Its grant may wake others, and isn't to be followed by an offer.
+        // The grant may wake others, so it must not be followed by an offer.
         self.leave(claim.token);
         let answer = self.memory.acquire_at_once(claim)?;
         self.note_answer(claim, &answer);

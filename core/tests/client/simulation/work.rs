@@ -11,7 +11,6 @@ use super::world::{Client, LOCKS, PERMITS, SEMAPHORE, World, count};
 use crate::support::{millis, secs};
 
 impl World {
-    /// Does one thing that the plan has.
     pub(super) async fn one_step(&self) {
         match self.chance.below(5) {
             0 if self.plan.permits => self.one_permit().await,
@@ -47,7 +46,6 @@ impl World {
         }
     }
 
-    /// Sends a request with random options, and returns its hold.
     async fn request<H: Handle>(&self, client: &Client, request: Request<H>) -> Option<H> {
         let request = self.with_options(request);
         let at_once = self.chance.one_in(4);
@@ -98,7 +96,6 @@ impl World {
         self.holders.join(grant);
     }
 
-    /// Works under a lock for some time.
     async fn work(&self) {
         if self.chance.one_in(2) {
             let longest = if self.chance.one_in(5) { 6_000 } else { 300 };
@@ -106,7 +103,7 @@ impl World {
         }
     }
 
-    /// Works under a lock, and gives it back or passes it on.
+    /// Works under a lock, then releases or transfers it.
     async fn keep(&self, name: &'static str, guard: Guard) {
         self.work().await;
         if self.chance.one_in(6) {
@@ -124,7 +121,7 @@ impl World {
         }
     }
 
-    /// Resumes a ticket, also one that is resumed elsewhere at the same time.
+    /// Resumes a ticket, even if another task resumes it at the same time.
     async fn one_resumption(&self) {
         let (name, ticket) = {
             let mut tickets = self.tickets.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What the tasks of a schedule share: clients, the server, the holders, tickets on their way.
+//! The shared state of a schedule: clients, the server, the holders, tickets in transfer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,18 +12,16 @@ use super::link::Link;
 use super::server::{Manner, Server};
 use crate::support::{secs, settle_down};
 
-/// The mutexes and read-write locks.
 pub(super) const LOCKS: [&str; 2] = ["a", "b"];
-/// A semaphore.
 pub(super) const SEMAPHORE: &str = "p";
 pub(super) const PERMITS: u32 = 3;
 
-/// What a schedule does, by its seed.
+/// The plan of a schedule, from its seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) manner: Manner,
-    /// How many of a hundred requests go wrong.
+    /// The percentage of requests that fail.
     pub(super) trouble: u64,
     pub(super) readers: bool,
     pub(super) permits: bool,
@@ -59,26 +57,22 @@ impl Plan {
         }
     }
 
-    /// Returns whether a client that has released everything left nothing on the server.
+    /// Returns whether a client that has released everything leaves the server empty.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // A hold of a ticket that was not resumed runs out, and so does a request that arrives late
-        // where there are no tombstones.
+        // The hold of an unresumed ticket expires by itself. Without tombstones, so does a late request's.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
 
-/// A client, and whether its `close` has returned.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) locks: Locks,
     is_closed: Arc<AtomicBool>,
     pub(super) is_cut: Arc<AtomicBool>,
-    /// Requests that have not ended.
     under_way: Arc<()>,
 }
 
 impl Client {
-    /// Checks that a request isn't granted after `close` returned.
     pub(super) async fn admits<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -92,7 +86,6 @@ impl Client {
         answer
     }
 
-    /// Closes the client, and checks that its requests end at once.
     pub(super) async fn close(&self) {
         self.locks.close().await;
         self.is_closed.store(true, Ordering::SeqCst);
@@ -118,18 +111,18 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes that were begun. Their checks count only if they are joined.
+    /// Closes in progress. Their checks count only if they are joined.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
 
-/// How often a schedule did what it is for.
+/// The coverage of a schedule.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) grants: AtomicU64,
     /// Grants that the server sent as an event.
     pub(super) offers: AtomicU64,
-    /// Grants that a client had by an event alone.
+    /// Grants that a client received only by an event.
     pub(super) handed: AtomicU64,
     pub(super) resumed: AtomicU64,
     pub(super) broken: AtomicU64,
@@ -185,13 +178,12 @@ impl World {
         Client { locks, is_closed: Arc::default(), is_cut, under_way: Arc::default() }
     }
 
-    /// Returns one of the two present clients.
     pub(super) fn client(&self) -> Client {
         let which = self.chance.below(2) as usize;
         self.clients.lock().unwrap()[which].clone()
     }
 
-    /// Puts a new client in the place of one of the two.
+    /// Replaces one of the two clients, and returns the old one.
     pub(super) fn replace_client(&self) -> Client {
         let new = self.make_client();
         let which = self.chance.below(2) as usize;
@@ -204,7 +196,7 @@ impl World {
         self.clients.lock().unwrap().clone()
     }
 
-    /// Returns all clients, also the closed ones.
+    /// Returns all clients, including the closed ones.
     pub(super) fn all_clients(&self) -> Vec<Client> {
         let mut all = self.present();
         all.extend(self.retired.lock().unwrap().iter().cloned());
@@ -216,7 +208,6 @@ impl World {
     }
 }
 
-/// Counts one more.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::SeqCst);
 }

@@ -1,9 +1,9 @@
-//! Plans that the server keeps for what is sent often.
+//! Prepared plans for frequent statements.
 //!
-//! Planning an acquire anew takes it several times as long as carrying it out. The driver's own way
-//! of preparing takes two round trips for the first use, and its names are numbers. Here statements
-//! are prepared in SQL, along with their first use, under names that are made of their texts. Only
-//! where nothing stands in between: behind a pooler what is prepared doesn't stay with us.
+//! Planning an acquire takes the server several times as long as executing it. The driver's way of
+//! preparing takes two round trips for the first use, and its names are numbers. Here statements
+//! are prepared in SQL, together with their first use, with names derived from their texts. This
+//! needs a direct connection: behind a pooler, the next statement may run on another session.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,23 +17,23 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 /// The statements of one backend that have plans.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Whether connections of the server are our own.
+    /// Whether the backend's connections are direct.
     kept: AtomicBool,
-    /// By the names of the texts.
+    /// The plans by the names of their statements.
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
 
-/// One statement with a plan.
+/// A statement with a plan.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) name: Arc<str>,
-    /// What makes the server plan it.
+    /// The SQL that prepares it.
     pub(super) prepare: String,
     parameters: Vec<String>,
 }
 
 impl Plans {
-    /// Plans are kept from here on.
+    /// Starts to keep plans.
     pub(super) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
@@ -42,7 +42,7 @@ impl Plans {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// The plan of a statement, whose arguments always have the same types.
+    /// Returns the plan of a statement, whose arguments always have the same types.
     pub(super) fn of(&self, name: &'static str, sql: &Sql, arguments: Arguments<'_>) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Plan::new(sql, arguments))))
@@ -71,7 +71,7 @@ impl Plan {
         Self { prepare: format!("PREPARE {name} {statement}"), name: name.into(), parameters }
     }
 
-    /// What carries it out with these values.
+    /// Returns the SQL that executes the plan with these values.
     pub(super) fn execute(&self, arguments: Arguments<'_>) -> String {
         let mut text = format!("EXECUTE {}", self.name);
         for (at, name) in self.parameters.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! What answers there: a server, a replica, a pooler in between.
+//! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A pooler must be noticed before anything is left in a session: a `LISTEN` would stay with a
-//! connection of the server that others use, and their drivers may choke on what it brings. So each
-//! connection is opened with a mark, a setting of its session that no pooler passes on: one refuses
-//! it, others leave it out, and one that keeps sessions for the next client has another's mark.
+//! A pooler must be detected before a session has any state: a `LISTEN` would stay with a server
+//! connection that other clients use, and its notifications may confuse their drivers. So each
+//! connection is opened with a mark, a session setting that no pooler passes on. One pooler rejects
+//! it, others omit it, and a pooler that reuses sessions shows the mark of another client.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -12,17 +12,17 @@ use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest server that the texts are written for.
+/// The oldest supported version.
 const OLDEST: i64 = 120_000;
 
-/// What a server says of itself.
+/// Facts that a server reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// Whether every name can be stored, and compared as its bytes.
+    /// Whether every name can be stored, and compared by its bytes.
     is_utf8: bool,
-    /// Whether nothing stands between it and us.
+    /// Whether there is no pooler in between.
     pub(super) is_direct: bool,
     /// The server's `version()`.
     product: String,
@@ -44,7 +44,7 @@ impl Server {
         read.map_err(|bad| bad_row(bad, pool.dialect().backend()))
     }
 
-    /// Whether locks can be kept here at all.
+    /// Returns an error if this server can't keep locks.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(other) = other_product(&self.product) {
             format!(

@@ -1,9 +1,8 @@
 //! Abandoned sessions: the client has closed the connection, but the session may still be busy.
 //!
-//! A server that waits for a lock or for a replica doesn't notice that its client has closed the
-//! connection. So one task ends such sessions through a connection of its own, and polls until the
-//! server no longer lists them. Until then each session keeps its permit, also while the server
-//! can't be reached.
+//! A server that waits for a lock or a replica doesn't notice a closed connection. So one task ends
+//! such sessions through its own connection, and polls until the server no longer lists them. Until
+//! then each session keeps its permit, also while the server is unreachable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,27 +21,27 @@ use super::sessions::SessionPermit;
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// A number of the server. After a failover, the other server uses the same ids for other sessions.
+    /// A number of the server. After a failover, the new server reuses ids for other sessions.
     pub(crate) server: i64,
-    /// The server's time in microseconds, read when the session already existed.
+    /// A server time in microseconds at which the session already existed.
     pub(crate) seen: i64,
     /// An instant before the connection was opened.
     pub(crate) opened: Instant,
 }
 
-/// The shortest and longest pause between two polls for sessions that don't end.
+/// The shortest and longest pause between polls for sessions that haven't ended.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// The shortest and longest pause between two tries to reach the server.
+/// The shortest and longest pause between attempts to reach the server.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The time limit of one request of the task.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the server may take to end a session whose connection is closed.
+/// The time the server may take to end a session whose connection is closed.
 const CLOSING: Duration = Duration::from_millis(200);
 
-/// How long the task keeps an idle connection.
+/// The time the task keeps an idle connection.
 const UNUSED: Duration = Duration::from_secs(1);
 
 /// The abandoned sessions of one backend.
@@ -51,9 +50,9 @@ pub(crate) struct Abandoned<D> {
     dialect: Arc<D>,
     limits: Limits,
     waiting: Mutex<Waiting>,
-    /// The last error of connecting to the server, unless it works again.
+    /// The last error of connecting, until a connection succeeds.
     refusal: Mutex<Option<String>>,
-    /// Set when the backend is dropped: the permits are useless then.
+    /// Set when the backend is dropped: its permits are then useless.
     closed: AtomicBool,
 }
 
@@ -76,7 +75,7 @@ struct Ending {
 /// The permits that an abandoned session keeps: its own, and the request's.
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// Gives the permits back if the task ends with its runtime.
+/// Returns the permits if the runtime drops the task.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -110,7 +109,7 @@ impl<D> Abandoned<D> {
         }
     }
 
-    /// Returns the last error of connecting to the server, unless it works again.
+    /// Returns the last error of connecting, unless a connection has succeeded since.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -129,7 +128,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Ends a session on the server. The receiver resolves when it has ended.
+    /// Ends a session on the server. The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -148,7 +147,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends sessions until none is left (true), or until the backend is dropped (false).
+    /// Ends sessions. Returns true when none is left, false if the backend was dropped.
     async fn attend(&self) -> bool {
         let mut pause = TRIES.0;
         loop {
@@ -160,7 +159,7 @@ impl<D: Dialect> Abandoned<D> {
                     pause = TRIES.0;
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
-                    // The server may need a moment to notice that the connection is closed.
+                    // The server may notice the closed connection only after a moment.
                     tokio::time::sleep(CLOSING).await;
                     let mut waiting = self.waiting();
                     if waiting.sessions.is_empty() {
@@ -185,7 +184,7 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends what can be ended through this connection. Returns false if the connection failed.
+    /// Ends the sessions that this connection can end. Returns false if the connection failed.
     async fn end_all(
         &self,
         mut connection: D::Connection,
@@ -202,7 +201,7 @@ impl<D: Dialect> Abandoned<D> {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
                     Ok(Ok(found)) => still_there = found,
-                    // The connection works, and the user may not look at sessions.
+                    // The connection works, but the user may not list sessions.
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
                         self.set_refusal(Some(errors::plain(&cause)));
                         tokio::time::sleep(TRIES.1).await;
@@ -222,7 +221,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server accepts connections in order, so it has seen that one before this one.
+                // The server accepts connections in order, so it accepted the abandoned connection
+                // earlier.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

@@ -1,4 +1,4 @@
-//! What each database brings.
+//! The interface to one database.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -13,54 +13,52 @@ use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
-/// A database, as far as it differs from the others.
+/// A database server: everything in which it differs from the others.
 ///
-/// Every text is sent as it is by [`Dialect::fetch`], in one round trip, and may consist of several
-/// statements. A text that changes anything must be atomic, or such that each of its statements
-/// may be the last one that is carried out.
+/// [`Dialect::fetch`] sends each SQL text in one round trip; a text may have several statements. A
+/// text that changes anything is atomic, or remains correct if execution stops after any statement.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// A connection. Dropping it closes it.
     type Connection: Send + 'static;
 
-    /// What names are quoted with.
+    /// The quote character for identifiers.
     const QUOTE: char;
 
-    /// The server's clock as `{now}` in the texts: microseconds, read anew wherever it stands.
+    /// The server's clock for `{now}` in SQL: microseconds, read at each occurrence.
     const NOW: &'static str;
 
-    /// Whether tables can be made in one transaction. Elsewhere those who begin at once may find
-    /// some of them, and go on making the others.
+    /// Whether one transaction can create all tables. If not, concurrent first users may find some
+    /// of them, and create the rest.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Returns the SQL with a longer limit on waits for other sessions than requests have.
+    /// Returns the SQL with a longer limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
-    /// What errors say they come from: the profile's name.
+    /// Returns the profile's name, for errors.
     fn backend(&self) -> &'static str;
 
-    /// The tables.
     fn tables(&self) -> &Tables;
 
-    /// The texts.
+    /// Returns the SQL texts.
     fn texts(&self) -> &'static Texts;
 
-    /// A text with the names of the tables, and the clock.
+    /// Returns SQL with the names of the tables and the clock filled in.
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
     }
 
-    /// Where a release that somebody waits for is told, in the words of the texts.
+    /// Returns the notification channel for releases, as the SQL names it.
     fn channel(&self) -> &str {
         ""
     }
 
-    /// Whether the way to the server is a file of this machine, and not a network.
+    /// Returns whether the server is reached through a file of this machine instead of the network.
     fn is_by_file(&self) -> bool;
 
-    /// Opens a connection, ready for use.
+    /// Opens a connection.
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection for requests, with the server's own time limits set where possible. Also
+    /// Opens a connection for requests, with the server's own time limits where possible. Also
     /// returns its session, unless a pooler shares that between connections.
     fn open(
         &self,
@@ -74,14 +72,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Sends a text, and answers the rows of all its statements.
+    /// Sends SQL and returns the rows of all its statements.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
         text: String,
     ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a;
 
-    /// Sends a text with values for its parameters.
+    /// Sends SQL with values for its parameters.
     fn execute<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -91,52 +89,52 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.fetch(connection, sql.render(arguments, Self::literal))
     }
 
-    /// Writes a value as a literal, so that nothing in it can be taken for SQL.
+    /// Writes a value as a literal, escaped so that it can't inject SQL.
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// The code by which an error is judged: the SQLSTATE, where that tells enough.
+    /// Returns the code that [`judge`](Dialect::judge) takes: the SQLSTATE, if it is specific
+    /// enough.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// What a server's error means, by its code and its message; `None` for one that isn't known.
+    /// Returns the meaning of a server's error, or `None` for an unknown error.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
-    /// Looks at the live server.
+    /// Diagnoses the live server.
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// The texts of a database. Their parameters and columns are the same in all of them; each file
-/// says what they are. Times are the server's, in microseconds.
+/// The SQL texts of a database. Parameters and columns are the same for all databases; each file
+/// documents them. Times are the server's, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// The tables.
     pub(crate) schema: &'static str,
-    /// Answers `version`.
+    /// Returns `version`.
     pub(crate) version: &'static str,
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
     pub(crate) release: &'static str,
     /// A release that leaves a tombstone.
     pub(crate) settle: &'static str,
-    /// Gives a hold to another token.
+    /// Transfers a hold to another token.
     pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
     pub(crate) break_run_out: &'static str,
     pub(crate) break_now: &'static str,
-    /// Raises the floor above what the next text deletes.
+    /// Raises the floor above the fences that the next text deletes.
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
-    // The same for those who hold a name beside each other.
+    // The same for shared holders.
     pub(crate) beside_acquire: &'static str,
     pub(crate) beside_renew: &'static str,
     pub(crate) beside_release: &'static str,
     pub(crate) beside_settle: &'static str,
-    /// Takes back that a writer waits.
+    /// Removes the mark of a waiting writer.
     pub(crate) beside_end: &'static str,
-    /// Notes that a writer waits.
+    /// Marks that a writer waits.
     pub(crate) beside_wait: &'static str,
     pub(crate) beside_swap: &'static str,
     pub(crate) beside_break: &'static str,
@@ -144,11 +142,11 @@ pub(crate) struct Texts {
     pub(crate) beside_sweep: &'static str,
 }
 
-/// One row of an answer, column by column.
+/// A row of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row(pub(crate) Vec<Cell>);
 
-/// One value of a row.
+/// A value of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     Null,
@@ -157,7 +155,7 @@ pub(crate) enum Cell {
 }
 
 impl Row {
-    /// A number, or a boolean as 0 or 1.
+    /// Returns a number, or a boolean as 0 or 1.
     pub(crate) fn int(&self, at: usize) -> Result<i64, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number),
@@ -165,12 +163,12 @@ impl Row {
         }
     }
 
-    /// Whether there is no value, or no such column.
+    /// Returns whether the value is `NULL` or the column is missing.
     pub(crate) fn is_null(&self, at: usize) -> bool {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// A boolean; `NULL` is false.
+    /// Returns a boolean; `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),
@@ -179,7 +177,7 @@ impl Row {
         }
     }
 
-    /// A text, if it isn't `NULL`.
+    /// Returns a text, or `None` for `NULL`.
     pub(crate) fn text(&self, at: usize) -> Result<Option<&str>, BadRow> {
         match self.0.get(at) {
             Some(Cell::Text(text)) => Ok(Some(text)),
@@ -189,6 +187,6 @@ impl Row {
     }
 }
 
-/// A row that isn't as the texts make them.
+/// A row that no SQL of this crate produces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BadRow;

@@ -1,4 +1,4 @@
-//! What a failed request did.
+//! Effects of failed requests.
 
 use std::time::Duration;
 
@@ -7,50 +7,49 @@ use lockwright_core::{Error, ErrorKind};
 use super::dialect::{BadRow, Dialect};
 use super::tls;
 
-/// Whether a request changes anything. One that doesn't certainly had no effect, whatever became
-/// of its answer.
+/// The effect of a request. A request that only reads has no effect, even if its answer is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
     Reads,
 }
 
-/// What a server's error means.
+/// The meaning of a server's error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
-    /// What to do about it.
+    /// Advice for the user.
     pub(crate) message: &'static str,
-    /// Whether the same request may succeed at once: it lost against another one.
+    /// Set if a retry may succeed at once: the request lost against a concurrent one.
     pub(crate) again: bool,
-    /// Whether the server that answered will refuse everything for now: its connections go.
+    /// Set if this server rejects all requests for now: its connections are closed.
     pub(crate) useless: bool,
 }
 
 impl Verdict {
-    /// An error with which the server carried out nothing, of this kind.
+    /// Returns the verdict for an error by which the server carried out nothing.
     pub(crate) const fn new(kind: ErrorKind, message: &'static str) -> Self {
         Self { kind, message, again: false, useless: false }
     }
 
-    /// One that the next try may not meet.
+    /// Returns the verdict for an error that a retry may avoid.
     pub(crate) const fn again(message: &'static str) -> Self {
         Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
     }
 
-    /// One by which the whole server is of no use.
+    /// Marks the whole server as unusable.
     pub(crate) const fn useless(mut self) -> Self {
         self.useless = true;
         self
     }
 }
 
-/// What is known of a request that failed.
+/// A failed request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// Whether other connections are as dead as this one.
+    /// Set if the pool's other connections are as dead as this one.
     pub(crate) lost: bool,
 }
 
@@ -63,13 +62,13 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
-/// A request that was sent, and got no answer within its limit.
+/// Returns the failure of a request without an answer within its limit.
 pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Failure {
     let error = unanswered(effect, &format!("the server did not answer within {limit:?}"));
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// A connection that wasn't there in time.
+/// Returns the failure of a connection that wasn't ready in time.
 pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
     let error = Error::unavailable(format!(
         "no connection to the server within {limit:?}; look whether it runs, and at the way to it"
@@ -95,7 +94,7 @@ pub(crate) fn no_session_in(
     Failure { error, again: false, lost: false }
 }
 
-/// A connection that couldn't be made: no request was sent.
+/// Returns the failure of a connection attempt: no request was sent.
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
         sqlx::Error::Database(refusal) => {
@@ -121,19 +120,19 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
     }
 }
 
-/// A request that was sent.
+/// Returns the failure of a request that was sent.
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // Every request may be sent twice, if there is a reason to.
+                // Sending a request twice is always allowed.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
                 }
-                // What a statement answers with an error, it has undone.
+                // A statement that fails with an error has been rolled back.
                 None => {
                     (Error::unavailable("the server can't carry out the request"), false, false)
                 }
@@ -147,7 +146,7 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     Failure { error: error.with_backend(dialect.backend()).with_source(plain(&cause)), again, lost }
 }
 
-/// Without what the driver puts around the server's own words.
+/// Returns the server's message without the driver's additions.
 pub(crate) fn plain(cause: &sqlx::Error) -> String {
     match cause {
         sqlx::Error::Database(refusal) => match refusal.code() {
@@ -160,7 +159,7 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
     }
 }
 
-/// Rows that this version never writes.
+/// Returns the error for a row that this version never writes.
 pub(crate) fn bad_row(_: BadRow, backend: &'static str) -> Error {
     Error::new(
         ErrorKind::Conflict,

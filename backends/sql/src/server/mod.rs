@@ -1,25 +1,25 @@
-//! What the databases with a server have in common: once, for all of them.
+//! Code shared by the databases with a server.
 //!
-//! What differs is in a [`dialect::Dialect`]: SQL texts in files, with the same parameters and the
-//! same columns in each; how a connection is made; what an error code means.
+//! The differences are in a [`dialect::Dialect`]: SQL files with the same parameters and columns
+//! for each database, how to connect, and the meaning of error codes.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `dialect` | what each database brings |
-//! | `sql` | a text with named parameters, and how values get into it |
-//! | `pool` | a few connections, a limit for each request |
+//! | `dialect` | the interface to one database |
+//! | `sql` | SQL with named parameters |
+//! | `pool` | a small connection pool with a time limit for each request |
 //! | `sessions` | the bound on the server sessions of one backend |
 //! | `abandoned` | ending abandoned sessions on the server |
-//! | `lease` | the trait, for holds that are rows |
-//! | `holding` | from a row to what the trait answers |
-//! | `pass_on` | from a server's backend to the one of its mode |
-//! | `schema` | tables that make themselves |
-//! | `table` | the user's own names for them |
-//! | `options` | the parameters of a URL that are ours |
-//! | `errors` | what a failed request did |
-//! | `tls` | what a refused TLS connection means |
-//! | `doctor` | what may be found on any of them |
-//! | `transaction` | locks and fences in a transaction of the user's own |
+//! | `lease` | the backend trait, for holds that are rows |
+//! | `holding` | conversion of rows to the trait's answers |
+//! | `pass_on` | delegation to the backend of the selected mode |
+//! | `schema` | creation of the tables |
+//! | `table` | configurable table names |
+//! | `options` | Lockwright's URL parameters |
+//! | `errors` | effects of failed requests |
+//! | `tls` | TLS errors |
+//! | `doctor` | findings that every server can have |
+//! | `transaction` | locks and fences in the application's own transaction |
 
 pub(crate) mod abandoned;
 pub(crate) mod dialect;

@@ -1,9 +1,9 @@
-//! A few connections, a limit for each request.
+//! A small connection pool with a time limit for each request.
 //!
-//! Not sqlx's own pool: that asks the server once more each time a connection is given back. Here
-//! a connection is given back only after a whole answer. If its request failed, was dropped or timed
-//! out, the connection is closed and its session is ended on the server. So no late answer can reach
-//! the next request.
+//! sqlx's own pool sends another request each time a connection is returned. Here a connection is
+//! returned only after a complete answer. If its request failed, was dropped or timed out, the
+//! connection is closed and its session is ended on the server. So no late answer can reach the
+//! next request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,35 +22,35 @@ use super::sql::{Arguments, Sql};
 /// Time limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How long getting a connection may take.
+    /// The time limit for getting a connection.
     pub(crate) connect: Duration,
-    /// How long the server may take to answer.
+    /// The time limit for the server's answer.
     pub(crate) answer: Duration,
-    /// The same for requests that read many rows or make tables.
+    /// The same for requests that read many rows or create tables.
     pub(crate) slow: Duration,
 }
 
 /// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// How long the whole request may take, with getting a connection.
+    /// The time limit for the whole request, with getting a connection.
     pub(crate) within: Duration,
-    /// How long the server may take to answer.
+    /// The time limit for the server's answer.
     pub(crate) answer: Duration,
-    /// Set for renewals, which have a connection reserved.
+    /// Set for renewals, for which one connection is reserved.
     pub(crate) renews: bool,
-    /// Set if an unanswered request is sent again once its session has ended. After that, the server
+    /// Set if an unanswered request is retried once its session has ended. After that, the server
     /// can't carry out the first one.
     pub(crate) again: bool,
-    /// Set if the request may wait for a row that another session has locked. Its silence says nothing
-    /// about the connections.
+    /// Set if the request may wait for a row that another session has locked. A timeout then
+    /// doesn't indicate a dead connection.
     pub(crate) waits: bool,
 }
 
-/// How often a request that lost against another one is sent again.
+/// The number of attempts of a request that loses against concurrent ones.
 const TRIES: u32 = 5;
 
-/// A connection that wasn't used for so long is closed at the next occasion.
+/// The idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// If a request is dropped after this time without an answer, all connections of its generation are
@@ -63,7 +63,7 @@ pub(crate) struct Pool<D: Dialect> {
     sessions: SessionLimit,
     /// Bounds concurrent requests by the number of connections for them.
     turns: Arc<Semaphore>,
-    /// One less, for requests other than renewals.
+    /// One permit less, for requests other than renewals.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,
@@ -71,7 +71,8 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Moves when all connections were found dead, so that none from before is given back.
+    /// Incremented when all connections are considered dead; older ones are not returned to the
+    /// pool.
     generation: u64,
 }
 
@@ -101,7 +102,7 @@ struct Connected<C> {
     permit: SessionPermit,
 }
 
-/// A connection that was taken from the pool, or is being opened. Dropping it ends its session.
+/// A connection taken from the pool, or being opened. Dropping it ends its session.
 struct Taken<'a, D: Dialect> {
     pool: &'a Pool<D>,
     connected: Option<Connected<D::Connection>>,
@@ -109,7 +110,7 @@ struct Taken<'a, D: Dialect> {
     permit: Option<SessionPermit>,
     turn: Option<Turn>,
     generation: u64,
-    /// When the request was sent.
+    /// The time at which the request was sent.
     sent: Option<Instant>,
     /// Set if the connection was used before.
     is_old: bool,
@@ -117,7 +118,7 @@ struct Taken<'a, D: Dialect> {
 }
 
 impl<D: Dialect> Pool<D> {
-    /// Connects to nothing yet.
+    /// Creates a pool without connecting.
     pub(crate) fn new(dialect: D, limits: Limits, sessions: SessionLimit) -> Self {
         let dialect = Arc::new(dialect);
         let requests = sessions.share(Use::Request).max(1);
@@ -146,8 +147,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends a session on the server; it keeps its permit until it has ended, when the receiver
-    /// resolves. `session` is `None` for a connection that was closed before it was ready.
+    /// Ends a session on the server. The session keeps its permit until it has ended, when the
+    /// receiver resolves. `session` is `None` for a connection that was closed before it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -158,22 +159,23 @@ impl<D: Dialect> Pool<D> {
         self.abandoned.add(runtime, session, (Some(permit), None))
     }
 
-    /// Returns why abandoned sessions can't be ended, if that failed.
+    /// Returns why ending abandoned sessions fails, if it does.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.abandoned.refusal()
     }
 
-    /// Returns the limits of a request that may take long.
+    /// Returns the limits of a slow request.
     pub(crate) fn slowly(&self) -> Sending {
         let answer = self.limits.slow;
         let within = self.limits.connect + answer;
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends a text and answers its rows. A request that certainly had no effect, because it lost
-    /// against another one, is sent again.
+    /// Sends SQL and returns its rows. Retries a request that had no effect because it lost against
+    /// a concurrent one.
     ///
-    /// When this is dropped in the middle, the request may still be carried out.
+    /// # Cancel safety
+    /// If the future is dropped, the server may still carry out the request.
     pub(crate) async fn fetch(
         &self,
         sql: &Sql,
@@ -197,7 +199,7 @@ impl<D: Dialect> Pool<D> {
         self.insist(effect, Request::Sql(sql, arguments), sending).await
     }
 
-    /// Sends a text without parameters, which may take long.
+    /// Sends SQL without parameters, with the limits of a slow request.
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
         self.insist(effect, Request::Text(&text), self.slowly()).await
     }
@@ -210,7 +212,7 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // Set once a request was left unanswered: it may have taken effect, whatever becomes of the next.
+        // Set after an unanswered request: it may have taken effect, even if the retry fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -277,7 +279,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The others may be as silent: they would cost a request each to find out.
+                    // The other connections are probably dead too; each would cost a request to
+                    // find out.
                     self.forget(taken.generation, &taken.runtime);
                 }
                 if taken.is_old {
@@ -316,7 +319,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The one that was used last: the others grow old, and go.
+            // The most recently used connection, so that the others become idle and are closed.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -362,7 +365,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes what is idle, and what is given back from before.
+    /// Closes idle connections; older connections are then not returned to the pool.
     fn forget(&self, generation: u64, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();
@@ -407,7 +410,8 @@ impl<D: Dialect> Drop for Pool<D> {
 }
 
 impl<D: Dialect> Taken<'_, D> {
-    /// Closes the connection and ends its session. The receiver resolves when it has ended.
+    /// Closes the connection and ends its session. The receiver resolves when the session has
+    /// ended.
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
         let abandoned = &self.pool.abandoned;
         let turn = self.turn.take();

@@ -28,7 +28,7 @@ pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],
 }
 
-/// The permit for one server session. Dropping it gives the permit back.
+/// The permit for one server session. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
 
@@ -66,13 +66,13 @@ impl SessionLimit {
         self.shares[of as usize].0
     }
 
-    /// Waits for a permit until `deadline`; `None` if there is none by then.
+    /// Waits for a permit until `deadline`.
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
         let semaphore = Arc::clone(&self.shares[of as usize].1);
         timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok().map(SessionPermit)
     }
 
-    /// Returns a permit if there is one now.
+    /// Returns a permit if one is free now.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_permit(&self, of: Use) -> Option<SessionPermit> {
         Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok().map(SessionPermit)

@@ -1,4 +1,4 @@
-//! What a session sends.
+//! The statements of a session.
 
 use lockwright_core::{Claim, Mode};
 
@@ -14,17 +14,17 @@ pub(super) struct Statements {
     pub(super) dialect: Postgresql,
     alone: Locking,
     shared: Locking,
-    /// For rows.
+    /// Creates the name's row in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
 }
 
-/// Those that differ between who holds alone and who reads.
+/// The statements that differ between exclusive and shared holds.
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// After a wait in vain; for rows after a try too.
+    /// Follows an unsuccessful wait; in the mode `row`, also an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -83,7 +83,7 @@ impl Statements {
         }
     }
 
-    /// Those for this claim.
+    /// Returns the statements for this claim.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         if claim.mode == Mode::Shared { &self.shared } else { &self.alone }
     }

@@ -12,8 +12,8 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// The permit of one connection. It must be dropped after the connection. The session is then ended on
-/// the server, and the permit is given back once it has ended.
+/// The permit of one connection. It must be dropped after the connection. The session is then ended
+/// on the server, and the permit is returned once it has ended.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -38,7 +38,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Returns a permit if there is one now.
+    /// Returns a permit if one is free now.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_get(pool: &Arc<Pool<D>>, of: Use) -> Option<Self> {
         pool.sessions().try_permit(of).map(|permit| Self::of(pool, permit))
@@ -58,7 +58,7 @@ impl<D: Dialect> Permit<D> {
         self.session = Some(session);
     }
 
-    /// Opens a connection. The permit is given back at once if the server refuses it.
+    /// Opens a connection. If the server rejects it, the permit is returned at once.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     pub(crate) async fn open<C>(
         mut self,
@@ -79,7 +79,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Gives the permit back at once: the connection has no session on the server.
+    /// Returns the permit at once: the connection has no session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

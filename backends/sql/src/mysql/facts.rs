@@ -1,4 +1,4 @@
-//! What a server says of itself, and whether locks can live on it.
+//! Facts that a server reports about itself, and checks of whether it can keep locks.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest servers that have what the texts need: `JSON_TABLE` and `SKIP LOCKED`.
+/// The oldest versions with the features that the SQL needs: `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
-/// The server's settings, as far as they matter here.
+/// The server's relevant settings.
 #[derive(Debug)]
 pub(super) struct Facts(HashMap<String, String>);
 
@@ -31,7 +31,7 @@ impl Facts {
         rows.iter().map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// A setting; none where this server doesn't have it.
+    /// Returns a setting, or `None` if this server doesn't have it.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -48,7 +48,7 @@ impl Facts {
         self.text("version").unwrap_or_default()
     }
 
-    /// The first two numbers of the version.
+    /// Returns the first two numbers of the version.
     pub(super) fn release(&self) -> (u32, u32) {
         let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -64,7 +64,7 @@ impl Facts {
             .find(|name| self.text(name).is_some_and(|value| !matches!(value, "OFF" | "0" | "NO")))
     }
 
-    /// What makes it one of several servers that all take writes.
+    /// Returns the kind of multi-primary cluster that the server belongs to.
     pub(super) fn multi_primary(&self) -> Option<&'static str> {
         if self.is_on("wsrep_on") {
             return Some("a Galera cluster (wsrep_on)");
@@ -74,7 +74,7 @@ impl Facts {
             .then_some("group replication with several primaries")
     }
 
-    /// Whether locks can be kept here at all.
+    /// Returns an error if this server can't keep locks.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(setting) = self.only_reads() {
             format!(
@@ -96,7 +96,7 @@ impl Facts {
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 
-    /// Whether what is locked on this server is locked for all.
+    /// Returns an error if a lock on this server isn't valid for its whole cluster.
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         match self.multi_primary() {
             None => Ok(()),

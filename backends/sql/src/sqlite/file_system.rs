@@ -1,5 +1,5 @@
-//! The kind of file system that a lock file is on. Two machines that share a file have different boot
-//! ids, so each treats the other's holds as those of an earlier boot.
+//! The kind of file system that a lock file is on. Two machines that share a file have different
+//! boot ids, so each treats the other's holds as those of an earlier boot.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is looked at for holds in sessions.
+//! Diagnosis for holds in sessions.
 
 use lockwright_core::{Error, Finding, Result, Severity};
 use tokio::time::Instant;
@@ -67,7 +67,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Each hold and each name that is waited for takes one of them.
+/// Checks for free connections: each hold and each name with waiters takes one.
 async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Finding>> {
     const FEW: i64 = 20;
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";

@@ -1,32 +1,32 @@
-//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in a transaction that is kept
-//! open; `LOCK IN SHARE MODE` for readers, which `GET_LOCK` doesn't have). One connection of its own for each hold.
+//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in an open transaction; `LOCK
+//! IN SHARE MODE` for readers, which `GET_LOCK` doesn't support). Each hold has its own connection.
 //!
 //! # The lock of a name
 //!
-//! In the mode `session`, a name that is ASCII without capitals and has at most 64 characters is
-//! locked as it is; of any other the SHA-256 is locked, in hexadecimal. So others can take the same
-//! lock, and are kept out by it:
+//! In the mode `session`, an ASCII name without capitals and of at most 64 characters is locked as
+//! it is. For other names the SHA-256 is locked, in hexadecimal. Other programs can take the same
+//! lock, and the two exclude each other:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! That is because MySQL takes no longer name and makes no difference between `a` and `A`. These
-//! locks belong to the server, not to one database of it. In the mode `row` others lock the name's
-//! row of the table `lockwright_row`.
+//! The reason: MySQL accepts no longer names, and ignores case. These locks belong to the whole
+//! server, not to one of its databases. In the mode `row`, other programs lock the name's row of
+//! the table `lockwright_row`.
 //!
 //! # The gate of a name
 //!
-//! A writer that waits while readers hold has two more locks of the kind of `GET_LOCK`: ` lockwright/waits/…`,
-//! which a reader must find free, and ` lockwright/gate/…`, behind which readers wait. Others who lock the
-//! row without them cost fairness alone.
+//! A writer that waits while readers hold has two more `GET_LOCK` locks: ` lockwright/waits/…`,
+//! which a reader must find free, and ` lockwright/gate/…`, on which readers wait. Programs that
+//! lock the row without them reduce only fairness.
 //!
 //! # The mark of a session
 //!
-//! While a session holds or waits it has another lock of this kind, ` lockwright/TOKEN/HASH`, with the
-//! first 16 digits of the name's SHA-256. No name begins with a space. So `IS_USED_LOCK` tells which
-//! session is a claim's, and whether it is there at all, and a session can be ended by its token.
+//! While a session holds or waits, it has another such lock, ` lockwright/TOKEN/HASH`, with the
+//! first 16 digits of the name's SHA-256. No lock name begins with a space. So `IS_USED_LOCK` finds
+//! a claim's session, and a session can be ended by its token.
 
 mod doctor;
 mod session;
@@ -61,10 +61,10 @@ use watch::Watch;
 /// The longest `wait_timeout`: a year, and less on Windows.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// The mark of the session that is this claim's: the same token under another name is another one.
+/// The mark of a claim's session. It includes the name, as a token may be used with several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// Which lock carries the holds.
+/// The lock that carries the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A `GET_LOCK`.
@@ -74,7 +74,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What stands in the tables.
+    /// Returns the word in the tables.
     fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// What it promises.
+    /// Returns the profile.
     pub(super) fn profile(self) -> &'static Profile {
         static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session", false));
         static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row", true));
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// A text with what stands in braces replaced.
+    /// Replaces the placeholders in braces.
     fn expand(self, dialect: &MySql, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
@@ -137,8 +137,8 @@ impl Kind {
     }
 }
 
-/// What a writer locks while it waits for readers. Locks of this kind belong to the whole server, so it is
-/// about the table too.
+/// Returns a lock of a writer that waits for readers. Such locks belong to the whole server, so
+/// their names include the table.
 fn of_gate(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
@@ -146,7 +146,7 @@ fn of_gate(what: &str) -> String {
     )
 }
 
-/// What is locked for a name. Characters of one byte are ASCII.
+/// Returns the lock of a name. A name without multi-byte characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -154,9 +154,9 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// How much of the TTL is left at most, in µs, to the second: unknown if the session may not be looked at.
-/// MySQL counts the seconds that have begun since, so its number may be one too large; MariaDB ignores the
-/// comment.
+/// The longest time left of the TTL, in µs, with a precision of a second; unknown if the user may
+/// not see the session. MySQL counts started seconds, so its number may be one too large. MariaDB
+/// ignores the comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -170,16 +170,16 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which its holder hears of a little later: so neither a
-    // restart of the server nor a broken way to it.
+    // A hold ends with its connection, but the holder notices that a little later. So holds survive
+    // neither a server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
-    // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
+    // Every acquire of a token runs in a task of its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // The server counts in seconds.
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Each hold has a connection of its own, and one that is stuck mustn't delay another.
+    // Each hold has its own connection, and a stuck one must not delay others.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -195,7 +195,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Over this pool, and with a connection of its own for each hold.
+    /// Creates the server over this pool. Each hold gets its own connection.
     pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(&dialect, text);
@@ -208,11 +208,11 @@ impl Sessions {
         }
     }
 
-    /// Makes sure that a session is a session all the way.
+    /// Checks that each connection has its own session on the server.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
-    /// server shares sessions out.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions between
+    /// connections.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
             self.rows.pool.dialect().set_direct();
@@ -237,7 +237,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// The server shows how long a session has been idle in whole seconds, and [`LEFT`] may take one off.
+    /// The server shows idle times in whole seconds, and [`LEFT`] may subtract one.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

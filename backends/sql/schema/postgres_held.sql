@@ -1,8 +1,7 @@
--- Holds in sessions. The lock itself is the server's, and ends with its session; these rows give the
--- fence, and tell operators who it was. Whether a session still holds, only pg_locks and
--- pg_stat_activity say.
+-- Holds in sessions. The server has the lock itself, which ends with its session. These rows have the fence,
+-- and the identity for operators. Only pg_locks and pg_stat_activity show whether a session still holds.
 
--- Who got a name last.
+-- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
     -- session or row: they don't exclude each other.
     kind     text   NOT NULL,
@@ -18,13 +17,13 @@ CREATE TABLE IF NOT EXISTS {hold} (
     updated  timestamptz NOT NULL,
     -- Who broke it and why.
     broken   text,
-    -- Whether it was released through another connection than its own.
+    -- Whether it was released through a different connection.
     released boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name)
 );
 
--- Who reads a name beside others. The name's row above says so: its token is `readers`, and its fence
--- is theirs as well. The columns are those above.
+-- The readers of a name. The row of the name above has the token `readers` and the same fence. The columns
+-- are as above.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -39,8 +38,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- What is locked in the mode "row". Nothing ever changes in it: a row that is locked for long can't
--- be the one that is written to.
+-- The rows that the mode "row" locks. They never change: a row that is locked for long can't also be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

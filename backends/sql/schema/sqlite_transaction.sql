@@ -1,8 +1,7 @@
--- What `check_fence` compares with, in the transactions of an application: in its own file, beside what
--- its locks protect.
+-- The table of `check_fence`, for the transactions of an application, in the file of the protected data.
 
--- The highest fence that was written with, for each name. A row may be deleted once nobody can come
--- back any more who held the name before `updated`.
+-- The highest fence that was used for a write, for each name. A row may be deleted once no holder from before
+-- `updated` can write any more.
 CREATE TABLE IF NOT EXISTS lockwright_fence (
     name    TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
     fence   INTEGER NOT NULL,

@@ -1,11 +1,10 @@
--- Re-arms every hold of the batch that is still held.
+-- Renews the holds of the batch that still exist.
 -- :holds JSON [[name, token, ttl], ...]
--- Answers for each: its place, 'renewed' or why not, whether somebody waits
+-- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- The rows are locked first. A row that another session has locked is 'skipped', so that it delays no
--- other renewal. The rows stay locked until the commit, so a hold that is alive and unbroken in the last
--- statement was so when it was re-armed.
--- By the key, because a scan waits for other rows too.
+-- Locks the rows first. A row that another session has locked is 'skipped', so that it delays no other
+-- renewal. The rows stay locked until the commit. So a hold that is alive and unbroken in the last statement
+-- was so when it was renewed. Joins by the key, because a scan waits for other rows too.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))

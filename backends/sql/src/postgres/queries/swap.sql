@@ -1,8 +1,6 @@
--- Gives the hold of a token to another one, for a ticket, and keeps the old one from ever being granted
--- again.
+-- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old token.
 -- :name, :from, :token, :identity, :ttl, :tombstone
--- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
--- now
+-- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
 -- The clock is read for each row, after it was locked.
 WITH swapped AS (

@@ -1,6 +1,6 @@
--- Which of some names nobody who waits could get now. A semaphore is one of them while no permit is
--- left, and what is read while a writer waits: if none does, it is readers that wait, for a writer that
--- has gone meanwhile.
+-- Returns those of some names that no waiter can acquire now. A semaphore is included if no permit is left. A
+-- name with readers is included if a writer waits. Without a waiting writer, its waiters are readers, and
+-- their writer has left.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

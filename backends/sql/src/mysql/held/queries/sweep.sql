@@ -1,7 +1,6 @@
--- A name that comes back starts above the floor. One that comes back while this runs may have read
--- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
--- Rows to lock that somebody is at stay too, and names that somebody may still read: those of readers
--- who went without a word come next.
+-- A name that is used again starts above the floor. A concurrent claim may have read the old floor. It still
+-- gets the time in microseconds, so rows with fences ahead of that stay. Locked rows of the mode "row" and
+-- names with readers also stay. Rows of dead readers are deleted first, and their names by a later sweep.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;

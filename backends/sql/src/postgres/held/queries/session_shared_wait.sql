@@ -1,6 +1,6 @@
--- The same for a reader: first it waits, with nothing in its hands, until the gate is open. The locks
--- aren't part of the transaction, and may have been granted in the last moment: so their TTL is there
--- before. The claim's own comes first: two sessions could read for one claim.
+-- As session_wait, for a reader, which first waits without any lock until the gate is open. Session locks may
+-- be granted at the last moment and outlive the transaction, so the TTL is set before. The claim's own lock
+-- comes first, as two sessions could read for one claim.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

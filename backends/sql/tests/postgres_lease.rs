@@ -15,7 +15,7 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// All cases share one server, except that each disturbing case has its own.
 struct Server(testbed::Postgres);
 
 fn to(url: String) -> Connect {
@@ -35,7 +35,7 @@ impl Factory for Server {
         Ok(to(self.0.url()))
     }
 
-    /// Connections are processes of the server's: a busy machine needs a while for many of them.
+    /// Each connection is a server process, so a busy machine takes a while for many of them.
     fn ttl(&self) -> Duration {
         Duration::from_secs(2)
     }

@@ -1,4 +1,4 @@
-//! Those who hold a name beside each other: what the suite can't show of them, on each database.
+//! Shared holders on each database, as far as the conformance suite doesn't test them.
 #![forbid(unsafe_code)]
 
 mod held;

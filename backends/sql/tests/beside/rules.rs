@@ -1,4 +1,4 @@
-//! What holds on every database.
+//! Rules for every database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,8 +39,8 @@ fn limit() -> BootInstant {
     Clock::boot().now() + LIMIT
 }
 
-/// Has eight tasks of two clients take and release `x` at once, in the modes that `mode` gives for task and
-/// round; `taken` says what it comes to with those who hold, and that must never be above `most`.
+/// Eight tasks of two clients acquire and release `x` in parallel, in the modes that `mode` returns
+/// for task and round. The sum of the holders' weights must never exceed `most`.
 async fn contend(
     Two(one, two): Two,
     mode: fn(u32, u32) -> Mode,
@@ -86,7 +86,7 @@ async fn contend(
 }
 
 pub(crate) async fn nobody_gets_in_beside_a_writer(two: Two) {
-    // A writer has as much as all readers together.
+    // A writer weighs as much as all readers together.
     let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
     contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
 }
@@ -99,7 +99,7 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// Also when the last reader has left, and it hasn't asked again yet.
+/// Also when the last reader has released, and the writer hasn't polled again yet.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -108,7 +108,7 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let answer = busy(&*two, &writer, soon()).await;
     assert!(answer.queued, "it stands in the way of others: {answer:?}");
     busy(&*one, &late, Wait::No).await;
-    // Those who hold go on.
+    // Present holders can still renew.
     let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
         panic!("one answer");
     };
@@ -120,7 +120,7 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     }
     let granted = grant(&*two, &writer).await;
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
-    // Its turn is over.
+    // The writer's turn is over.
     let readers = grant(&*one, &late).await;
     assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
     one.release(&late, Settle::Answered).await.unwrap();
@@ -133,7 +133,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = tokio::time::timeout(LIMIT, async {
-        // Until it listens, which may take a moment.
+        // Until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
@@ -151,11 +151,11 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     });
     waiting.await.expect("readers are told that the writer has given up");
     grant(&*one, &late).await;
-    // It doesn't stand there any more.
+    // The withdrawn claim has no record any more.
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
 
-/// One that is renewed, and one that asks again, when all that was there before has run out.
+/// A renewed hold and a repeated claim, after all earlier expiries have passed.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -187,7 +187,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// Whoever of them has the longest TTL, and whether it stays.
+/// The name expires with the longest TTL, even if that holder releases first.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -215,7 +215,7 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         let had = grant(&*one, &first).await;
         let answer = two.swap(first.token, &moved).await.unwrap();
         let Attempt::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
-        // Readers beside each other share theirs; permits' numbers are their own.
+        // Readers keep their shared fence; each permit has its own number.
         assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
         let repeated = two.swap(first.token, &moved).await.unwrap();
         assert_eq!(repeated, Attempt::Granted(granted));
@@ -300,7 +300,7 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
         if how == BreakHow::Now {
             grant(&*one, &claim(&name)).await;
         } else {
-            // A repeat says for how long.
+            // A repeat returns the time left.
             let left = grant(&*one, &readers[0]).await.valid.unwrap();
             assert!(left < readers[0].ttl, "{left:?}");
             let shown = one.inspect(locked).await.unwrap();
@@ -312,8 +312,9 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// A break and a repeat of the claim meet on the server: the break has begun, and is held up at the hold's
-/// row, which `close` locks and `open` lets go. `waiting` counts, as SQL, the requests that wait for a lock.
+/// A break and a repeat of the claim run concurrently on the server. The break waits for the hold's
+/// row, which `close` locks and `open` unlocks. `waiting` is SQL that counts the requests that wait
+/// for a lock.
 pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     Two(one, two): Two,
     ask: Asks<'_>,
@@ -350,7 +351,7 @@ pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
 }
 
-/// Rows that are over: of readers, of permits, and of a writer that waited.
+/// Leaves expired rows: of readers, of permits, and of a writer that waited.
 pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     let ttl = Duration::from_secs(3);
     let gone = [
@@ -373,7 +374,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// All of them as tests, on what `$start` answers: a server, and two clients of it.
+/// Tests of all rules. `$start` returns a server and two of its clients.
 macro_rules! all {
     ($start:path) => {
         rules::all!(
@@ -402,7 +403,7 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// What is in the table of a server, seen and changed behind the backend's back.
+/// Tests that read and change the server's table directly.
 macro_rules! of_the_table {
     ($start:path, $two:path) => {
         #[tokio::test]

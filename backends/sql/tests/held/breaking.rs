@@ -1,4 +1,4 @@
-//! Broken holds: what their holders get, and their tombstones.
+//! Broken holds: the errors of their holders, and their tombstones.
 
 use lockwright_core::{
     Attempt, BreakHow, DistributedLock, HoldState, Reason, Renew, Renewal, Seen, Settle,
@@ -45,7 +45,7 @@ async fn claim_gets_broken_through_another_connection<S: Server>(server: &S, mod
     granted(&*two, &next).await;
     let renewed = two.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
-    // The broken claim is not listed as a holder.
+    // The broken claim isn't listed as a holder.
     let inspection = two.inspect(&name("x")).await.unwrap();
     assert_eq!(inspection.holders.len(), 1, "{mode}: {inspection:?}");
     assert_eq!(inspection.holders[0].token, Some(next.token));

@@ -1,4 +1,4 @@
-//! What the doctor finds, each on a file that really has it.
+//! The doctor's findings, each on a file with that problem.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -36,7 +36,7 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // With a reader in the file the mode can't be changed back.
+    // A reader in the file prevents the change of the mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);

@@ -1,5 +1,5 @@
-//! A lock file on a file system that other machines may share. The test mounts FUSE in its own mount
-//! namespace, as sshfs does.
+//! A lock file on a file system that other machines may share. The test mounts FUSE in its own
+//! mount namespace, as sshfs does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

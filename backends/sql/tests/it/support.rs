@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
-/// A folder of its own, and a lock file in it.
+/// A temporary folder with a lock file.
 pub(crate) struct Place {
     folder: TempDir,
 }
@@ -36,13 +36,13 @@ impl Place {
         Sqlite::open(self.file()).await.unwrap()
     }
 
-    /// A connection past the backend, as an operator's.
+    /// Opens a connection that bypasses the backend, as an operator's does.
     pub(crate) async fn raw(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.file()).create_if_missing(true);
         SqliteConnection::connect_with(&options).await.unwrap()
     }
 
-    /// Closes the backend, which was the last to have the file open, and waits for it.
+    /// Closes the backend, which is the file's last user, and waits for the end.
     pub(crate) async fn close(&self, backend: Sqlite) {
         drop(backend);
         let log = self.folder.path().join("locks.db-wal");
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// Waits for `what`, and fails when it doesn't come.
+/// Waits for `what`, and fails after `limit`.
 pub(crate) async fn within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -67,7 +67,7 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
+/// Returns an exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -97,8 +97,8 @@ pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
     matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
 }
 
-/// Lets what `requests` hands in gather behind a request that waits for the write lock, so that it
-/// goes into one transaction.
+/// Queues `requests` behind a request that waits for the write lock, so that they share a
+/// transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,
@@ -120,7 +120,7 @@ pub(crate) async fn in_one_transaction<T>(
     result
 }
 
-/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+/// A child process: this test binary, whose role is in its environment. Killed on drop.
 pub(crate) struct Process {
     pub(crate) child: Child,
     to: ChildStdin,
@@ -149,7 +149,7 @@ impl Process {
         Self { child, to, from }
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns the next message, without the output of the test harness.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
@@ -181,12 +181,12 @@ impl Drop for Process {
     }
 }
 
-/// What a process says to the test that started it.
+/// Sends a message to the parent test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("> {what}");
 }
 
-/// Waits until that test tells it to go on.
+/// Waits for a line from the parent test.
 pub(crate) fn listen() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }

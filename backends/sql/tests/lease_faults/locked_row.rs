@@ -82,7 +82,7 @@ pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
     drop(locking);
 }
 
-/// Readers that are refused lock the row in turn, so that it is locked nearly all of the time.
+/// Rejected readers lock the row in turn, so that it is locked nearly all of the time.
 pub(crate) async fn is_renewed_amid_requests<S: Server>() {
     let server = S::start();
     let ttl = TTL * 2;

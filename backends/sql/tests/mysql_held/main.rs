@@ -1,5 +1,5 @@
-//! Holds in sessions of a MariaDB server: what the suite can't see, because it is about
-//! processes, connections and the server's own views.
+//! Holds in sessions of a MariaDB server: processes, connections and the server's own views, which
+//! the conformance suite doesn't test.
 #![cfg(feature = "mysql")]
 #![forbid(unsafe_code)]
 

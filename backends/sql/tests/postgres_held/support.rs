@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -41,7 +41,7 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
+/// Returns an exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -54,7 +54,7 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// A reader's.
+/// Returns a reader's claim.
 pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
     Claim { mode: Mode::Shared, ..claim(of, ttl) }
 }
@@ -74,7 +74,7 @@ pub(crate) fn in_time(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// Waits for `what`, and fails when it doesn't come; how long it took.
+/// Waits until `done`, and returns how long it took. Fails after `limit`.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,
@@ -88,7 +88,7 @@ pub(crate) async fn within(
     start.elapsed()
 }
 
-/// What the server says of sessions that bear this token's mark.
+/// Returns the number of sessions with this token's mark.
 pub(crate) fn sessions_of(server: &testbed::Postgres, token: Token) -> usize {
     count(
         server,
@@ -98,12 +98,12 @@ pub(crate) fn sessions_of(server: &testbed::Postgres, token: Token) -> usize {
     )
 }
 
-/// How many sessions stand in a queue for a lock.
+/// Returns how many sessions wait for a lock.
 pub(crate) fn queued(server: &testbed::Postgres) -> usize {
     count(server, "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
 }
 
-/// How many sessions hold what holds are made of: advisory locks, or a transaction that is open.
+/// Returns how many sessions have advisory locks or an open transaction, of which holds consist.
 pub(crate) fn holding(server: &testbed::Postgres) -> usize {
     count(
         server,
@@ -117,7 +117,7 @@ pub(crate) fn count(server: &testbed::Postgres, sql: &str) -> usize {
     server.sql(sql).unwrap().parse().unwrap()
 }
 
-/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+/// A child process: this test binary, whose role is in its environment. Killed on drop.
 pub(crate) struct Part {
     child: Child,
     from: Lines<BufReader<ChildStdout>>,
@@ -142,7 +142,7 @@ impl Part {
         Self { child, from }
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns the next message, without the output of the test harness.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
@@ -171,7 +171,7 @@ impl Drop for Part {
     }
 }
 
-/// What a process says to the test that started it.
+/// Sends a message to the parent test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("> {what}");
 }

@@ -1,4 +1,4 @@
-//! Getting to a server, or not.
+//! Successful and failed connections.
 
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;

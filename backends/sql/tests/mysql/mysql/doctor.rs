@@ -1,4 +1,4 @@
-//! What is wrong with a server is found, and nothing else.
+//! The doctor finds the problems of a server, and nothing else.
 
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_sql::Mysql;
@@ -36,7 +36,7 @@ async fn what_loses_commits_is_found() {
     let found = findings(&mysql).await;
     assert_eq!(found[0].code, "binary-log-format");
     assert_eq!(found[0].severity, Severity::Error);
-    // As it says.
+    // The finding is right: requests fail.
     server.terminate_sessions().unwrap();
     let refused = async || mysql.try_acquire(&claim("x")).await.unwrap_err();
     let _ = refused().await;

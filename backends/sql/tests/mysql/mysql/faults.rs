@@ -1,4 +1,4 @@
-//! Servers that freeze, refuse, and end connections: what an error says happened, happened.
+//! Servers that freeze, reject requests, or end connections: errors state the true effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn a_frozen_server_hangs_nothing() {
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
-    // It was carried out late, or is to be done again: the same either way.
+    // The request was carried out late or never; the release reconciles both cases.
     let mysql = connect(&server.url()).await;
     mysql.release(&held, Settle::Unanswered).await.unwrap();
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -58,7 +58,7 @@ async fn a_lost_answer_is_indeterminate() {
         shown.holders.first().map(|holder| assert_eq!(holder.token, Some(held.token)))
     })
     .await;
-    // And with the way mended, on a new connection, it is the same hold.
+    // On a new connection, after the repair, it is the same hold.
     proxy.mend();
     assert!(matches!(mysql.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
 }
@@ -69,7 +69,7 @@ async fn it_comes_back_by_itself() {
     let held = claim("x");
     let fence = grant(&mysql, &held).await.fence;
     assert!(server.terminate_sessions().unwrap() > 0);
-    // At most one request meets a dead connection.
+    // At most one request fails on a dead connection.
     if let Err(error) = mysql.try_acquire(&held).await {
         let honest = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
         assert!(honest, "{error:?}");
@@ -113,7 +113,7 @@ async fn what_the_server_refuses_has_no_effect() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
 }
 
-/// A dropped request's connection goes, and nothing of it reaches the next request.
+/// The connection of a dropped request is closed, and nothing of it reaches the next request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, mysql) = server_and_client().await;
@@ -126,7 +126,7 @@ async fn a_dropped_request_spoils_nothing() {
         let dropped = claim("x");
         let asking = tokio::time::timeout(Duration::from_millis(100), mysql.try_acquire(&dropped));
         assert!(asking.await.is_err(), "the row is locked");
-        // Another name isn't held up, though more are dropped than there are connections.
+        // Another name isn't delayed, though more requests are dropped than there are connections.
         let other = claim("y");
         grant(&mysql, &other).await;
         mysql.release(&other, Settle::Answered).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_dropped_request_spoils_nothing() {
     }
 }
 
-/// Each statement of a text is committed by itself.
+/// Each statement of a text is committed separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_grant_is_indeterminate() {
     let (server, mysql) = server_and_client().await;
@@ -149,7 +149,7 @@ async fn an_error_after_the_grant_is_indeterminate() {
     let held = claim("x");
     let asking = tokio::spawn(async move { (mysql.try_acquire(&held).await, held, mysql) });
     tokio::time::sleep(Duration::from_millis(400)).await;
-    // Between the first statement and the second one.
+    // Between the first and the second statement.
     let mut locked = crate::kit::session(&server).await;
     locked.execute("LOCK TABLES lockwright_tombstone WRITE").await.unwrap();
     let (answer, held, mysql) = asking.await.unwrap();

@@ -1,4 +1,4 @@
-//! Named after the server, as all of these need one.
+//! Named after the server, which all tests here need.
 
 mod connecting;
 mod doctor;

@@ -1,4 +1,4 @@
-//! Poolers in between.
+//! Behind a pooler.
 
 use lockwright_core::{DistributedLock, ErrorKind, Settle};
 use lockwright_sql::Postgres;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{LONG, MODES, claim, granted, in_mode, ms, server, within};
 
-/// A PgBouncer before a server. Stops when dropped.
+/// A PgBouncer in front of a server. Stops on drop.
 struct Pooler {
     url: String,
     _process: Process,

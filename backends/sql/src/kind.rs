@@ -2,8 +2,8 @@
 
 use lockwright_core::Mode;
 
-/// Returns the value of the token column in the row of a name with shared holders. No token has
-/// this form. Returns `None` for exclusive holds and unknown modes.
+/// Returns the token column's value for a name with shared holders, which looks like no token.
+/// `None` for exclusive holds and unknown modes.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -15,7 +15,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the mode in which a name is in use, from the token in its row.
+/// Returns the mode in which a name is in use, by its row's token.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);
@@ -26,7 +26,7 @@ pub(crate) fn present(token: &str) -> Option<Mode> {
     }
 }
 
-/// Returns the value of the column `mode`.
+/// Returns the column `mode`.
 pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Shared => "shared",
@@ -35,7 +35,7 @@ pub(crate) fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns the values of the columns `permits` and `size`.
+/// Returns the columns `permits` and `size`.
 pub(crate) fn permits(mode: Mode) -> (u32, u32) {
     match mode {
         Mode::Permits { count, of } => (count, of),
@@ -43,7 +43,6 @@ pub(crate) fn permits(mode: Mode) -> (u32, u32) {
     }
 }
 
-/// Returns the mode for the values of the three columns.
 pub(crate) fn mode(word: &str, permits: i64, size: i64) -> Option<Mode> {
     match word {
         "exclusive" => Some(Mode::Exclusive),

@@ -6,10 +6,8 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! The SQL is in `queries/*.sql` of each module, the tables are in `schema/`.
-//!
-//! SQLite is available only on Linux and Android. On other systems, the standard library has no
-//! clock that runs during suspend and is shared by all processes.
+//! SQLite is available only on Linux and Android: other systems lack a clock in the standard
+//! library that runs during suspend and is shared by all processes.
 #![forbid(unsafe_code)]
 
 #[cfg(any(
@@ -29,14 +27,13 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
-/// Types for locks and fences in the application's own transaction. The functions are in `postgres`
-/// and `mysql`.
+/// Types for locks and fences in the application's own transaction.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
-/// The version of sqlx whose connections the transaction functions take.
+/// The sqlx version of the transaction functions.
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",

@@ -1,4 +1,4 @@
-//! The dialect of MySQL and MariaDB: connections, literals, error numbers.
+//! The dialect of MySQL and MariaDB.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -23,15 +23,14 @@ use crate::server::tls;
 
 /// The settings of every connection.
 ///
-/// - Times are in UTC: in other time zones, `SYSDATE` would jump at the end of daylight saving
-///   time.
-/// - `READ COMMITTED`: the SQL relies on seeing the commits before each statement. The default
-///   would also lock gaps between names, so that requests for different names deadlock.
-/// - Strict mode, without silent truncation or rounding. No mode that changes how literals are
-///   parsed or the order of assignments.
+/// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
+/// - `READ COMMITTED`: the SQL relies on seeing the commits before each statement. The default also
+///   locks gaps, so that requests for different names deadlock.
+/// - Strict mode without silent truncation. No mode that changes literals or the order of
+///   assignments.
 /// - A `COMMIT` begins no new transaction, whatever the server's default is.
-/// - `group_concat_max_len` has room for all names of a sweep step.
-/// - Idle connections live longer than the pool keeps them, whatever the server's default is.
+/// - `group_concat_max_len` fits all names of a sweep step.
+/// - Idle connections live longer than in the pool, whatever the server's default is.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -39,46 +38,41 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// The server's clock, without time zone and fractions. Only `SYSDATE` is read at each occurrence;
-/// the alternatives return the start of the statement.
+/// The server's clock, without time zone and fractions. Only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// A number of the server. The new server after a failover has a different number.
+/// A number of the server, different after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
-/// Returns SQL for the identity of a session: its number and the server's.
 pub(super) fn identity() -> String {
     format!("SELECT CONNECTION_ID(), {SERVER}")
 }
 
-/// Returns the session in a row of [`identity`].
 pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSession> {
     let row = row?;
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// The start of the statement: a constant for the server, which allows an index lookup.
+/// The start of the statement: a constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// A batch of renewals as a table. The explicit character set replaces the database's.
+/// A batch of renewals as a table. The character set must be explicit.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                      ttl BIGINT PATH '$[2]')) AS asked";
 
-/// The locked part of a batch of renewals, as a table.
 const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
                       name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                       token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                       ttl BIGINT PATH '$[2]', place BIGINT PATH '$[3]')) AS locked";
 
-/// The names that a sweep has chosen, as a table; and one name, for comparison with a column.
+/// The names chosen by a sweep, as a table; and one name, for comparison with a column.
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
 
-/// A MySQL or MariaDB server.
 #[derive(Clone)]
 pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
@@ -98,7 +92,7 @@ impl MySql {
         }
     }
 
-    /// Records that each connection has its own session, which may then be ended by its number.
+    /// Records that a session belongs to one connection, so it may be ended by its number.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -109,7 +103,6 @@ impl MySql {
 }
 
 impl MySql {
-    /// Returns the name of the tables' database, as a value.
     fn schema_as_value(&self) -> String {
         match self.tables.schema() {
             Some(schema) => format!("'{schema}'"),
@@ -230,8 +223,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // Whole seconds. The statement limit is above the client's, because its error may come
-        // after a commit. MySQL applies it to reads only.
+        // Whole seconds. The statement limit exceeds the client's, because its error may follow a
+        // commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -269,7 +262,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // A session that this user may not end is listed until it ends by itself.
+                // Listed until it ends by itself, if this user may not end it.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -311,7 +304,7 @@ impl Dialect for MySql {
         }
     }
 
-    /// Returns the error number: MySQL's SQLSTATE is `HY000` for most errors.
+    /// Returns the error number, as most SQLSTATEs are `HY000`.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         if let Some(Later(error)) = error.try_downcast_ref() {
             return format!("{LATER}{}", Self::code(&**error)).into();
@@ -339,7 +332,6 @@ impl Dialect for MySql {
     }
 }
 
-/// Sends SQL and returns the rows of all its statements.
 pub(super) async fn fetch_on(
     connection: &mut MySqlConnection,
     text: String,
@@ -347,7 +339,7 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// The same. Also calls `done` after each statement, with the number of rows it changed.
+/// Sends SQL, and calls `done` after each statement with the number of rows it changed.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
@@ -365,7 +357,7 @@ async fn fetch_told(
     Ok(rows)
 }
 
-/// An error after an earlier statement of the same text has changed something permanently.
+/// An error after an earlier statement of the text has committed a change.
 #[derive(Debug)]
 struct Later(Box<dyn DatabaseError>);
 
@@ -406,12 +398,11 @@ impl DatabaseError for Later {
     }
 }
 
-/// Returns the server's error number.
 pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Writes a text in hexadecimal, independent of the session's modes and character sets.
+/// Writes a text in hexadecimal, independent of modes and character sets.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {
@@ -449,15 +440,14 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 
-/// Returns whether the session has ended with this error: a shutdown, a kill, the idle timeout.
+/// Returns whether the session has ended: a shutdown, a kill, the idle timeout.
 pub(super) fn is_the_end(number: u16) -> bool {
     matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-/// Returns the verdict for a server's error number:
-/// <https://mariadb.com/kb/en/mariadb-error-codes/>. A statement that fails with an error is rolled
-/// back. Errors that may come after a commit are `Indeterminate`, and so are errors [`Later`] than
-/// a change.
+/// Returns the verdict for an error number: <https://mariadb.com/kb/en/mariadb-error-codes/>. A
+/// failed statement is rolled back. Errors possible after a commit, and errors [`Later`] than a
+/// change, are `Indeterminate`.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

@@ -19,7 +19,6 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
-/// Makes all checks.
 pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     let facts = Facts::look(pool).await?;
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! Facts that a server reports about itself, and checks of whether it can keep locks.
+//! Facts about a server.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,10 @@ use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest versions with the features that the SQL needs: `JSON_TABLE` and `SKIP LOCKED`.
+/// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
-/// The server's relevant settings.
 #[derive(Debug)]
 pub(super) struct Facts(HashMap<String, String>);
 
@@ -31,7 +30,7 @@ impl Facts {
         rows.iter().map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns a setting, or `None` if this server doesn't have it.
+    /// Returns a setting, or `None` if the server lacks it.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -48,7 +47,6 @@ impl Facts {
         self.text("version").unwrap_or_default()
     }
 
-    /// Returns the first two numbers of the version.
     pub(super) fn release(&self) -> (u32, u32) {
         let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -64,7 +62,7 @@ impl Facts {
             .find(|name| self.text(name).is_some_and(|value| !matches!(value, "OFF" | "0" | "NO")))
     }
 
-    /// Returns the kind of multi-primary cluster that the server belongs to.
+    /// Returns the kind of the server's multi-primary cluster.
     pub(super) fn multi_primary(&self) -> Option<&'static str> {
         if self.is_on("wsrep_on") {
             return Some("a Galera cluster (wsrep_on)");
@@ -96,7 +94,7 @@ impl Facts {
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 
-    /// Returns an error if a lock on this server isn't valid for its whole cluster.
+    /// Returns an error if a lock isn't valid in the server's whole cluster.
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         match self.multi_primary() {
             None => Ok(()),

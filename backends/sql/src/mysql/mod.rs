@@ -7,18 +7,16 @@
 //! | mode | a hold is | for |
 //! |---|---|---|
 //! | `lease`, the default | a row that expires by itself | everything; behind a proxy too |
-//! | `session` | a `GET_LOCK` of the hold's own connection | exclusion of `GET_LOCK` in other programs |
+//! | `session` | a `GET_LOCK` | exclusion of `GET_LOCK` in other programs |
 //! | `row` | a locked row in an open transaction | exclusion of `SELECT … FOR UPDATE` in other programs |
 //!
-//! Holds of one mode don't exclude holds of another. The mode `row` supports readers (`LOCK IN
-//! SHARE MODE`), the mode `session` doesn't: `GET_LOCK` can't be shared. Only the lease mode
-//! supports permits.
+//! Holds of one mode don't exclude holds of another. The modes `lease` and `row` support readers;
+//! only `lease` supports permits.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `options` | URL and settings |
 //! | `dialect` | connections, literals, error numbers |
-//! | `queries/*.sql` | the SQL |
 //! | `facts` | a server's facts, and whether it can keep locks |
 //! | `proxy` | detection of proxies that share sessions |
 //! | `doctor` | diagnosis of a live server |
@@ -34,8 +32,8 @@
 //!   microseconds. So fences grow unless data are lost **and** the clock steps back.
 //! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
 //! - The server has no notifications, so waiters poll.
-//! - Rows of unused names remain, for their fences, until
-//!   [`sweep`](lockwright_core::DistributedLock::sweep) deletes them.
+//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
+//!   them.
 
 mod dialect;
 mod doctor;
@@ -64,13 +62,12 @@ use crate::server::schema;
 use dialect::MySql;
 use facts::Facts;
 
-/// The polling interval of waiters.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// All clients that share this value share its few connections, which are opened on demand and
-/// closed when the value is dropped.
+/// Its few connections are shared by all its clients, opened on demand, and closed when it is
+/// dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -85,11 +82,10 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to the server that a URL names; see [`Options::from_url`].
+    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid;
-    /// otherwise as [`Options::connect`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.connect().await
     }

@@ -10,8 +10,7 @@ use super::dialect::MySql;
 use crate::server::options::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of a URL that sqlx supports and that a user may set. It would silently ignore
-/// others.
+/// The URL parameters of sqlx that a user may set. It silently ignores unknown ones.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -75,8 +74,8 @@ impl Options {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it consists of
-    /// lower-case letters, digits and underscores.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
+    /// letters, digits and underscores.
     pub fn table(mut self, prefix: &str) -> Result<Self> {
         self.common.tables = self.common.tables.named(prefix)?;
         Ok(self)
@@ -92,10 +91,9 @@ impl Options {
     }
 
     /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. A request without an answer is indeterminate: its connection is closed,
-    /// and the server ends its session. In the lease mode a request takes at most half of its TTL,
-    /// and a renewal a fifth. Requests that read many rows, such as listings and sweeps, may take 5
-    /// s unless this is set.
+    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
+    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
+    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -114,13 +112,11 @@ impl Options {
         self
     }
 
-    /// Returns the SQL that creates the tables, for users who may not create them at run time.
-    /// Doesn't connect.
+    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&MySql::new(self))
     }
 
-    /// Returns the backend's name in errors.
     pub(super) fn backend(&self) -> &'static str {
         match self.common.mode {
             Mode::Lease => super::LEASE,

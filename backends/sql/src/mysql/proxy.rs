@@ -7,10 +7,9 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::pool::Pool;
 
-/// Returns whether several connections use the same server session in turn.
-///
-/// While a second connection is in a transaction, such a proxy either answers it with the first
-/// one's session, or answers the first one with a different session than before.
+/// Returns whether several connections use the same server session in turn. While a second
+/// connection is in a transaction, such a proxy answers it with the first one's session, or
+/// switches the first one's.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

@@ -9,8 +9,8 @@ use crate::server::errors::Effect;
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// The state of the connection that asks: without a cipher there is no TLS. Behind a proxy that is
-/// the proxy's connection, and the client's connection to the proxy remains unknown.
+/// The state of this connection: without a cipher there is no TLS. Behind a proxy, only the proxy's
+/// connection is known.
 const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 
 pub(super) async fn look(pool: &Pool<MySql>) -> Result<Option<Finding>> {

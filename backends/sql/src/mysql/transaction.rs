@@ -73,7 +73,7 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
-/// The polling interval in the last second of a wait: the server counts whole seconds.
+/// The polling interval in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
@@ -81,9 +81,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
 /// fractions of a second; MySQL waits for whole seconds, and at least one.
 ///
-/// The tables must exist: a connected [`Mysql`](super::Mysql) has created them, and so does
-/// [`InTransaction::make_tables`]. The [module's page](self) says which locks it excludes, and why
-/// it comes before the transaction's first `SELECT`.
+/// A connected [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] must have created the
+/// tables. The [module's page](self) says which locks it excludes, and why it comes before the
+/// first `SELECT`.
 ///
 /// # Errors
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no
@@ -91,14 +91,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the transaction was rolled back **by
-///   the server**, because of a deadlock or because of `innodb_rollback_on_timeout`; or it is
-///   read-only; or the connection broke.
+///   the server**, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only; or
+///   the connection broke.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. If the future is dropped during a wait, the server continues
-/// to wait for at most five seconds, and the connection is busy until then. Drop the transaction
-/// too: it is rolled back after that. On MySQL the session's `innodb_lock_wait_timeout` may then
-/// remain short; MariaDB's never changes.
+/// No lock outlives the transaction. A dropped wait continues on the server for at most five
+/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
+/// after that. On MySQL the session's `innodb_lock_wait_timeout` may then remain short.
 pub async fn lock_in_transaction(
     tx: &mut MySqlConnection,
     name: &str,
@@ -110,9 +109,8 @@ pub async fn lock_in_transaction(
 /// Rejects a holder's transaction if a later holder has written before.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same.
-///
-/// The tables must exist, as for [`lock_in_transaction`].
+/// differ from the lock's, but all writers of the same data must use the same. The tables must
+/// exist, as for [`lock_in_transaction`].
 ///
 /// # Errors
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
@@ -123,8 +121,8 @@ pub async fn lock_in_transaction(
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
-///   for longer than the user's own `innodb_lock_wait_timeout`; the server has rolled the
-///   transaction back because of a deadlock; or the connection broke.
+///   for longer than the user's `innodb_lock_wait_timeout`; a deadlock, for which the server has
+///   rolled back; or the connection broke.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.
@@ -192,8 +190,8 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// Returns the SQL that creates the tables, for users who may not create them at run time. It
-    /// is also part of [`Options::schema`](super::Options::schema).
+    /// Returns the SQL that creates the tables, also part of
+    /// [`Options::schema`](super::Options::schema).
     pub fn schema(&self) -> String {
         self.tables.expand(SCHEMA, MySql::QUOTE)
     }
@@ -202,10 +200,9 @@ impl InTransaction {
     ///
     /// # Errors
     /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
-    /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied) if the user may not create
-    /// tables; [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if there is no such
-    /// database; [`Unavailable`](lockwright_core::ErrorKind::Unavailable) if the server can't be
-    /// reached.
+    /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
+    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     ///
     /// # Cancel safety
     /// May be dropped at any time; tables may then remain.
@@ -330,7 +327,6 @@ async fn run(
     fetch_on(tx, sql.render(arguments, MySql::literal)).await
 }
 
-/// The probe's error outside a transaction.
 const NO_SAVEPOINT: u16 = 1305;
 const READ_ONLY: u16 = 1792;
 

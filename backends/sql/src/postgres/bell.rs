@@ -1,4 +1,4 @@
-//! Notifications of releases: `LISTEN` on one connection, while this process has waiters.
+//! Notifications of releases: `LISTEN` on one connection, while there are waiters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,19 +21,17 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The time limit for the arrival of the probe. A server sends it at once.
+/// The time limit for the probe, which a server sends at once.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The time after which notifications are tried again once the probe didn't arrive.
+/// The time until the next try if the probe didn't arrive.
 const DEAF_FOR: Duration = Duration::from_secs(60);
 
-/// The interval of checks for a dead connection and for waiters.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The time without waiters after which the connection is closed.
+/// The time without waiters until the connection is closed.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// The pause between attempts to connect.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A listener with its own connection, open while there are waiters.
@@ -91,7 +89,6 @@ struct Ears {
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 
-/// The reason why listening on one connection ended.
 enum End {
     NobodyWaits,
     Deaf,
@@ -168,8 +165,8 @@ impl Ears {
     }
 }
 
-/// Returns whether notifications arrive at all, tested on a new connection. True without a free
-/// permit: the listener that has the permit has tested this already.
+/// Returns whether notifications arrive, tested on a new connection. True without a free permit:
+/// the listener that has it has tested this already.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -198,7 +195,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Opens a connection that listens. Returns `None` if the connection ends at a pooler.
+/// Opens a connection that listens, or returns `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
@@ -213,7 +210,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     let opened = Instant::now();
     let listener = PgListener::connect_with(&only_one).await;
     let listener = line.listener.insert(listener?);
-    // A lost connection is then an error, after which all waiters ask the server.
+    // Reports a lost connection as an error, after which all waiters ask the server.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;

@@ -1,4 +1,4 @@
-//! The PostgreSQL dialect: connections, literals, error codes.
+//! The PostgreSQL dialect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
-/// A PostgreSQL server.
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
@@ -30,10 +29,9 @@ pub(crate) struct Postgresql {
     pub(super) plans: Arc<Plans>,
 }
 
-/// The start time of the server process, which identifies the server.
+/// The start time of the server process identifies the server.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// An expression for the mark of a session.
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 /// A connection, and the names of its prepared plans.
@@ -57,7 +55,7 @@ impl Postgresql {
         }
     }
 
-    /// Adds a mark to each session, which reveals a pooler.
+    /// Marks each session, which reveals a pooler.
     pub(super) fn marked(mut self) -> Self {
         let mark = Token::random().to_string();
         self.server = self.server.options([("lockwright.mark", &mark)]);
@@ -65,9 +63,8 @@ impl Postgresql {
         self
     }
 
-    /// Returns an expression for the identity of a session: its process, the server's process, the
-    /// server's clock, and whether the connection is direct. A pooler may give the session to
-    /// another client.
+    /// Returns an expression for the identity of a session: its process, the server's start, the
+    /// server's clock, and whether the connection is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -90,7 +87,6 @@ impl Postgresql {
         self.backend == super::LEASE
     }
 
-    /// Returns whether a session with this mark is directly connected.
     pub(super) fn has_mark(&self, found: Option<&str>) -> bool {
         self.mark.is_some() && found == self.mark.as_deref()
     }
@@ -301,13 +297,11 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a server-side limit in milliseconds, a little below the client's, so that its error
-/// comes in time.
+/// Returns a server-side limit in milliseconds, below the client's, so that its error is in time.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
 
-/// Sends SQL and returns the rows of all its statements.
 pub(super) async fn fetch_on(
     connection: &mut PgConnection,
     text: String,
@@ -317,8 +311,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Writes a text as a literal that doesn't depend on `standard_conforming_strings`: a text with a
-/// backslash becomes an escape string.
+/// Writes a literal that doesn't depend on `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });
@@ -352,14 +345,14 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
 }
 
 /// Returns the verdict for an SQLSTATE:
-/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A statement that fails with an
-/// error is rolled back. Errors that may come after a commit, or from a pooler that has lost the
-/// server, are `Indeterminate`.
+/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A failed statement is rolled
+/// back. Errors possible after a commit, or from a pooler that has lost the server, are
+/// `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // The message is in the server's language; with other languages, the next verdict applies.
+        // The message is in the server's language; otherwise the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -394,8 +387,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
-        // The server's statement timeout ends with the statement, before the commit. Another
-        // session's cancel may come after the commit, while the server writes its log.
+        // The server's timeout precedes the commit. Another session's cancel may follow it, while
+        // the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }

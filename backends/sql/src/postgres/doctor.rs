@@ -21,10 +21,9 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The age of a snapshot, in transactions and in seconds, from which it is reported.
+/// The reported age of a snapshot, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
-/// Facts that a server reports about itself.
 #[derive(Debug)]
 struct Facts {
     is_replica: bool,
@@ -37,7 +36,6 @@ struct Facts {
     waits_for_replicas: bool,
     multi_primary: Option<String>,
     now: i64,
-    /// The age of the oldest snapshot in use, in transactions and in seconds.
     oldest_snapshot: (i64, i64),
 }
 
@@ -60,7 +58,6 @@ impl Facts {
     }
 }
 
-/// Makes all checks.
 pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     let dialect = pool.dialect();
     let sql = Sql::new(&dialect.expand(include_str!("queries/examine.sql")));
@@ -79,7 +76,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
-    // The other modes, whose sessions aren't marked, detect a pooler by themselves.
+    // The other modes detect a pooler by themselves.
     if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }

@@ -5,18 +5,16 @@
 //! | mode | a hold is | for |
 //! |---|---|---|
 //! | `lease`, the default | a row that expires by itself | everything; behind a transaction pooler too |
-//! | `session` | an advisory lock of the hold's own connection | exclusion of `pg_advisory_lock` in other programs |
+//! | `session` | an advisory lock | exclusion of `pg_advisory_lock` in other programs |
 //! | `row` | a locked row in an open transaction | the same, without numbers for names |
 //!
-//! Holds of one mode don't exclude holds of another. All modes support readers: in the modes
-//! `session` and `row` they hold the server's own shared locks (`pg_advisory_lock_shared`, `FOR
-//! SHARE`). Only the lease mode supports permits.
+//! Holds of one mode don't exclude holds of another. All modes support readers; only `lease`
+//! supports permits.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `options` | URL and settings |
 //! | `dialect` | connections, literals, error codes |
-//! | `queries/*.sql` | the SQL |
 //! | `plans` | statements that the server plans once |
 //! | `pooler` | detection of poolers |
 //! | `bell` | notifications of releases |
@@ -32,8 +30,8 @@
 //! - A fence is the larger of the name's last fence plus one and the server's clock in
 //!   microseconds. So fences grow unless data are lost **and** the clock steps back.
 //! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
-//! - Rows of unused names remain, for their fences, until
-//!   [`sweep`](lockwright_core::DistributedLock::sweep) deletes them.
+//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
+//!   them.
 
 mod bell;
 mod dialect;
@@ -74,8 +72,8 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// All clients that share this value share its few connections, which are opened on demand and
-/// closed when the value is dropped.
+/// Its few connections are shared by all its clients, opened on demand, and closed when it is
+/// dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -90,11 +88,10 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to the server that a URL names; see [`Options::from_url`].
+    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid;
-    /// otherwise as [`Options::connect`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.connect().await
     }
@@ -159,8 +156,7 @@ impl Options {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // These modes have no listener. The connection that finds out why others fail uses its
-        // permit.
+        // These modes have no listener. [`held`] uses its permit to find out why connections fail.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
@@ -181,7 +177,7 @@ pub fn held_profile(mode: Mode) -> Option<Profile> {
     }
 }
 
-/// Returns the profile of the lease mode without a pooler, which would block notifications.
+/// Returns the profile of the lease mode without a pooler.
 pub fn profile() -> Profile {
     profile_of(true)
 }

@@ -10,7 +10,7 @@ use super::dialect::Postgresql;
 use crate::server::options::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of a URL that sqlx supports. It would only log a warning for others.
+/// The URL parameters of sqlx. It only logs a warning for unknown ones.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -89,8 +89,8 @@ impl Options {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it consists of
-    /// lower-case letters, digits and underscores.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
+    /// letters, digits and underscores.
     pub fn table(mut self, prefix: &str) -> Result<Self> {
         self.common.tables = self.common.tables.named(prefix)?;
         Ok(self)
@@ -106,10 +106,9 @@ impl Options {
     }
 
     /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. A request without an answer is indeterminate: its connection is closed,
-    /// and the server ends its session. In the lease mode a request takes at most half of its TTL,
-    /// and a renewal a fifth. Requests that read many rows, such as listings and sweeps, may take 5
-    /// s unless this is set.
+    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
+    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
+    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -128,13 +127,11 @@ impl Options {
         self
     }
 
-    /// Returns the SQL that creates the tables, for users who may not create them at run time.
-    /// Doesn't connect.
+    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&Postgresql::new(self))
     }
 
-    /// Returns the backend's name in errors.
     pub(super) fn backend(&self) -> &'static str {
         match self.common.mode {
             Mode::Lease => super::LEASE,

@@ -1,9 +1,9 @@
 //! Prepared plans for frequent statements.
 //!
-//! Planning an acquire takes the server several times as long as executing it. The driver's way of
-//! preparing takes two round trips for the first use, and its names are numbers. Here statements
-//! are prepared in SQL, together with their first use, with names derived from their texts. This
-//! needs a direct connection: behind a pooler, the next statement may run on another session.
+//! Planning an acquire takes several times as long as executing it. The driver's way of preparing
+//! takes two round trips, and numbers as names. Here statements are prepared in SQL with their
+//! first use, with names derived from their texts. Behind a pooler the plans would be in other
+//! sessions.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,26 +14,23 @@ use super::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::sql::{Arguments, Sql, Value, value};
 
-/// The statements of one backend that have plans.
+/// The plans of one backend's statements.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     /// Whether the backend's connections are direct.
     kept: AtomicBool,
-    /// The plans by the names of their statements.
+    /// By the names of the statements.
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
 
-/// A statement with a plan.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) name: Arc<str>,
-    /// The SQL that prepares it.
     pub(super) prepare: String,
     parameters: Vec<String>,
 }
 
 impl Plans {
-    /// Starts to keep plans.
     pub(super) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }

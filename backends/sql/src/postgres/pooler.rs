@@ -1,9 +1,8 @@
 //! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A pooler must be detected before a session has any state: a `LISTEN` would stay with a server
-//! connection that other clients use, and its notifications may confuse their drivers. So each
-//! connection is opened with a mark, a session setting that no pooler passes on. One pooler rejects
-//! it, others omit it, and a pooler that reuses sessions shows the mark of another client.
+//! A pooler must be detected before a session has any state: other clients might get notifications
+//! of a `LISTEN`, which may confuse their drivers. So each connection has a mark, a session setting
+//! that no pooler passes on: a pooler rejects it, omits it, or shows the mark of another client.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -15,7 +14,6 @@ use crate::server::pool::Pool;
 /// The oldest supported version.
 const OLDEST: i64 = 120_000;
 
-/// Facts that a server reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) is_replica: bool,
@@ -24,7 +22,6 @@ pub(super) struct Server {
     is_utf8: bool,
     /// Whether there is no pooler in between.
     pub(super) is_direct: bool,
-    /// The server's `version()`.
     product: String,
 }
 
@@ -78,7 +75,7 @@ fn look() -> String {
     )
 }
 
-/// Returns the name of a server that speaks PostgreSQL's protocol but isn't PostgreSQL, from its
+/// Returns the name of a server with PostgreSQL's protocol that isn't PostgreSQL, by its
 /// `version()`.
 fn other_product(version: &str) -> Option<&str> {
     const OTHERS: [(&str, &str); 4] = [

@@ -93,22 +93,22 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
 ///
-/// The transaction stays usable in any case, also after an error, unless the connection broke. Its
+/// The transaction stays usable, also after an error, unless the connection broke. Its
 /// `lock_timeout` is unchanged. The [module's page](self) says which locks it excludes.
 ///
 /// # Errors
 /// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName); no transaction was begun,
 ///   or it has failed before; it isn't `READ COMMITTED`.
 /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
-/// - [`Unavailable`](ErrorKind::Unavailable): the server found a deadlock, the user's
-///   `statement_timeout` was over, or the connection broke, and the transaction is gone.
+/// - [`Unavailable`](ErrorKind::Unavailable): a deadlock, the user's `statement_timeout`, or a
+///   broken connection, with which the transaction is gone.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. If the future is dropped during a wait, the server continues
-/// to wait for at most five seconds, and the connection is busy until then. Drop the transaction
-/// too: it is rolled back after that. (`rollback()` returns the error of the wait, and the rollback
-/// itself happens with the connection's next use.) To stop the wait at once, close the connection,
-/// and set `client_connection_check_interval` on the server.
+/// No lock outlives the transaction. A dropped wait continues on the server for at most five
+/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
+/// after that. (`rollback()` returns the error of the wait, and happens with the connection's next
+/// use.) To stop the wait at once, close the connection, and set `client_connection_check_interval`
+/// on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
@@ -116,10 +116,8 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
 /// Rejects a holder's transaction if a later holder has written before.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same.
-///
-/// The table must exist: a connected [`Postgres`](super::Postgres) has created it, and so does
-/// [`InTransaction::make_tables`].
+/// differ from the lock's, but all writers of the same data must use the same. A connected
+/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] must have created the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
@@ -190,8 +188,8 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// Returns the SQL that creates the table of fences, for users who may not create it at run
-    /// time. It is also part of [`Options::schema`](super::Options::schema).
+    /// Returns the SQL that creates the table of fences, also part of
+    /// [`Options::schema`](super::Options::schema).
     pub fn schema(&self) -> String {
         expand(&self.tables, SCHEMA)
     }
@@ -199,9 +197,8 @@ impl InTransaction {
     /// Creates the table of fences unless it exists. Several clients may do so at once.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied) if the user may not create tables,
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) if there is no such schema,
-    /// [`Unavailable`](ErrorKind::Unavailable) if the server can't be reached.
+    /// [`Denied`](ErrorKind::Denied), [`InvalidConfig`](ErrorKind::InvalidConfig) for an unknown
+    /// schema, [`Unavailable`](ErrorKind::Unavailable).
     ///
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
@@ -289,7 +286,6 @@ async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx
     answer
 }
 
-/// Returns whether an attempt got the lock.
 fn tried(rows: &[Row]) -> Result<bool> {
     let bad = |bad| bad_row(bad, BACKEND);
     let row = rows.last().ok_or(BadRow).map_err(bad)?;
@@ -349,7 +345,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns a duration in milliseconds, rounded up. Zero would disable the timeout.
+/// Returns milliseconds, rounded up. Zero would disable the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

@@ -1,8 +1,8 @@
-//! Abandoned sessions: the client has closed the connection, but the session may still be busy.
+//! Abandoned sessions, whose connection the client has closed.
 //!
 //! A server that waits for a lock or a replica doesn't notice a closed connection. So one task ends
 //! such sessions through its own connection, and polls until the server no longer lists them. Until
-//! then each session keeps its permit, also while the server is unreachable.
+//! then, each keeps its permit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,13 @@ use super::errors;
 use super::pool::Limits;
 use super::sessions::SessionPermit;
 
-/// The identity of a session on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// A number of the server. After a failover, the new server reuses ids for other sessions.
+    /// Identifies the server: after a failover, ids are reused.
     pub(crate) server: i64,
-    /// A server time in microseconds at which the session already existed.
+    /// A server time in microseconds, while the session existed.
     pub(crate) seen: i64,
     /// An instant before the connection was opened.
     pub(crate) opened: Instant,
@@ -35,10 +34,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 /// The shortest and longest pause between attempts to reach the server.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The time limit of one request of the task.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The time the server may take to end a session whose connection is closed.
+/// The time the server may need to end a session after its connection.
 const CLOSING: Duration = Duration::from_millis(200);
 
 /// The time the task keeps an idle connection.
@@ -52,7 +50,7 @@ pub(crate) struct Abandoned<D> {
     waiting: Mutex<Waiting>,
     /// The last error of connecting, until a connection succeeds.
     refusal: Mutex<Option<String>>,
-    /// Set when the backend is dropped: its permits are then useless.
+    /// Set when the backend is dropped, which needs no permits.
     closed: AtomicBool,
 }
 
@@ -64,7 +62,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ending {
-    /// `None` for a connection that was abandoned before it was ready.
+    /// `None` for a connection that was abandoned while it was opened.
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
@@ -109,7 +107,7 @@ impl<D> Abandoned<D> {
         }
     }
 
-    /// Returns the last error of connecting, unless a connection has succeeded since.
+    /// Returns the last error of connecting, if it persists.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -184,7 +182,7 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends the sessions that this connection can end. Returns false if the connection failed.
+    /// Ends sessions through this connection. Returns false if it failed.
     async fn end_all(
         &self,
         mut connection: D::Connection,
@@ -221,8 +219,7 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server accepts connections in order, so it accepted the abandoned connection
-                // earlier.
+                // The server accepts connections in order, so it has accepted the abandoned one.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

@@ -15,51 +15,47 @@ use super::table::Tables;
 
 /// A database server: everything in which it differs from the others.
 ///
-/// [`Dialect::fetch`] sends each SQL text in one round trip; a text may have several statements. A
-/// text that changes anything is atomic, or remains correct if execution stops after any statement.
+/// [`Dialect::fetch`] sends each SQL text in one round trip. A text that changes anything is
+/// atomic, or correct if execution stops after any of its statements.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
-    /// A connection. Dropping it closes it.
     type Connection: Send + 'static;
 
     /// The quote character for identifiers.
     const QUOTE: char;
 
-    /// The server's clock for `{now}` in SQL: microseconds, read at each occurrence.
+    /// The clock `{now}`: microseconds, read at each occurrence.
     const NOW: &'static str;
 
-    /// Whether one transaction can create all tables. If not, concurrent first users may find some
-    /// of them, and create the rest.
+    /// Whether tables are created in one transaction. If not, concurrent first users may find some
+    /// of them.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
     /// Returns the SQL with a longer limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
-    /// Returns the profile's name, for errors.
     fn backend(&self) -> &'static str;
 
     fn tables(&self) -> &Tables;
 
-    /// Returns the SQL texts.
     fn texts(&self) -> &'static Texts;
 
-    /// Returns SQL with the names of the tables and the clock filled in.
+    /// Fills in the names of the tables and the clock.
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
     }
 
-    /// Returns the notification channel for releases, as the SQL names it.
+    /// Returns the channel for notifications of releases.
     fn channel(&self) -> &str {
         ""
     }
 
-    /// Returns whether the server is reached through a file of this machine instead of the network.
+    /// Returns whether the server is reached through a file, not the network.
     fn is_by_file(&self) -> bool;
 
-    /// Opens a connection.
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection for requests, with the server's own time limits where possible. Also
-    /// returns its session, unless a pooler shares that between connections.
+    /// Opens a connection for requests, with server-side time limits where possible. Also returns
+    /// its session, unless a pooler shares it.
     fn open(
         &self,
         limits: Limits,
@@ -89,11 +85,10 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.fetch(connection, sql.render(arguments, Self::literal))
     }
 
-    /// Writes a value as a literal, escaped so that it can't inject SQL.
+    /// Writes a value as an escaped literal.
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the code that [`judge`](Dialect::judge) takes: the SQLSTATE, if it is specific
-    /// enough.
+    /// Returns the code for [`judge`](Dialect::judge): the SQLSTATE, if specific enough.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
@@ -101,16 +96,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// Returns the meaning of a server's error, or `None` for an unknown error.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
-    /// Diagnoses the live server.
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// The SQL texts of a database. Parameters and columns are the same for all databases; each file
-/// documents them. Times are the server's, in microseconds.
+/// The SQL texts, whose parameters and columns are the same for all databases. Times are the
+/// server's, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Texts {
     pub(crate) schema: &'static str,
-    /// Returns `version`.
     pub(crate) version: &'static str,
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
@@ -123,7 +116,7 @@ pub(crate) struct Texts {
     pub(crate) list: &'static str,
     pub(crate) break_run_out: &'static str,
     pub(crate) break_now: &'static str,
-    /// Raises the floor above the fences that the next text deletes.
+    /// Raises the floor above the fences that `sweep_leases` deletes.
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
@@ -142,11 +135,9 @@ pub(crate) struct Texts {
     pub(crate) beside_sweep: &'static str,
 }
 
-/// A row of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row(pub(crate) Vec<Cell>);
 
-/// A value of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     Null,

@@ -7,32 +7,30 @@ use lockwright_core::{Error, ErrorKind};
 use super::dialect::{BadRow, Dialect};
 use super::tls;
 
-/// The effect of a request. A request that only reads has no effect, even if its answer is missing.
+/// The effect of a request. A read has none, even unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
     Reads,
 }
 
-/// The meaning of a server's error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
-    /// Advice for the user.
     pub(crate) message: &'static str,
-    /// Set if a retry may succeed at once: the request lost against a concurrent one.
+    /// Set if a retry may succeed: the request lost against a concurrent one.
     pub(crate) again: bool,
-    /// Set if this server rejects all requests for now: its connections are closed.
+    /// Set if this server rejects everything for now: its connections are closed.
     pub(crate) useless: bool,
 }
 
 impl Verdict {
-    /// Returns the verdict for an error by which the server carried out nothing.
+    /// Creates the verdict for an error without effect.
     pub(crate) const fn new(kind: ErrorKind, message: &'static str) -> Self {
         Self { kind, message, again: false, useless: false }
     }
 
-    /// Returns the verdict for an error that a retry may avoid.
+    /// Creates the verdict for an error that a retry may avoid.
     pub(crate) const fn again(message: &'static str) -> Self {
         Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
     }
@@ -44,12 +42,11 @@ impl Verdict {
     }
 }
 
-/// A failed request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// Set if the pool's other connections are as dead as this one.
+    /// Set if the pool's other connections are probably dead too.
     pub(crate) lost: bool,
 }
 
@@ -76,7 +73,7 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// Returns the error for when no server session is free. `refusal` is why sessions can't be ended.
+/// Returns the failure for lack of a session. `refusal` is why sessions can't be ended.
 pub(crate) fn no_session_in(
     limit: Duration,
     refusal: Option<String>,

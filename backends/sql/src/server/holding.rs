@@ -7,8 +7,8 @@ use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 use super::dialect::{BadRow, Row};
 use crate::kind;
 
-/// A hold as the SQL returns it, starting at some column: `name, token, identity, mode, fence,
-/// fences, expires, broken, waiting, now`, followed by `permits, size` for a possibly shared hold.
+/// A hold as the SQL returns it: `name, token, identity, mode, fence, fences, expires, broken,
+/// waiting, now`, followed by `permits, size` for a possibly shared hold.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
@@ -51,30 +51,26 @@ impl<'r> Holding<'r> {
         if holding.fences == 0 { Err(BadRow) } else { Ok(holding) }
     }
 
-    /// Returns whether the name is held.
     pub(crate) fn is_live(&self) -> bool {
         self.token.is_some() && self.expires > self.now
     }
 
-    /// Returns the time left.
     pub(crate) fn remaining(&self) -> Duration {
         let micros = self.expires.saturating_sub(self.now);
         Duration::from_micros(micros.try_into().unwrap_or(0))
     }
 
-    /// Returns the grant, for the holder's own claim.
     pub(crate) fn granted(&self) -> Granted {
         let mut granted = Granted::new(Fence::new(self.fence));
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // A broken hold expires at the time that was set before.
+            // A broken hold keeps its expiry.
             granted.valid = Some(self.remaining());
         }
         granted
     }
 
-    /// Returns the rejection, for all other claims.
     pub(crate) fn busy(&self) -> Busy {
         Busy {
             retry_after: Some(self.remaining()),
@@ -106,7 +102,7 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// Groups rows, which are in the order of names, into one inspection for each name.
+/// Groups rows, ordered by name, into one inspection for each name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {

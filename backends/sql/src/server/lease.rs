@@ -21,28 +21,26 @@ use crate::kind;
 /// The minimum time a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The minimum time for which a waiting writer blocks new readers after its last poll; it covers
-/// several polls.
+/// The minimum time a writer blocks new readers after its last poll: several polls.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// The number of attempts to break any holder when the holder changes in between.
+/// The number of attempts to break any holder while holders change.
 const BREAK_TRIES: usize = 10;
 
-/// The number of names on a page of a listing.
 const PAGE: usize = 200;
 
-/// The number of rows that one sweep step examines, and of tombstones it deletes.
+/// The number of rows examined, and of tombstones deleted, by one sweep step.
 const SWEEP: usize = 1_000;
 
-/// The minimum age of a swept row. It is longer than any statement takes, so no running statement
-/// can have missed the row's last change.
+/// The minimum age of a swept row: longer than any statement, so none can have missed the last
+/// change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 /// The pause before a renewal retries rows that another session had locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum time that a renewal then waits in the server's queue for such a row. If sessions
-/// take turns on a row, a retry finds no gap. A single row may use all the remaining time.
+/// The minimum wait of a renewal in the server's queue for such a row, as sessions that take turns
+/// leave no gap for a retry. A single row may use all the remaining time.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 /// The number of rows waited for in parallel.
@@ -51,7 +49,6 @@ const WAIT_AT_ONCE: usize = 3;
 /// The time for which batches stay smaller after a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
-/// A backend whose holds are rows.
 #[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -75,8 +72,7 @@ type Renewals = Vec<(usize, Option<Renewal>)>;
 
 /// A listener for releases on the server.
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
-    /// Starts listening soon, and then wakes all waiters. If notifications are impossible, returns
-    /// the interval for polling.
+    /// Starts to listen, then wakes all waiters. Returns a polling interval if that is impossible.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -138,7 +134,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
-            // Subscribe before the attempt, to get the notification of a release right after it.
+            // Before the attempt, to get the notification of a release right after it.
             self.waiters.waits(&claim.name);
             poll = bell.listen();
             waits = poll.is_none();
@@ -239,7 +235,6 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(if ended { Ended::Released } else { Ended::NotHeld })
     }
 
-    /// Returns whether a release found a hold.
     fn held(&self, rows: &[Row]) -> Result<bool> {
         rows.last().map_or(Ok(false), |row| self.sound(row.bool(0)))
     }
@@ -326,7 +321,7 @@ impl<D: Dialect> LeaseBackend<D> {
         mut holds: Vec<(usize, &Renew<'_>)>,
         deadline: Instant,
     ) -> Result<Renewals> {
-        // A fixed order: concurrent batches with the same names must not deadlock.
+        // A fixed order prevents deadlocks of concurrent batches.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
         let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
@@ -486,13 +481,11 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Keeps the holds whose rows other sessions have locked.
 fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
     let is_locked = |place| renewals.iter().any(|(at, renewal)| *at == place && renewal.is_none());
     holds.retain(|(place, _)| is_locked(*place));
 }
 
-/// Replaces earlier answers for the same holds.
 fn replace(renewals: &mut Renewals, answers: Renewals) {
     renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
     renewals.extend(answers);
@@ -594,9 +587,9 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     /// Raises the table's floor to the highest fence of the rows to delete, and commits. Then
-    /// deletes rows with fences at or below the floor. A later claim of the name starts above the
-    /// floor. A statement that began before the floor was raised has seen the row's last state, as
-    /// that is a minute old, and starts above the row.
+    /// deletes rows with fences at or below the floor. Later claims of the name start above it. A
+    /// statement from before has seen the row's last state, as that is a minute old, and starts
+    /// above the row.
     async fn sweep(&self, idle: Duration) -> Result<Swept> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

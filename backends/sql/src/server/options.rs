@@ -35,12 +35,10 @@ impl Mode {
     }
 }
 
-/// The options that all databases with a server share.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
-    /// The largest number of server sessions, if the URL sets it.
     connections: Option<usize>,
     pub(crate) connect: Duration,
     /// The time limit for the server's answer, if set.
@@ -62,7 +60,6 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Returns the time limits of requests.
     pub(crate) fn limits(&self) -> Limits {
         let by_default = match self.mode {
             Mode::Lease => Duration::from_millis(1_200),
@@ -75,8 +72,8 @@ impl Common {
         }
     }
 
-    /// Returns the bound on server sessions. With `listens`, one of them is for a listener or for
-    /// watching the sessions that hold.
+    /// Returns the bound on server sessions. With `listens`, one is for a listener or for watching
+    /// sessions.
     ///
     /// # Errors
     /// If the bound is too low for the mode.
@@ -100,7 +97,7 @@ impl Common {
 /// Removes Lockwright's parameters from a URL and leaves the driver's.
 ///
 /// # Errors
-/// For an unknown parameter. The error omits its value, which may be a secret.
+/// For an unknown parameter, without its value, which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -144,7 +141,7 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Returns whether a name is known. A known name that ends with `[` is a prefix.
+/// Returns whether a name is known. A `known` that ends with `[` is a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }

@@ -1,9 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! sqlx's own pool sends another request each time a connection is returned. Here a connection is
-//! returned only after a complete answer. If its request failed, was dropped or timed out, the
-//! connection is closed and its session is ended on the server. So no late answer can reach the
-//! next request.
+//! sqlx's own pool sends another request for each returned connection. Here a connection is
+//! returned only after a complete answer. Otherwise it is closed and its session is ended on the
+//! server. So no late answer can reach the next request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,18 +18,16 @@ use super::errors::{self, Effect, Failure};
 use super::sessions::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
-/// Time limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The time limit for getting a connection.
     pub(crate) connect: Duration,
     /// The time limit for the server's answer.
     pub(crate) answer: Duration,
-    /// The same for requests that read many rows or create tables.
+    /// The same for listings, sweeps and the creation of tables.
     pub(crate) slow: Duration,
 }
 
-/// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
     /// The time limit for the whole request, with getting a connection.
@@ -39,11 +36,11 @@ pub(crate) struct Sending {
     pub(crate) answer: Duration,
     /// Set for renewals, for which one connection is reserved.
     pub(crate) renews: bool,
-    /// Set if an unanswered request is retried once its session has ended. After that, the server
-    /// can't carry out the first one.
+    /// Set if an unanswered request is retried once its session has ended, and so can't carry it
+    /// out.
     pub(crate) again: bool,
-    /// Set if the request may wait for a row that another session has locked. A timeout then
-    /// doesn't indicate a dead connection.
+    /// Set if the request may wait for another session's lock. A timeout then isn't a dead
+    /// connection.
     pub(crate) waits: bool,
 }
 
@@ -53,8 +50,7 @@ const TRIES: u32 = 5;
 /// The idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a request is dropped after this time without an answer, all connections of its generation are
-/// closed.
+/// A request dropped after this time without an answer closes all connections of its generation.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -71,8 +67,7 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Incremented when all connections are considered dead; older ones are not returned to the
-    /// pool.
+    /// Incremented when all connections seem dead; older ones aren't returned to the pool.
     generation: u64,
 }
 
@@ -106,13 +101,10 @@ struct Connected<C> {
 struct Taken<'a, D: Dialect> {
     pool: &'a Pool<D>,
     connected: Option<Connected<D::Connection>>,
-    /// The permit of a connection that is being opened.
     permit: Option<SessionPermit>,
     turn: Option<Turn>,
     generation: u64,
-    /// The time at which the request was sent.
     sent: Option<Instant>,
-    /// Set if the connection was used before.
     is_old: bool,
     runtime: Handle,
 }
@@ -141,14 +133,13 @@ impl<D: Dialect> Pool<D> {
         self.limits
     }
 
-    /// Returns the bound on the backend's server sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn sessions(&self) -> &SessionLimit {
         &self.sessions
     }
 
-    /// Ends a session on the server. The session keeps its permit until it has ended, when the
-    /// receiver resolves. `session` is `None` for a connection that was closed before it was ready.
+    /// Ends a session on the server, which keeps its permit until it has ended. Then the receiver
+    /// resolves. `session` is `None` for a connection that was closed before it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -164,18 +155,17 @@ impl<D: Dialect> Pool<D> {
         self.abandoned.refusal()
     }
 
-    /// Returns the limits of a slow request.
     pub(crate) fn slowly(&self) -> Sending {
         let answer = self.limits.slow;
         let within = self.limits.connect + answer;
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends SQL and returns its rows. Retries a request that had no effect because it lost against
-    /// a concurrent one.
+    /// Sends SQL and returns its rows. Retries a request that lost against a concurrent one,
+    /// without effect.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the server may still carry out the request.
+    /// The server may still carry out a dropped request.
     pub(crate) async fn fetch(
         &self,
         sql: &Sql,
@@ -188,7 +178,6 @@ impl<D: Dialect> Pool<D> {
         self.fetch_so(sql, arguments, effect, sending).await
     }
 
-    /// Like [`fetch`](Self::fetch), with these limits.
     pub(crate) async fn fetch_so(
         &self,
         sql: &Sql,
@@ -279,8 +268,7 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The other connections are probably dead too; each would cost a request to
-                    // find out.
+                    // The other connections are probably dead too, and would cost a request each.
                     self.forget(taken.generation, &taken.runtime);
                 }
                 if taken.is_old {
@@ -319,7 +307,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The most recently used connection, so that the others become idle and are closed.
+            // The last used one, so that the others become idle.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -410,8 +398,7 @@ impl<D: Dialect> Drop for Pool<D> {
 }
 
 impl<D: Dialect> Taken<'_, D> {
-    /// Closes the connection and ends its session. The receiver resolves when the session has
-    /// ended.
+    /// Closes the connection and ends its session. Then the receiver resolves.
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
         let abandoned = &self.pool.abandoned;
         let turn = self.turn.take();

@@ -10,16 +10,16 @@ use super::sql::Sql;
 /// The version of the tables that this code supports.
 pub(crate) const VERSION: i64 = 1;
 
-/// Returns the SQL that creates the tables, for operators too.
+/// Returns the SQL that creates the tables.
 pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Creates the tables unless they exist. Several clients may do so at once. Existing tables need no
-/// permission to create them.
+/// Creates the tables unless they exist, concurrently with other clients. Needs no permission for
+/// existing tables.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        // Without transactional DDL, another client may be creating the tables right now.
+        // Without transactional DDL, another client may be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {

@@ -1,6 +1,5 @@
 //! SQL with named parameters.
 
-/// A value for a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -15,19 +14,17 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
     }
 }
 
-/// The parameters of one request, by name.
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`. Comments are removed.
 ///
-/// Values are inserted as literals of the database, and the whole is sent as one plain query. That
-/// costs one round trip, and allows several statements in a file. It needs no prepared statement,
-/// which might be missing on the connection that a pooler chooses. A dialect may send a
+/// It is sent as one plain query with literals: one round trip, several statements in a file, and
+/// no prepared statement that might be missing on a pooler's connection. A dialect may send a
 /// [hot](Sql::hot) statement differently.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
-    /// The name of a frequently sent statement, whose plan is worth keeping.
+    /// The name of a statement whose plan is worth keeping.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     hot: Option<&'static str>,
 }
@@ -69,7 +66,7 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// Parses a single, frequently sent statement. Its name is unique in its database.
+    /// Parses a single, frequent statement, with a unique name in its database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
@@ -109,7 +106,7 @@ impl Sql {
     /// Returns the SQL in which `literal` writes each parameter.
     ///
     /// # Panics
-    /// If a parameter has no argument, which is a bug in this crate.
+    /// If a parameter has no argument.
     pub(crate) fn render(
         &self,
         arguments: Arguments<'_>,
@@ -122,7 +119,7 @@ impl Sql {
 /// Returns the value of a parameter.
 ///
 /// # Panics
-/// If it has none, which is a bug in this crate.
+/// If it has none.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

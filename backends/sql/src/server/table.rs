@@ -2,19 +2,16 @@
 
 use lockwright_core::{Error, Result};
 
-/// The default prefix of table names.
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix. With its suffixes, it fits every database's limit on names.
+/// The longest prefix: with its suffixes, it fits every database.
 const LONGEST: usize = 40;
 
 /// The longest schema name in PostgreSQL.
 const LONGEST_SCHEMA: usize = 63;
 
-/// The schema and prefix of the tables.
-///
-/// Names become part of the SQL, without parameters. So they are restricted to letters, digits and
-/// underscores. They are also quoted, as a name may be an SQL keyword.
+/// The schema and prefix of the tables. As they become part of the SQL, they have only letters,
+/// digits and underscores, and are quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -35,21 +32,19 @@ impl Tables {
         Ok(self)
     }
 
-    /// Sets the schema.
     pub(crate) fn within(mut self, schema: &str) -> Result<Self> {
         check("schema", schema, LONGEST_SCHEMA)?;
         self.schema = Some(schema.to_owned());
         Ok(self)
     }
 
-    /// Returns the schema, if set.
     #[cfg(feature = "mysql")]
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// Replaces `{lease}`, `{tombstone}`, `{meta}`, `{hold}` and so on by the tables' names, quoted
-    /// by `quote`. Replaces `{prefix}` by the prefix of index names.
+    /// Replaces `{lease}`, `{meta}` and so on by the tables' quoted names, and `{prefix}` by the
+    /// prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in
@@ -66,19 +61,18 @@ impl Tables {
         text
     }
 
-    /// Returns a name of at most 63 bytes for server objects of these tables, such as a channel.
+    /// Returns a name of at most 63 bytes for objects such as a channel.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Tables with the same prefix then share the name, which causes needless wake-ups.
+            // Schemas may then share the name, which causes needless wake-ups.
             _ => self.prefix.clone(),
         }
     }
 
-    /// Returns the names for messages.
     pub(crate) fn shown(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{schema}.{}_*", self.prefix),

@@ -5,11 +5,10 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// The drivers pass ring explicitly, but verify certificates with the process's default provider.
+/// The drivers pass ring explicitly, but verify certificates with the process's default.
 pub(crate) use lockwright_core::kit::tls::choose_provider;
 
-/// Returns the error if a connection failed because of TLS. The driver negotiates TLS before it
-/// sends a password.
+/// Returns the error of a connection that failed because of TLS, before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
@@ -20,7 +19,7 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's default, `caching_sha2_password`: the first login after a server start.
+        // MySQL's default, `caching_sha2_password`, at the first login after a server start.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::invalid_config(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -88,8 +87,7 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Removes PEM text: environment variables may contain certificates, and the driver quotes them if
-/// it can't parse them.
+/// Removes PEM text, which the driver quotes from environment variables that it can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),
@@ -97,7 +95,6 @@ pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether the host is this machine.
 pub(crate) fn is_on_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {

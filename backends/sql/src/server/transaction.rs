@@ -1,4 +1,4 @@
-//! Locks and fences in the application's own transaction: the part that the databases share.
+//! The shared part of locks and fences in the application's own transaction.
 
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ impl Outcome {
     }
 }
 
-/// The longest wait of one statement in the server. After a dropped wait, the statement occupies
-/// its connection for at most this time.
+/// The longest wait of one statement, which occupies its connection after a dropped wait.
 const SLICE: Duration = Duration::from_secs(5);
 
 /// The end of a wait.
@@ -72,7 +71,6 @@ impl Limit {
     }
 }
 
-/// Returns a fence as a table stores it.
 pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
     let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
     Ok(fence.get() as i64) // far below `i64::MAX`
@@ -81,7 +79,6 @@ pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
 /// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
-/// Returns the parameters of the sweep's SQL.
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
     // A hundred years, which every server can subtract from its clock.
@@ -89,13 +86,11 @@ pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }
 
-/// Returns the number of swept rows.
 pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     let number = rows.last().ok_or(BadRow)?.int(0)?;
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-/// Returns the error for a call outside a transaction.
 pub(crate) fn no_transaction(what: &str) -> Error {
     Error::invalid_input(format!(
         "there is no transaction, so {what} would be over at once; begin one first \
@@ -103,8 +98,8 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Returns the error for a failed statement. A transaction has no effect before its commit, so an
-/// unanswered statement has none either.
+/// Returns the error of a failed statement. Before the commit, even an unanswered one has no
+/// effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,
@@ -131,7 +126,7 @@ pub(crate) fn failed(
     Error::new(kind, message).with_backend(backend).with_source(cause.to_string())
 }
 
-/// Returns an error if `highest`, from the table, forbids writing with this fence.
+/// Returns an error if the table's `highest` rejects this fence.
 pub(crate) fn compare(
     name: &LockName,
     fence: Fence,

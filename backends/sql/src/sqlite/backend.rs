@@ -33,9 +33,9 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        // A release between an attempt and its answer removes the name from the expected ones. Its
-        // wake-up was received, so the next attempt is due. One more attempt is enough for
-        // progress; after that the caller polls.
+        // A release between an attempt and its answer wakes the waiter, and removes the name from
+        // the expected ones. So the next attempt is due. One more is enough for progress; after
+        // that the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;
@@ -114,7 +114,7 @@ impl DistributedLock for Sqlite {
 impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
         if let Wait::Until(until) = wait {
-            // Subscribe before the attempt, to get the notification of a release right after it.
+            // Before the attempt, to get the wake-up of a release right after it.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await

@@ -1,8 +1,7 @@
 //! Shared holders: readers and holders of permits.
 //!
-//! Each has its own row. The name's row shows that they exist, so that the single statement of an
-//! exclusive acquire finds the name held. All functions need a transaction, and a moment from
-//! inside it.
+//! Each has its own row. The name's row shows that they exist, for the single statement of an
+//! exclusive acquire. All functions need a transaction, and a moment from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,11 +16,9 @@ use super::statements::{
 };
 use crate::kind;
 
-/// The time for which a waiting writer blocks new readers after its last poll; it covers several
-/// polls.
+/// The time a writer blocks new readers after its last poll: several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
-/// A summary of the holders of a name.
 struct Look {
     taken: u64,
     first_end: Option<BootInstant>,
@@ -98,7 +95,7 @@ pub(super) async fn acquire(
 }
 
 /// Records that a writer waits for readers. The record is void once the name's fence has changed,
-/// so it may be written late and outside of a transaction.
+/// so it needs no transaction.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -108,7 +105,6 @@ pub(super) async fn wait(
     add(connection, asked, row.try_get("fence")?, at.now + WAITS, at).await
 }
 
-/// Returns the first shared holder of a name.
 pub(super) async fn first(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -120,7 +116,6 @@ pub(super) async fn first(
     }
 }
 
-/// Returns the rows of all shared holders of a name.
 pub(super) async fn holders(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -140,7 +135,6 @@ pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
     kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
 }
 
-/// Transfers a hold to another token.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -266,7 +260,6 @@ async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>
     })
 }
 
-/// Returns the row of a token that holds.
 async fn own(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -299,7 +292,7 @@ async fn again(
     renew(connection, &hold, at, &mut renewed).await?;
     let mut granted = granted(own.try_get("fence")?)?;
     if renewed.is_empty() {
-        // A broken hold expires at the time that was set before.
+        // A broken hold keeps its expiry.
         granted.valid = Some(expires(own)?.saturating_since(at.now));
     }
     Ok(granted)

@@ -17,8 +17,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // Otherwise two containers of one machine treat each other's live holds as holds of another
-    // boot.
+    // Otherwise two containers treat each other's live holds as holds of another boot.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
@@ -38,7 +37,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// Returns whether `path` is a mount point, by the fifth field of mountinfo.
+/// Returns whether `path` is a mount point, by mountinfo's fifth field.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }

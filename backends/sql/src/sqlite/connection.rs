@@ -1,4 +1,4 @@
-//! Opening the file: checks that give a clear error, settings, tables.
+//! Opening the file: checks, settings, tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ use super::options::Synchronous;
 /// The version of the tables that this code supports.
 pub(super) const VERSION: i64 = 1;
 
-/// All tables.
 pub(super) const SCHEMA: &str = concat!(
     include_str!("../../schema/sqlite.sql"),
     include_str!("../../schema/sqlite_beside.sql")
@@ -26,7 +25,6 @@ pub(super) const SCHEMA: &str = concat!(
 /// Tables that files of the first versions lack.
 const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
 
-/// A file, and how it is opened.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
     pub(super) path: Arc<Path>,
@@ -42,7 +40,6 @@ struct FileId {
     inode: u64,
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) connection: SqliteConnection,
@@ -50,14 +47,13 @@ pub(super) struct Open {
 }
 
 impl Database {
-    /// Opens the file. Creates it and its tables if necessary.
     pub(super) async fn open_or_create(&self) -> Result<Open> {
         self.check_path()?;
         self.open(true).await
     }
 
-    /// Opens the file again after its connection failed. It must still exist: a new empty file in
-    /// its place would admit a second holder while the old file's holders still hold.
+    /// Opens the file again after a failure. A new file in its place is rejected, as it would admit
+    /// a second holder.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -70,8 +66,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the path of the write-ahead log, which exists while the file is open in WAL mode.
-    /// SQLite puts it next to the target of a symbolic link.
+    /// Returns the write-ahead log, which exists while the file is open in WAL mode. SQLite puts it
+    /// next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -209,8 +205,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { device: found.dev(), inode: found.ino() })
 }
 
-/// Switches to WAL mode, a property of the file. The switch needs exclusive access. If another
-/// process uses the file for long, the mode remains: slower, but not less safe.
+/// Switches to WAL mode, which needs exclusive access. If the file is in use, its mode remains:
+/// slower, but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut patience = Patience::new(Duration::from_secs(1));
     loop {
@@ -225,7 +221,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // Checked again under the write lock: another process may have created the tables.
+        // Again under the write lock: another process may have created them.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -241,7 +237,6 @@ async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i6
     version(connection).await
 }
 
-/// Returns the SQL that creates the missing tables.
 async fn missing(connection: &mut SqliteConnection) -> sqlx::Result<Option<&'static str>> {
     if !has_table(connection, "lockwright_meta").await? {
         return Ok(Some(SCHEMA));
@@ -264,14 +259,14 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i
 }
 
 impl Open {
-    /// Closes the connection. The last connection of all processes merges the log into the file.
+    /// Closes the connection. The last one of all processes merges the log into the file.
     pub(super) async fn close(self) {
         let _ = self.connection.close().await;
     }
 }
 
-/// The longest wait for the file's write lock. A process has it for one sync of the disk, and only
-/// a stopped process for longer.
+/// The longest wait for the file's write lock, which a running process has for one sync of the
+/// disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Retries for the file's write lock: first at once, then with pauses of 1 ms to 5 ms.
@@ -289,7 +284,7 @@ impl Patience {
 
     /// Pauses, and returns whether to retry.
     pub(super) async fn again(&mut self) -> bool {
-        // A few retries without a pause: a sync of a fast disk is shorter than the shortest pause.
+        // A sync of a fast disk is shorter than the shortest pause.
         const ON_THE_SPOT: u32 = 4;
 
         let waited = self.since.elapsed();
@@ -300,7 +295,7 @@ impl Patience {
         if self.tries <= ON_THE_SPOT {
             tokio::task::yield_now().await;
         } else {
-            // Jitter from the clock's low digits, so that two processes don't retry in step.
+            // Jitter, so that two processes don't retry in step.
             let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
             let uneven = u64::from(waited.subsec_nanos()) % longest;
             tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

@@ -9,7 +9,6 @@ use sqlx::sqlite::SqliteConnection;
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system::{self, Network};
 
-/// Facts about the file.
 #[derive(Debug)]
 pub(super) struct Examination {
     journal_mode: String,

@@ -1,4 +1,4 @@
-//! Effects of failed requests, by SQLite's errors.
+//! Effects of failed requests.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use lockwright_core::{Error, ErrorKind};
 /// The effect of a failed request on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Certainly none.
     None,
     /// The change may have been written.
     Unknown,
@@ -57,9 +56,9 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Returns the failure of a statement without an explicit transaction. Some codes prove that
-    /// nothing was written. A failed write or sync of the log doesn't: a log record that reached
-    /// the disk despite the error becomes valid at the next recovery.
+    /// Returns the failure of a statement without a transaction. Some codes prove that nothing was
+    /// written. A failed write or sync of the log doesn't: a record that reached the disk becomes
+    /// valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -85,7 +84,6 @@ impl Failure {
         is_busy(&self.source)
     }
 
-    /// Returns the error for the caller.
     pub(super) fn to_error(&self) -> Error {
         self.to_error_about("")
     }
@@ -133,7 +131,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // At worst a claim is in a file that is to be deleted, and expires there.
+            // At worst a claim is in a file that is to be deleted.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

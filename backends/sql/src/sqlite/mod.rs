@@ -3,7 +3,7 @@
 //! A hold is a row that expires by itself. Its expiry is an instant of `CLOCK_BOOTTIME`, stored
 //! with the boot id. That clock runs during suspend and ignores steps of the wall clock, and rows
 //! of another boot have expired. Fences come from one counter in the file, so they grow as long as
-//! the file exists. With the default `synchronous=FULL`, that includes power cuts.
+//! the file exists, with the default `synchronous=FULL` also through power cuts.
 //!
 //! | file | subject |
 //! |---|---|
@@ -12,21 +12,20 @@
 //! | `writer` | the one task that owns the connection: queue, transactions, retries |
 //! | `statements` | one function for each operation on the rows |
 //! | `beside` | the same for shared holders: readers, permits |
-//! | `transaction` | fences in the application's own transaction, in its own file |
+//! | `transaction` | fences in the application's own transaction |
 //! | `connection` | opening the file, its schema |
 //! | `errors` | effects of failed requests |
-//! | `wakeup` | notifications of releases, within and between processes |
+//! | `wakeup` | notifications of releases |
 //! | `boot` | the boot id |
-//! | `file_system` | detection of file systems that other machines may share |
+//! | `file_system` | detection of shared file systems |
 //! | `doctor` | diagnosis of a live file |
 //!
 //! # Requirements
 //!
-//! - The file must be on a local file system. On a file system that other machines may share,
-//!   opening it fails unless [`Options::any_file_system`] is set.
-//! - Don't open and close a lock file in use by other means in the same process, and don't open it
-//!   with a second copy of SQLite there. Either drops SQLite's locks on the file, as POSIX locks
-//!   work that way.
+//! - The file must be on a local file system. Opening it on a shared one fails, unless
+//!   [`Options::any_file_system`] is set.
+//! - Don't open a lock file in use by other means, or with a second copy of SQLite, in the same
+//!   process. Closing it drops SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
 //!   request and returns an error, but holds from before and after may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.
@@ -59,7 +58,7 @@ use writer::Jobs;
 
 /// Locks in a SQLite file, for the processes of one machine.
 ///
-/// Share it through an `Arc`; one value is enough for a process. The connection is closed when the
+/// One value, shared through an `Arc`, is enough for a process. The connection is closed when the
 /// last reference is dropped.
 ///
 /// ```
@@ -91,11 +90,10 @@ impl Sqlite {
         Self::options(path).open().await
     }
 
-    /// Opens the file that a URL names; see [`Options::from_url`].
+    /// Opens a file by its URL, as [`Options::from_url`] and [`Options::open`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid;
-    /// otherwise as [`Options::open`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.open().await
     }
@@ -134,8 +132,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // Only for lost wake-ups: a process killed between its commit and its notification, or a row
-    // deleted by hand.
+    // Only for wake-ups lost by a process killed after its commit, or a row deleted by hand.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

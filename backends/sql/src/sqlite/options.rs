@@ -18,8 +18,8 @@ pub enum Synchronous {
     #[default]
     Full,
     /// The death of any process, but not a power cut: requests don't wait for the disk. After a
-    /// power cut the file may be some seconds old. Holds aren't affected, as they all end when the
-    /// machine restarts, but **fences may repeat**. The crate's README has the gain in speed.
+    /// power cut the file may be some seconds old. All holds end with the restart, but **fences may
+    /// repeat**. The crate's README has the gain in speed.
     Normal,
 }
 
@@ -95,8 +95,8 @@ impl Options {
     }
 
     /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared
-    /// folder of a virtual machine. Only one machine may use the file then, because two machines
-    /// don't exclude each other.
+    /// folder of a virtual machine. Only one machine may use the file, as machines don't exclude
+    /// each other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self
@@ -114,7 +114,7 @@ impl Options {
         super::connection::SCHEMA.to_owned()
     }
 
-    /// Opens the file, creates missing tables and a missing file, and starts the task that owns the
+    /// Opens the file, creates it and its tables if missing, and starts the task that owns the
     /// connection on the current runtime. The folder must exist.
     ///
     /// # Cancel safety
@@ -122,8 +122,8 @@ impl Options {
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder, it
-    ///   is on a file system that other machines may share, or the path is a folder. Also if the
-    ///   file isn't a database, is damaged, or has tables that this version doesn't support.
+    ///   is on a shared file system, or the path is a folder. Or the file isn't a database, is
+    ///   damaged, or has tables that this version doesn't support.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
     ///   locked for too long, or there is no `/proc`.

@@ -23,7 +23,6 @@ pub(super) use query;
 /// The minimum time a tombstone is kept.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The number of names on a page of a listing.
 const PAGE: i64 = 200;
 
 /// The time and boot that a statement uses.
@@ -66,23 +65,22 @@ pub(super) struct Hold {
 /// A hold in a batch statement: name, token, TTL.
 pub(super) type Asked<'a> = (&'a str, String, i64);
 
-/// The result of an [`acquire`].
 #[derive(Debug)]
 pub(super) enum Acquired {
     Attempt(Attempt),
-    /// The token has a tombstone: it was released, or broken at once, and is never granted again.
+    /// The token has a tombstone, and is never granted again.
     Buried,
     /// The name is in use as another kind of lock.
     OtherKind(Mode),
-    /// The hold already exists, or the name became free in between: a transaction must decide.
+    /// The hold exists, or the name became free in between: a transaction must decide.
     Again,
 }
 
 /// Grants the name if it is free.
 ///
-/// Outside of a transaction `at` is older than the write lock. That is safe: a row that had expired
-/// at `at` has still expired, and the new expiry is no earlier than the send plus the TTL. Only a
-/// transaction may renew an existing hold, as that hold may have just expired.
+/// Outside of a transaction `at` is older than the write lock, which is safe: a row that had
+/// expired then has still expired, and the new expiry is no earlier than the send plus the TTL.
+/// Only a transaction may renew an existing hold, as that may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -138,7 +136,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Returns the existing hold of a repeated claim, renewed unless it was broken. In a transaction.
+/// Returns the hold of a repeated claim, renewed unless it was broken. In a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -156,14 +154,13 @@ async fn again(
         .await?;
     let mut granted = grant(row)?;
     if rearmed.rows_affected() == 0 {
-        // A broken hold expires at the time that was set before.
+        // A broken hold keeps its expiry.
         granted.valid = Some(at.remaining(row)?);
     }
     Ok(granted)
 }
 
-/// Transfers the hold of the token `from` to the claim `asked`. In a transaction, with a moment
-/// from inside it.
+/// Transfers the hold of `from` to `asked`. In a transaction, with a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -268,8 +265,8 @@ async fn why_not_held(
     })
 }
 
-/// Ends a hold, and returns whether that may admit a waiter. With a tombstone or for shared holds
-/// it takes several statements, and so needs a transaction.
+/// Ends a hold, and returns whether that may admit a waiter. Needs a transaction with a tombstone
+/// or for shared holds.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -352,7 +349,6 @@ pub(super) async fn break_lock(
     })
 }
 
-/// Returns the holders of a name.
 pub(super) async fn inspect(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -365,7 +361,6 @@ pub(super) async fn inspect(
     Ok(inspection)
 }
 
-/// Returns one page of the held names with a prefix.
 pub(super) async fn list(
     connection: &mut SqliteConnection,
     prefix: &str,
@@ -401,7 +396,6 @@ pub(super) async fn list(
     Ok(page)
 }
 
-/// Returns those of the names that are held.
 pub(super) async fn held(
     connection: &mut SqliteConnection,
     names: &[LockName],
@@ -418,9 +412,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes rows that expired at least `idle` ago, and expired tombstones. Until then, the rows show
-/// a paused holder why it lost its hold. Deletes at most `limit` rows of each kind. Returns how
-/// many, and whether there are more.
+/// Deletes rows that expired at least `idle` ago (until then they show a paused holder why it lost
+/// its hold), and expired tombstones. At most `limit` of each kind.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,
@@ -450,7 +443,6 @@ pub(super) async fn sweep(
     Ok(Swept { rows: gone.into_iter().sum(), more })
 }
 
-/// Returns the rows of all holders of a name.
 async fn holders(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -505,7 +497,6 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
     Ok(holder)
 }
 
-/// Adds a holder to the inspection.
 fn show(inspection: &mut Inspection, row: &SqliteRow, at: Moment<'_>) -> Result<()> {
     let holder = holder(row, at)?;
     let reserved: u64 = row.try_get::<i64, _>("fences")?.try_into().map_err(decode)?;
@@ -523,7 +514,7 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// Returns an instant as SQLite stores it: its integers are signed.
+/// SQLite's integers are signed.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
 //! Fences in the application's own transaction.
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite what a later holder has written. If the protected data are in a SQLite file of
-//! the application, [`check_fence`] in the writing transaction rejects that. It accepts fences of
-//! every backend. The lock file is a different file.
+//! then overwrite what a later holder has written. If the protected data are in a SQLite file (not
+//! the lock file), [`check_fence`] in the writing transaction rejects that. It accepts fences of
+//! every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! SQLite allows one writing transaction at a time, so the second one sees the writes of the first
-//! if it has read nothing before. So `BEGIN IMMEDIATE` or this check must come first.
+//! SQLite allows one writing transaction at a time. `BEGIN IMMEDIATE` or this check must come
+//! before any read, so that the second transaction sees the writes of the first.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
@@ -82,8 +82,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Returns the error for a failed statement. A transaction has no effect before its commit, so the
-/// statement has none.
+/// Returns the error of a failed statement, which has no effect before the commit.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

@@ -4,19 +4,17 @@
 //! processes, it opens and closes SQLite's log for reading, which the kernel reports to all
 //! watchers of the log.
 //!
-//! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
+//! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
 //! - It needs no disk access.
 //!
-//! Measured alternatives are worse (figures in the README). Writes to the log are reported before
-//! they are visible: SQLite publishes them in shared memory after the sync, without an event.
-//! Setting the file's times waits for the file system's journal. Polling is slower.
+//! The README has figures of worse alternatives. Writes to the log are reported before they are
+//! visible: SQLite publishes them in shared memory after the sync, without an event. Setting the
+//! file's times waits for the file system's journal.
 //!
-//! Opening and closing the log by other means than SQLite's is safe: there are no POSIX locks on
-//! it. The database file must not be opened so, see the module `sqlite`.
+//! The log has no POSIX locks, so it may be opened and closed, unlike the database file.
 //!
-//! A process killed between commit and wake-up loses the wake-up. The client's slow poll replaces
-//! it.
+//! A wake-up is lost if its process is killed after the commit. The client's slow poll replaces it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -46,13 +44,12 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The time until which each name has waiters. A client repeats its request long before.
+    /// The end of each name's waiters. A client repeats its request long before.
     until: HashMap<LockName, BootInstant>,
-    /// Whether a task watches the log.
     watching: bool,
 }
 
-/// The time after which a waiter that doesn't repeat its request is dropped.
+/// The time after which a silent waiter is dropped.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// The interval for dropping such waiters.
@@ -78,7 +75,7 @@ impl Waiters {
         clients.insert(id, events);
     }
 
-    /// Records that a client is about to request `name`, and waits if it isn't granted.
+    /// Records that a client is about to request `name`, and may wait.
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
         let mut expected = locked(&self.expected);
@@ -128,7 +125,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Drops waiters that are gone. Returns false, and ends the watch, if none is left.
+    /// Drops waiters that are gone. Returns false, and ends the watch, without any left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -142,7 +139,7 @@ impl Waiters {
     }
 }
 
-/// Locks a mutex. Poison is ignored, as no panic can leave a change incomplete.
+/// Ignores poison, as no panic can leave a change incomplete.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -154,7 +151,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names cause wake-ups too. Wake-ups within this time are handled together.
+    // Releases of other names cause wake-ups too, which are handled together within this time.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -176,8 +173,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Heard::FileGone => {
-                // Each client repeats its request, gets the error about the file, and starts a new
-                // watch.
+                // Each client repeats its request, gets the file's error, and starts a new watch.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -207,8 +203,8 @@ enum Heard {
     FileGone,
 }
 
-/// A watch by inotify, or polling if that isn't available: the number of watches per user is
-/// limited, and without WAL mode there is no log.
+/// A watch by inotify. Polls if the user's limit of watches is reached, or without WAL mode, as
+/// there is no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

@@ -1,7 +1,7 @@
 //! The one task that owns the connection.
 //!
-//! - This task carries out the requests, not the caller's future. A dropped caller leaves no
-//!   transaction and no lock, and its request is either carried out or never begun.
+//! - This task carries out the requests, so a dropped caller leaves no transaction and no lock. Its
+//!   request is either carried out or never begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
 //! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 
@@ -22,7 +22,6 @@ use super::errors::{Effect, Failure, is_busy};
 use super::statements::{self, Acquire, Acquired, Hold, Moment};
 use super::wakeup::Waiters;
 
-/// A request to the file.
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
@@ -37,7 +36,6 @@ pub(super) enum Request {
     Examine,
 }
 
-/// The answer to the request of the same kind.
 #[derive(Debug)]
 pub(super) enum Answer {
     Acquired(Attempt),
@@ -71,8 +69,8 @@ pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// The time limit of an answer: the longest wait for the write lock, plus time for the disk and for
-/// earlier requests.
+/// The time limit of an answer: the longest wait for the write lock, plus the disk and earlier
+/// requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
@@ -153,7 +151,6 @@ impl Request {
     }
 }
 
-/// The outcome of a request inside the file.
 enum Outcome {
     Done(Answer),
     /// The request needs a transaction.
@@ -226,7 +223,7 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // A single request may have failed the whole transaction.
+                    // One request may have failed the whole transaction.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -392,7 +389,7 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // A failure is harmless: the next request gets it too, and reports it.
+        // Harmless: the next request gets and reports it too.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

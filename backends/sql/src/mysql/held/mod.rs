@@ -1,32 +1,31 @@
 //! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in an open transaction; `LOCK
-//! IN SHARE MODE` for readers, which `GET_LOCK` doesn't support). Each hold has its own connection.
+//! IN SHARE MODE` for readers, which only this mode supports). Each hold has its own connection.
 //!
 //! # The lock of a name
 //!
 //! In the mode `session`, an ASCII name without capitals and of at most 64 characters is locked as
-//! it is. For other names the SHA-256 is locked, in hexadecimal. Other programs can take the same
-//! lock, and the two exclude each other:
+//! it is. For other names the SHA-256 is locked, as MySQL limits names and ignores case. Other
+//! programs can take the same lock:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! The reason: MySQL accepts no longer names, and ignores case. These locks belong to the whole
-//! server, not to one of its databases. In the mode `row`, other programs lock the name's row of
-//! the table `lockwright_row`.
+//! These locks belong to the whole server, not to one of its databases. In the mode `row`, other
+//! programs lock the name's row of the table `lockwright_row`.
 //!
 //! # The gate of a name
 //!
 //! A writer that waits while readers hold has two more `GET_LOCK` locks: ` lockwright/waits/…`,
 //! which a reader must find free, and ` lockwright/gate/…`, on which readers wait. Programs that
-//! lock the row without them reduce only fairness.
+//! ignore them reduce only fairness.
 //!
 //! # The mark of a session
 //!
-//! While a session holds or waits, it has another such lock, ` lockwright/TOKEN/HASH`, with the
+//! A session that holds or waits also has the `GET_LOCK` lock ` lockwright/TOKEN/HASH`, with the
 //! first 16 digits of the name's SHA-256. No lock name begins with a space. So `IS_USED_LOCK` finds
-//! a claim's session, and a session can be ended by its token.
+//! a claim's session, which can then be ended.
 
 mod doctor;
 mod session;
@@ -61,20 +60,16 @@ use watch::Watch;
 /// The longest `wait_timeout`: a year, and less on Windows.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// The mark of a claim's session. It includes the name, as a token may be used with several names.
+/// The mark of a claim's session. It includes the name, as tokens may have several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// The lock that carries the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A `GET_LOCK`.
     Session,
-    /// A locked row.
     Row,
 }
 
 impl Kind {
-    /// Returns the word in the tables.
     fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -82,7 +77,6 @@ impl Kind {
         }
     }
 
-    /// Returns the profile.
     pub(super) fn profile(self) -> &'static Profile {
         static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session", false));
         static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row", true));
@@ -92,7 +86,6 @@ impl Kind {
         }
     }
 
-    /// Replaces the placeholders in braces.
     fn expand(self, dialect: &MySql, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
@@ -137,8 +130,8 @@ impl Kind {
     }
 }
 
-/// Returns a lock of a writer that waits for readers. Such locks belong to the whole server, so
-/// their names include the table.
+/// Returns a lock of a writer that waits for readers. Its name includes the table, as it belongs to
+/// the whole server.
 fn of_gate(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
@@ -154,9 +147,9 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// The longest time left of the TTL, in µs, with a precision of a second; unknown if the user may
-/// not see the session. MySQL counts started seconds, so its number may be one too large. MariaDB
-/// ignores the comment.
+/// The longest time left of the TTL, in µs, to the second; unknown if the user may not see the
+/// session. MySQL counts started seconds, so its number may be one too large. MariaDB ignores the
+/// comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -170,22 +163,21 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices that a little later. So holds survive
-    // neither a server restart nor a network failure.
+    // A hold ends with its connection, which the holder notices later. So holds survive neither a
+    // server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
-    // Every acquire of a token runs in a task of its own process, which can reject it.
+    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // The server counts in seconds.
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Each hold has its own connection, and a stuck one must not delay others.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
 }
 
-/// A MySQL server whose sessions hold locks.
 #[derive(Debug)]
 pub(super) struct Sessions {
     kind: Kind,
@@ -195,7 +187,6 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Creates the server over this pool. Each hold gets its own connection.
     pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(&dialect, text);
@@ -211,8 +202,8 @@ impl Sessions {
     /// Checks that each connection has its own session on the server.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions between
-    /// connections.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a proxy that shares
+    /// sessions.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
             self.rows.pool.dialect().set_direct();
@@ -237,7 +228,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// The server shows idle times in whole seconds, and [`LEFT`] may subtract one.
+    /// Idle times are in whole seconds, and [`LEFT`] may subtract one.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

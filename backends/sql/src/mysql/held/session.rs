@@ -22,20 +22,16 @@ use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
-/// The time limit for closing a connection.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A connection that carries a hold, waits for one, or is idle.
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
     /// For requests about this session through other connections.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
-    /// Set while the session holds.
     watching: Option<Watching>,
     id: SessionId,
-    /// Set as soon as the connection has failed.
     over: bool,
     /// Set after a wait, which may have left the gate and the mark.
     has_waited: bool,
@@ -90,8 +86,8 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// Sends the locking statement. The server counts whole seconds, and MySQL would round
-    /// fractions. So a shorter wait is ended through another connection.
+    /// Sends the locking statement. The server counts whole seconds, and MySQL rounds, so a shorter
+    /// wait is ended through another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -102,7 +98,6 @@ impl MySqlSession {
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
             ("ttl_s", Value::Int(seconds_up(claim.ttl))),
-            // The limit on waits for tables that other sessions have locked.
             ("limit_s", Value::Int(seconds_up(claim.ttl / 4))),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
@@ -117,8 +112,8 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Await the answer before sending anything else on the session. Otherwise the
-                    // `KILL QUERY` could hit a later statement.
+                    // Await the answer before sending anything else, which a late `KILL QUERY`
+                    // could hit.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -128,8 +123,7 @@ impl MySqlSession {
         match cut {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                // The `KILL QUERY` may arrive at any time, and would end the session's current
-                // statement.
+                // The `KILL QUERY` may still arrive, and end any later statement.
                 tracing::debug!(%error, "nobody knows whether a wait was cut off");
                 self.over = true;
                 return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
@@ -194,8 +188,7 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether a transaction survives when one of its statements times out waiting for a
-    /// lock.
+    /// Returns whether a transaction survives a lock timeout of a statement.
     async fn keeps_transaction(&mut self) -> bool {
         let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
         rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))
@@ -210,9 +203,8 @@ impl MySqlSession {
     }
 }
 
-/// The settings of a new session. An idle session without a hold also gets a timeout, in case this
-/// process is stopped. Other limits are disabled, whatever the server's defaults are: holds and
-/// waits have their own.
+/// The settings of a new session. An idle session without a hold also times out, in case this
+/// process is stopped. The server's other limits are disabled.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -237,7 +229,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A longer slice ends early, by the fraction of a second, so another slice follows.
+        // A longer slice ends early, by a fraction of a second, so another follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -332,12 +324,11 @@ impl Session for MySqlSession {
     }
 }
 
-/// Returns a duration in seconds, rounded up, and at least one: the server accepts no zero.
+/// Returns seconds, rounded up, at least one.
 fn seconds_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }
 
-/// Returns whether a wait merely ended without its lock.
 fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(LOCK_WAIT_TIMEOUT | INTERRUPTED | DEADLOCK))
 }

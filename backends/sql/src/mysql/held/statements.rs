@@ -6,7 +6,6 @@ use super::Kind;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
 
-/// The statements that run on the session itself.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) kind: Kind,
@@ -16,7 +15,6 @@ pub(super) struct Statements {
     /// Creates the name's row in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
-    /// The mark, as SQL.
     pub(super) mark: Sql,
 }
 
@@ -79,7 +77,7 @@ impl Statements {
         }
     }
 
-    /// Returns the statements for this claim. Unsupported modes are rejected before.
+    /// Returns the statements for this claim, whose mode is supported.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         self.shared.as_ref().filter(|_| claim.mode == Mode::Shared).unwrap_or(&self.alone)
     }

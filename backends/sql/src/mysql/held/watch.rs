@@ -1,8 +1,7 @@
 //! Detection of ended sessions.
 //!
-//! sqlx reads a connection only while a statement runs, and a statement would restart the session's
-//! idle time. So one other connection asks the server about all sessions at once: an ended session
-//! has no mark any more.
+//! sqlx reads a connection only while a statement runs, which would restart the session's idle
+//! time. So one other connection asks the server about all sessions: an ended one has no mark.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +17,12 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The interval of requests to the server, and so the delay of a report.
+/// The polling interval, and so the delay of a report.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The number of idle intervals after which the connection is closed.
 const KEPT: u32 = 25;
 
-/// The number of sessions in one request.
 const BATCH: usize = 200;
 
 /// The sessions of one backend that hold.
@@ -38,7 +36,6 @@ pub(super) struct Watch {
 struct Watched {
     next: u64,
     sessions: HashMap<u64, (SessionId, Arc<str>, watch::Sender<bool>)>,
-    /// Whether a task polls the server.
     asked: bool,
 }
 
@@ -50,12 +47,11 @@ pub(super) struct Watching {
     ended: watch::Receiver<bool>,
 }
 
-/// The result of a request to the server.
 enum Asked {
     Answered(Line),
-    /// The server didn't answer; the state of the sessions is unknown.
+    /// No answer: the state of the sessions is unknown.
     Unsure,
-    /// Two attempts to connect failed: the server or the network is gone, and the sessions with it.
+    /// Two attempts to connect failed: the sessions are gone too.
     Gone,
 }
 
@@ -71,7 +67,7 @@ impl Watch {
         Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
-    /// Watches a session by its mark, which is SQL. Must be called inside a runtime.
+    /// Watches a session by its mark, as SQL. Must be called inside a runtime.
     pub(super) fn over(self: &Arc<Self>, session: SessionId, mark: String) -> Watching {
         let (sender, ended) = watch::channel(false);
         let mut watched = self.watched();
@@ -196,7 +192,7 @@ impl Watch {
     }
 }
 
-/// The polling task. If its runtime drops it, the next watched session starts a new one.
+/// The polling task. If its runtime drops it, the next session starts another.
 struct Asking {
     watch: Arc<Watch>,
     ended: bool,
@@ -211,7 +207,6 @@ impl Drop for Asking {
 }
 
 impl Watching {
-    /// Returns when the session has ended.
     pub(super) async fn ended(&mut self) {
         // An error means that the state is unknown, which is no end.
         if self.ended.wait_for(|ended| *ended).await.is_err() {

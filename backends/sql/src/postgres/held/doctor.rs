@@ -71,7 +71,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Checks for free connections: each hold and each name with waiters takes one.
+/// Each hold and each name with waiters takes a connection.
 async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
     use crate::server::errors::Effect;
 

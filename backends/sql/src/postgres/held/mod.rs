@@ -4,7 +4,7 @@
 //! # The key of a name
 //!
 //! The mode `session` locks the first 64 bits of the name's SHA-256. Other programs can take the
-//! same lock, and the two exclude each other:
+//! same lock:
 //!
 //! ```sql
 //! SELECT pg_advisory_lock(
@@ -12,20 +12,20 @@
 //! ```
 //!
 //! A reader takes `pg_advisory_lock_shared` of the same key. Two names with the same key exclude
-//! each other, which costs time but never safety. In the mode `row`, other programs lock the name's
-//! row of the table `lockwright_row`.
+//! each other, which is slow but safe. In the mode `row`, other programs lock the name's row of the
+//! table `lockwright_row`.
 //!
 //! # The gate of a name
 //!
 //! A writer that waits while readers hold has the name's gate, an advisory lock of two numbers: the
 //! next 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. A
-//! reader enters only through an open gate. Programs that ignore the gate reduce only fairness.
+//! reader enters only through an open gate. Programs that ignore it reduce only fairness.
 //!
 //! # The mark of a session
 //!
 //! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, with the key in
-//! hexadecimal, and `lockwright/idle` otherwise. So `pg_stat_activity` shows each session's role,
-//! and a session can be ended by its token.
+//! hexadecimal, and `lockwright/idle` otherwise. So operators can find a claim's session in
+//! `pg_stat_activity`, and end it.
 
 mod doctor;
 mod probe;
@@ -59,17 +59,13 @@ use statements::Statements;
 /// The longest idle timeout in PostgreSQL: 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-/// The lock that carries the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An advisory lock.
     Session,
-    /// A locked row.
     Row,
 }
 
 impl Kind {
-    /// Returns the word in the tables.
     fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -77,7 +73,6 @@ impl Kind {
         }
     }
 
-    /// Returns the profile.
     pub(super) fn profile(self) -> &'static Profile {
         static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("postgres-session"));
         static ROW: LazyLock<Profile> = LazyLock::new(|| profile("postgres-row"));
@@ -87,7 +82,6 @@ impl Kind {
         }
     }
 
-    /// Replaces the placeholders in braces.
     fn expand(self, tables: &Tables, text: &str) -> String {
         let digits = |name: &str| digits_from(name, 1, 16);
         let key = |name: &str| key_from(name, 1);
@@ -161,12 +155,12 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// The lock of a session that reads for a claim, so that each claim has at most one.
+/// The lock of a session that reads for a claim: each claim has at most one.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the gate before a writer waits for readers, unless this or another writer has closed it
-/// already. (That other writer may be stopped.) Readers only pass through the gate, so the writer
-/// waits for them. One row.
+/// Closes the gate before a writer waits for readers, unless this or another writer (perhaps
+/// stopped) has closed it. Readers only pass through the gate, so the writer waits for them. One
+/// row.
 const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -176,8 +170,8 @@ const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
      THEN pg_advisory_lock({gate})::text END";
 
 /// A condition: the session is still the claim's, now that the row `held` is locked. PostgreSQL
-/// caches the activity of sessions within a transaction, so the cache is cleared first. Both
-/// branches refer to `held`, so that neither is evaluated before the row is locked.
+/// caches activity within a transaction, so the cache is cleared first. Both branches refer to
+/// `held`, so that neither is evaluated before the row is locked.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
@@ -199,23 +193,22 @@ fn profile(backend: &'static str) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices that a little later. So holds survive
-    // neither a server restart nor a network failure. They don't survive a step of the server's
-    // clock either: idle timeouts use the wall clock, and a step ahead ends holds early.
+    // A hold ends with its connection, which the holder notices later. So holds survive neither a
+    // server restart nor a network failure, nor a clock step ahead: idle timeouts use the wall
+    // clock.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
-    // Every acquire of a token runs in a task of its own process, which can reject it.
+    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // Shorter ones would expire while the hold's row is being written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // Each hold has its own connection, and a stuck one must not delay others.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
 }
 
-/// A PostgreSQL server whose sessions hold locks.
 #[derive(Debug)]
 pub(super) struct Sessions {
     kind: Kind,
@@ -226,7 +219,6 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Creates the server over this pool. Each hold gets its own connection.
     pub(super) fn new(kind: Kind, pool: Arc<Pool<Postgresql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(dialect.tables(), text);
@@ -241,8 +233,8 @@ impl Sessions {
     /// Checks that a connection has its own session on the server.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a pooler shares sessions between
-    /// connections, or if the server is too old.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a pooler that shares
+    /// sessions, or if the server is too old.
     pub(super) async fn check(&self) -> Result<()> {
         probe::check(self).await
     }

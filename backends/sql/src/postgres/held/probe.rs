@@ -10,11 +10,9 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Rejects a pooler that gives one server session to several connections in turn.
-///
-/// While a second connection is in a transaction, such a pooler either answers it with the first
-/// one's session, or answers the first one with a different session than before. A session pooler
-/// does neither.
+/// Rejects a pooler that gives one server session to several connections in turn. While a second
+/// connection is in a transaction, such a pooler answers it with the first one's session, or
+/// switches the first one's. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();

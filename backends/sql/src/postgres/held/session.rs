@@ -1,8 +1,8 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs. A [`PgListener`] can also be read in
-//! between, which reveals the end of the connection at once. It never listens to a channel. Its
-//! `try_recv` is cancel-safe: it removes only complete messages from the buffer.
+//! sqlx reads a connection only while a statement runs. A [`PgListener`] (without a channel) can
+//! also be read in between, which reveals its end at once. Its `try_recv` is cancel-safe: it
+//! removes only complete messages from the buffer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,6 @@ use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Value};
 
-/// The time limit for closing a connection.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Releases all locks of the session, and resets its idle timeouts.
@@ -32,17 +31,14 @@ const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', f
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
                       pg_advisory_unlock_all()::text";
 
-/// A connection that carries a hold, waits for one, or is idle.
 pub(crate) struct PgSession {
     listener: PgListener,
     /// A pool with this one connection.
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
-    /// The plans that the server keeps for it.
     prepared: Vec<Arc<str>>,
-    /// Set as soon as the connection has failed: the listener would reconnect by itself, to a
-    /// session without the hold.
+    /// Set as soon as the connection has failed: the listener would reconnect, without the hold.
     over: bool,
     /// Set after a wait, which may have left the gate and the mark.
     has_waited: bool,
@@ -116,11 +112,10 @@ impl PgSession {
         }
     }
 
-    /// Overrides settings of the role or the database that would end the session early or shorten
-    /// its waits.
+    /// Overrides settings that would end the session early or shorten its waits.
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // An idle session without a hold also gets a timeout, in case this process is stopped. A
-        // statement in the holding transaction must see commits made since, such as a break.
+        // An idle session without a hold also times out, in case this process is stopped. A
+        // statement in the holding transaction must see later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
                         SET idle_in_transaction_session_timeout = '60s'; \
@@ -160,7 +155,6 @@ impl PgSession {
         Ok(())
     }
 
-    /// Returns whether the server removes waiters of dead clients from its queue.
     pub(super) fn checks_clients(&self) -> bool {
         self.checks_clients
     }
@@ -228,9 +222,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // The renewal reads a table that other sessions may have locked. Without a limit, a
-            // release would have to wait for it as well. Planning the statement waits for the table
-            // too.
+            // The renewal reads, and plans with, a table that other sessions may have locked.
+            // Without a limit, a release would wait for it as well.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(
@@ -257,8 +250,8 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Locks a row, and creates it if necessary. The number of rows in the answer shows success; a
-    /// failed attempt is rolled back.
+    /// Locks a row, and creates it if necessary. The number of rows shows success; a failed attempt
+    /// is rolled back.
     async fn lock_row(
         &mut self,
         claim: &Claim,
@@ -301,8 +294,8 @@ impl PgSession {
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
             Err(error) if is_in_vain(&error) => {
-                // The lock may have been granted nevertheless: a session's lock isn't undone with
-                // its statement, and the timeout may fall between the grant and its answer.
+                // The lock may have been granted: it isn't undone with its statement, which may
+                // time out between the grant and its answer.
                 let rows = self.about(Which::Missed, claim, &[]).await?;
                 let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
                 Ok(Locked::No { same_token })
@@ -428,8 +421,8 @@ impl Session for PgSession {
     }
 }
 
-/// Returns why no connection can be opened. sqlx's pool would retry without an error while no
-/// server answers, or while the server has too many clients.
+/// Returns why no connection can be opened: sqlx's pool retries silently while no server answers or
+/// the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const MOMENT: Duration = Duration::from_millis(200);
 
@@ -450,7 +443,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
-/// Returns a duration in milliseconds, the server's unit, rounded up.
+/// Returns milliseconds, rounded up.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
@@ -462,13 +455,12 @@ fn code_of(error: &sqlx::Error) -> Option<&'static str> {
         .find(|known| *known == code)
 }
 
-/// Returns whether a wait merely ended without its lock.
 fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Returns whether the session has ended with this error: class 57P (an operator, an idle timeout,
-/// a shutdown), class 08 (the connection), and the idle timeouts inside a transaction.
+/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
+/// class 08 (the connection), and the idle timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

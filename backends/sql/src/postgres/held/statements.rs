@@ -7,7 +7,6 @@ use crate::postgres::dialect::Postgresql;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
 
-/// The statements that run on the session itself.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) kind: Kind,
@@ -24,7 +23,7 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// Follows an unsuccessful wait; in the mode `row`, also an unsuccessful attempt.
+    /// Follows an unsuccessful wait, and in the mode `row` an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -83,7 +82,6 @@ impl Statements {
         }
     }
 
-    /// Returns the statements for this claim.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         if claim.mode == Mode::Shared { &self.shared } else { &self.alone }
     }

@@ -1,4 +1,4 @@
-//! The backend trait: passes each operation to a claim's task, or to the server.
+//! The backend trait: passes operations to a claim's task, or to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,11 @@ use super::shared::{Command, Shared};
 use super::task::{Inbox, Task};
 use super::withdraw::LIMIT;
 
-/// Holds in sessions of one server.
 #[derive(Debug)]
 pub(crate) struct Engine<S: Server> {
     shared: Arc<Shared<S>>,
     runtime: Handle,
-    /// Dropping this makes every task release its hold and end.
+    /// Dropping this makes waiting tasks withdraw. Holds remain, see [`holding`](super::holding).
     open: watch::Sender<()>,
 }
 
@@ -76,7 +75,7 @@ impl<S: Server> Engine<S> {
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
-            // Another process or backend holds it. It can't be renewed from here.
+            // Another process or backend holds it, and only that can renew it.
             Some(holder) => {
                 RenewalOutcome::Renewed { valid: holder.remaining.or(Some(Duration::ZERO)) }
             }
@@ -152,7 +151,7 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         if settle == Settle::Unanswered {
-            // From now on, all requests of this process for the claim are rejected.
+            // From now on, this process rejects the claim.
             self.shared.set_over(claim, Reason::Gone);
         }
         while let Some(task) = self.shared.task(claim) {
@@ -164,7 +163,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        // The hold is in another process's session, or in a session whose state is uncertain.
+        // The session is another process's, or its state is uncertain.
         let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
         match ending.await {
             Ok(Ok(true)) => Ok(Ended::Released),

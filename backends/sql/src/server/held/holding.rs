@@ -1,5 +1,4 @@
-//! A claim's task while it holds: it renews on request, watches for the end of the session, and
-//! releases.
+//! A claim's task while it holds: it renews on request, watches the session, and releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,10 @@ use super::{Kept, Server, Session};
 /// The time limit for finding out why a session ended.
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
-/// A hold and its session.
 pub(super) struct Hold<S> {
     pub(super) session: S,
     pub(super) fence: Fence,
-    /// An instant just before the last statement that restarted the session's idle time.
+    /// Just before the last statement that restarted the session's idle time.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
 }
@@ -38,9 +36,8 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// A live hold. If this is dropped without [`Live::end`], the runtime has ended or the task has
-/// panicked. The hold is then reported as lost: its connection is closed, and the server frees the
-/// lock.
+/// A live hold. Dropped without [`Live::end`], at the end of the runtime or in a panic, it reports
+/// the hold as lost: its connection is closed, and the server frees the lock.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -48,7 +45,7 @@ impl<S: Server> Live<S> {
         Self(Some((Arc::clone(shared), claim.clone())))
     }
 
-    /// Ends it without a report: the hold was released, or its loss was reported.
+    /// Ends it without a report of a loss.
     fn end(mut self) {
         self.0 = None;
     }
@@ -63,7 +60,6 @@ impl<S: Server> Drop for Live<S> {
     }
 }
 
-/// The outcome of a renewal.
 enum Renewed {
     From(BootInstant),
     Unsure,
@@ -72,15 +68,15 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// Holds until the hold is released or lost. If no caller received the grant (`heard` is
-    /// false), releases it at once.
+    /// Holds until the hold is released or lost. Releases at once if no caller received the grant
+    /// (`heard` is false).
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
             return self.let_go(None).await;
         }
         loop {
-            // Later than the server's own timeout, in whatever unit it rounds up. This is reached
-            // only if the server is unreachable.
+            // Later than the server's own timeout, in whatever unit. Reached only without a
+            // connection.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -89,8 +85,8 @@ impl<S: Server> Holding<S> {
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                // A dropped backend leaves its holds, as other backends do: they expire, unless the
-                // process ends first.
+                // Unreachable while the task is registered: a dropped backend leaves its holds.
+                // They expire, unless the process ends first.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 // The caller gave up this renewal, and will send another.
@@ -148,8 +144,8 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // That statement has restarted the session's idle time. A broken hold must not
-                // profit.
+                // That statement has restarted the session's idle time, which a broken hold must
+                // not use.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -177,7 +173,7 @@ impl<S: Server> Holding<S> {
                 (Ok(Ended::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // The server may have ended the session by itself, without a notification yet.
+                // The session may have timed out, without a notification yet.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { Ended::NotHeld } else { Ended::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
@@ -194,7 +190,7 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    /// Reports the hold as lost: the session has ended or is in an uncertain state.
+    /// Reports the loss of a hold whose session has ended or is uncertain.
     async fn lost(self, asked: Option<oneshot::Sender<RenewalOutcome>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         let reason = if hold.broken {

@@ -1,15 +1,13 @@
-//! Idle sessions without a lock, kept for a moment because connecting costs many times as much as
-//! locking. A session is kept only after it confirmed its unlocking, or didn't get the lock.
+//! Idle sessions, kept for a moment because connecting costs many times as much as locking. A
+//! session is kept only if it certainly has no lock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// The largest number of idle sessions.
 const MOST: usize = 8;
 
-/// The time for which a session is kept.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 /// The sessions, ordered by their last use.
@@ -26,7 +24,6 @@ impl<S> Default for Idle<S> {
 }
 
 impl<S> Idle<S> {
-    /// Returns the most recently used session.
     pub(super) fn take(&self) -> Option<S> {
         self.sessions().pop().map(|(_, session)| session)
     }
@@ -47,7 +44,7 @@ impl<S> Idle<S> {
         self.kept.notified().await;
     }
 
-    /// Removes the sessions that are idle for too long, or all of them.
+    /// Removes sessions that are idle for too long, or all.
     pub(super) fn remove(&self, all: bool) -> Vec<S> {
         let mut sessions = self.sessions();
         let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {

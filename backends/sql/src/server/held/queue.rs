@@ -1,5 +1,5 @@
 //! The local queue: for each name, one connection blocks in the server. Other waiters of this
-//! process wait behind it, first come, first served.
+//! process follow, first come, first served.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lockwright_core::LockName;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-/// The names with waiters.
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
 

@@ -1,8 +1,7 @@
-//! The rows of holds, for fences and for operators: the part of a [`Server`](super::Server) that is
-//! the same for each database, with the database's own SQL.
+//! The rows of holds, for fences and for operators: the same for each database, but for the SQL.
 //!
-//! A row names the last holder. Only the server's list of sessions shows whether it still holds,
-//! and the SQL looks there.
+//! A row names the last holder. The SQL looks in the server's list of sessions whether it still
+//! holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,51 +17,44 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
-/// The number of names on a page of a listing.
 const PAGE: usize = 200;
 
 /// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
-/// The SQL of a database, for one kind of lock. `:name` and `:token` identify the hold. `{held}` is
-/// the table of exclusive holds or of readers.
+/// The SQL for one kind of lock. `:name` and `:token` identify the hold. `{held}` is the table of
+/// exclusive holds or of readers.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// Records the holder, and returns the fence. Returns no row if the `:session` isn't the
-    /// claim's any more. `:identity`, `:ttl_ms`.
+    /// Records the holder, and returns the fence; no row if the `:session` isn't the claim's any
+    /// more. `:identity`, `:ttl_ms`.
     pub(crate) note: &'static str,
     /// The same for a reader.
     pub(crate) shared_note: &'static str,
-    /// Returns, for the hold and for its tombstone, whether it was broken, and whether it was
-    /// released through another connection. No row if neither exists.
+    /// Returns whether the hold, and its tombstone, was broken, and whether it was released through
+    /// another connection. No row if neither exists.
     pub(crate) why_ended: &'static str,
-    /// Returns each holder of the name in the format of [`View`], and one row without a session if
-    /// the name is free.
+    /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
     /// The same for the held names above or, if `:inclusive`, from `:from` on, in byte order, at
     /// most `:limit` rows, without waiters.
     pub(crate) list: &'static str,
-    /// Records a break, unless one is recorded already, and leaves a tombstone. Returns a row if
-    /// the hold or its tombstone exists.
+    /// Records the first break, and leaves a tombstone. Returns a row if the hold or its tombstone
+    /// exists.
     pub(crate) mark_broken: &'static str,
-    /// Records that the hold is released through a connection other than its own.
     pub(crate) mark_released: &'static str,
     /// Returns the numbers of the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still is the claim's. Returns after it has ended, or after a
-    /// timeout.
+    /// Ends the `:session` if it still is the claim's. Returns after its end, or after a timeout.
     pub(crate) kill: &'static str,
-    /// Ends the `:session` if it still holds the name, though it isn't Lockwright's. Empty if
-    /// impossible.
+    /// Ends the `:session` of another program if it still holds the name. Empty if impossible.
     pub(crate) kill_foreign: &'static str,
-    /// Stops the current statement of the `:session`.
     pub(crate) cancel: &'static str,
     /// Raises the floor above the fences of at most `:limit` rows that are untouched for `:idle_us`
     /// and not held. Deletes them, and returns how many.
     pub(crate) sweep: &'static str,
 }
 
-/// The rows, accessed through pooled connections.
 #[derive(Debug)]
 pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
@@ -78,7 +70,6 @@ pub(crate) struct Rows<D: Dialect> {
     sweep: Sql,
 }
 
-/// The SQL for holds of one kind.
 #[derive(Debug)]
 struct Written {
     note: Sql,
@@ -159,7 +150,7 @@ impl<D: Dialect> Rows<D> {
         Ok(reason)
     }
 
-    /// Ends the claim's session through another connection, because the hold was released.
+    /// Ends the claim's session through another connection.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
         if self.sessions_of(name, token).await?.is_empty() {
@@ -176,7 +167,7 @@ impl<D: Dialect> Rows<D> {
         self.pool.fetch(&self.cancel, &arguments, Effect::Changes).await.map(drop)
     }
 
-    /// Ends all sessions of this claim, and returns their number. All have ended on return.
+    /// Ends all sessions of this claim, and returns their number.
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
         let found = self.sessions_of(name, token).await?;
         for session in &found {
@@ -185,7 +176,7 @@ impl<D: Dialect> Rows<D> {
                 .await
                 .map_err(|error| self.may_not_kill(error))?;
         }
-        // The server waits for their end, but only for a limited time.
+        // The server waits for a limited time.
         if !found.is_empty() {
             let left = self.sessions_of(name, token).await?;
             if left.iter().any(|session| found.contains(session)) {
@@ -195,7 +186,6 @@ impl<D: Dialect> Rows<D> {
         Ok(found.len())
     }
 
-    /// Returns the sessions that hold or wait for the claim.
     async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<SessionId>> {
         let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
         found.iter().map(|row| self.read(row.int(0))).collect()
@@ -213,7 +203,6 @@ impl<D: Dialect> Rows<D> {
         self.look(name).await.map(|(inspection, _)| inspection)
     }
 
-    /// Returns the inspection and the holders' sessions.
     async fn look(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
         let arguments = [("name", Value::Text(name.as_str()))];
         let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
@@ -351,7 +340,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     /// Marks the hold as broken, which ends it at its next renewal. Returns whether it is marked.
-    /// Retries, because a hold's row is written a moment after its lock was acquired.
+    /// Retries, as a hold's row follows its lock.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -375,8 +364,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<Swept> {
-        // Longer than any statement takes, so no running statement has read the floor before it was
-        // raised.
+        // Longer than any statement, so none has read the floor before it was raised.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);

@@ -1,5 +1,4 @@
-//! The state that the tasks of one backend share: claims with a task, tombstones, subscribers and
-//! idle sessions.
+//! The state that the tasks of one backend share.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,8 +21,8 @@ use super::{Server, Session};
 /// The time a claim waits for a session while all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// A request to a claim's task. If its answer is dropped, it was not carried out, and must be sent
-/// to the claim's next task.
+/// A request to a claim's task. If its answer is dropped, it wasn't carried out, and must be sent
+/// again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<Attempt>>),
@@ -31,7 +30,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<Ended>>),
 }
 
-/// A token with its name: the same token with another name is a different hold.
+/// A hold's identity: the same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -111,8 +110,8 @@ impl<S: Server> Shared<S> {
     }
 
     /// Returns a session that holds nothing, and whether it was used before and so may have ended.
-    /// If all sessions are in use, it waits briefly. The error gives that reason, so it must come
-    /// before the client's own time limit. The client asks again.
+    /// If all are in use, it waits briefly: the resulting error must precede the client's own
+    /// timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -155,7 +154,6 @@ impl<S: Server> Shared<S> {
         });
     }
 
-    /// Closes sessions that are idle for too long, or all idle sessions.
     pub(super) async fn close_idle(&self, all: bool) {
         for session in self.idle.remove(all) {
             session.close().await;

@@ -1,4 +1,4 @@
-//! A claim's task: it owns the session from before the lock is acquired until after it is released.
+//! A claim's task: it owns the session from before the acquire until after the release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,21 +17,18 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// The longest wait of one statement in the server. It bounds how long an abandoned wait delays
-/// other waiters.
+/// The longest wait of one statement, which bounds how long an abandoned wait delays others.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// The time by which a wait ends before its limit. So the answer is on time, and says that the name
-/// is held.
+/// A wait ends early by this time, so that the answer is on time and says that the name is held.
 const EARLY: Duration = Duration::from_millis(25);
 
 /// The pause between attempts while another session holds for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The shortest time limit of an attempt. Half of a short TTL is too little for a slow server.
+/// The shortest limit of an attempt: half of a short TTL is too little for a slow server.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
-/// A claim's task before it runs.
 pub(super) struct Task<S: Server> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -39,14 +36,13 @@ pub(super) struct Task<S: Server> {
     pub(super) inbox: Inbox,
 }
 
-/// The requests to a task.
 pub(super) struct Inbox {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     /// Closed when the backend is dropped.
     pub(super) closing: watch::Receiver<()>,
     /// The first caller.
     pub(super) answer: Option<oneshot::Sender<Result<Attempt>>>,
-    /// Further callers with the same claim, which wait as well.
+    /// Further callers with the same claim.
     others: Vec<oneshot::Sender<Result<Attempt>>>,
 }
 
@@ -54,13 +50,10 @@ pub(super) struct Inbox {
 pub(super) enum Withdrawn {
     /// All callers have dropped their requests.
     Unwanted,
-    /// The claim was released.
     Released(oneshot::Sender<Result<Ended>>),
-    /// The backend was dropped.
     Closing,
 }
 
-/// The result of an acquire.
 enum Asked<S> {
     Granted(Hold<S>),
     /// A session of another process or backend holds for the same claim.
@@ -78,7 +71,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Returns when the claim is withdrawn. Until then, answers other requests for it.
+    /// Returns when the claim is withdrawn. Answers other requests until then.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -222,9 +215,8 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // That session holds for the claim without a row, such as a leftover of an
-                        // abandoned attempt. It remains for a while, and a server may report it
-                        // without waiting.
+                        // That session has no row, such as a leftover of an abandoned attempt. A
+                        // server may report it without waiting, for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -235,16 +227,15 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // The session ended while idle, as the others may have. Or only its connection
-                    // has failed, and the statement sent has acquired the lock.
+                    // The session ended while idle, as the others may have. Or only the connection
+                    // has failed, and the session has acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // An error from the server itself is proof enough.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
-                    // A statement still in transit may acquire the lock after the search for its
-                    // session.
+                    // A statement in transit may acquire the lock after the search for its session.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
@@ -256,17 +247,16 @@ impl<S: Server> Task<S> {
     }
 }
 
-/// Returns how long one [`lock`](Session::lock) may take, for a server that answers within
+/// Returns the time limit of one [`lock`](Session::lock), for a server that answers within
 /// `answer`.
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // A claim may wait twice for up to a slice, such as at the gate and for the lock.
+        // A claim may wait for two slices, at the gate and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }
 }
 
-/// Closes the session of a withdrawn claim.
 async fn given_up<S: Server>(
     shared: &Shared<S>,
     claim: &Claim,
@@ -305,7 +295,6 @@ async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S
     }
 }
 
-/// Returns whether the end of the session was detected.
 async fn has_ended(session: &mut impl Session) -> bool {
     tokio::select! {
         biased;
@@ -337,8 +326,7 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The start of the hold can't be computed from the wait: its send is too early, and its
-        // answer too late.
+        // The start of the hold isn't known: the wait's send is too early, and its answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -350,7 +338,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // If the session has already ended, return an error instead of a hold that is lost at once.
+    // Return an error instead of a hold that is lost at once.
     let ended = has_ended(&mut session).await;
     let result = match result {
         Ok(_) if ended => Err(Error::unavailable(
@@ -367,8 +355,8 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant of another session that holds for the claim's own token. It can't be renewed
-/// from here, so the grant has its time left.
+/// Returns the grant of another session for the claim's own token, with its time left, as it can't
+/// be renewed from here.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

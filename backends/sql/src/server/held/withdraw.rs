@@ -1,4 +1,4 @@
-//! Giving up a claim in any state, so that nothing of it is left on the server.
+//! Giving up a claim in any state, leaving nothing on the server.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,8 +13,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 /// The time a cancelled statement may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Stops a session that waits for its lock. Returns true if its statement has ended: the session
-/// certainly doesn't wait any more, though it may have got the lock at the last moment.
+/// Stops a session that waits for its lock. Returns true if its statement has ended: it doesn't
+/// wait any more, but may have got the lock at the last moment.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
@@ -35,9 +35,8 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Closes a session. Unless it is `quiet`, so that closing it is enough, the server is also asked
-/// to end it. Returns whether it certainly has ended. If the server doesn't find the session, the
-/// last statement may still be in transit.
+/// Closes a session, and unless it is `quiet` asks the server to end it. Returns whether it
+/// certainly has ended: if the server doesn't find it, its last statement may still be in transit.
 ///
 /// # Errors
 /// If the session may still exist.
@@ -51,7 +50,7 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // First on the server: an orderly close waits for the end of the session's current statement.
+    // First on the server: an orderly close would wait for the session's current statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {
@@ -75,7 +74,7 @@ pub(super) async fn failed<S: Server>(
 ) -> Error {
     let closed = close(server, claim, session, false).await;
     match (error.kind(), closed) {
-        // All possible effects are undone.
+        // All effects are undone.
         (ErrorKind::Indeterminate, Ok(true)) => {
             Error::unavailable("the session that was to carry the hold failed, and was closed")
                 .with_source(error)

@@ -18,7 +18,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 /// The lock file. The application has its own file next to it.
 struct File(PathBuf);
 
-/// A value that the application keeps in its own row.
 struct Shelf {
     pool: SqlitePool,
     name: String,

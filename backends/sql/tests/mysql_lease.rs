@@ -15,7 +15,7 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Mysql;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases share one server, except that each disturbing case has its own.
+/// The undisturbed cases share one server.
 struct Server(testbed::MariaDb);
 
 fn to(url: String) -> Connect {
@@ -78,7 +78,6 @@ fn main() -> ExitCode {
     if let Some(code) = child::main(|url| async move { Mysql::connect(&url).await }) {
         return code;
     }
-    // Each client has a few connections.
     match testbed::MariaDb::options().set("max_connections", "400").start().and_then(shelf::on) {
         Ok(server) => harness::main(Server(server)),
         Err(error) => {

@@ -15,13 +15,13 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, PgBouncer, Proxy};
 
-/// All cases share one server, except that each disturbing case has its own.
+/// The undisturbed cases share one server.
 struct Server {
     pooler: PgBouncer,
     postgres: testbed::Postgres,
 }
 
-/// Starts a server with a pooler that has fewer server connections than clients.
+/// Starts a server, and a pooler with few server connections.
 fn start() -> testbed::Result<Server> {
     let postgres = testbed::Postgres::start().and_then(shelf::on)?;
     let pooler = PgBouncer::in_front_of(&postgres)
@@ -52,7 +52,7 @@ impl Factory for Server {
         Ok(to(self.pooler.url()))
     }
 
-    /// Each connection is a server process, so a busy machine takes a while for many of them.
+    /// Each connection is a server process, slow on a busy machine.
     fn ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -62,7 +62,7 @@ impl Factory for Server {
     }
 
     fn protected(&self) -> Option<Protect> {
-        // The application connects directly, without the pooler.
+        // Without the pooler.
         Some(shelf::shelf(self.postgres.url()))
     }
 

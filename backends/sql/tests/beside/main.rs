@@ -1,4 +1,4 @@
-//! Shared holders on each database, as far as the conformance suite doesn't test them.
+//! Shared holders on each database: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
 
 mod held;

@@ -14,7 +14,6 @@ use crate::held::Asks;
 
 const OF: u32 = 3;
 
-/// Two clients.
 pub(crate) struct Two(pub(crate) Arc<dyn DistributedLock>, pub(crate) Arc<dyn DistributedLock>);
 
 impl Two {
@@ -39,8 +38,8 @@ fn limit() -> BootInstant {
     Clock::boot().now() + LIMIT
 }
 
-/// Eight tasks of two clients acquire and release `x` in parallel, in the modes that `mode` returns
-/// for task and round. The sum of the holders' weights must never exceed `most`.
+/// Eight tasks of two clients acquire and release `x` in the modes of `mode`. The holders' weights
+/// must never add up to more than `most`.
 async fn contend(
     Two(one, two): Two,
     mode: fn(u32, u32) -> Mode,
@@ -99,7 +98,7 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// Also when the last reader has released, and the writer hasn't polled again yet.
+/// Also between the last reader's release and the writer's next poll.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -108,7 +107,6 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let answer = busy(&*two, &writer, soon()).await;
     assert!(answer.queued, "it stands in the way of others: {answer:?}");
     busy(&*one, &late, Wait::No).await;
-    // Present holders can still renew.
     let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
         panic!("one answer");
     };
@@ -120,7 +118,6 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     }
     let granted = grant(&*two, &writer).await;
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
-    // The writer's turn is over.
     let readers = grant(&*one, &late).await;
     assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
     one.release(&late, Settle::Answered).await.unwrap();
@@ -151,11 +148,10 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     });
     waiting.await.expect("readers are told that the writer has given up");
     grant(&*one, &late).await;
-    // The withdrawn claim has no record any more.
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
 
-/// A renewed hold and a repeated claim, after all earlier expiries have passed.
+/// By a renewal or a repeated claim, after all earlier expiries.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -187,7 +183,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// The name expires with the longest TTL, even if that holder releases first.
+/// Even if the holder with the longest TTL releases first.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -215,7 +211,6 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         let had = grant(&*one, &first).await;
         let answer = two.swap(first.token, &moved).await.unwrap();
         let Attempt::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
-        // Readers keep their shared fence; each permit has its own number.
         assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
         let repeated = two.swap(first.token, &moved).await.unwrap();
         assert_eq!(repeated, Attempt::Granted(granted));
@@ -226,7 +221,6 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         assert_eq!(one.release(&first, Settle::Answered).await.unwrap(), Ended::NotHeld);
         let error = one.try_acquire(&first).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
-        // It is one hold.
         match mode {
             Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
             _ => drop(busy(&*one, &other, Wait::No).await),
@@ -300,7 +294,6 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
         if how == BreakHow::Now {
             grant(&*one, &claim(&name)).await;
         } else {
-            // A repeat returns the time left.
             let left = grant(&*one, &readers[0]).await.valid.unwrap();
             assert!(left < readers[0].ttl, "{left:?}");
             let shown = one.inspect(locked).await.unwrap();
@@ -312,9 +305,8 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// A break and a repeat of the claim run concurrently on the server. The break waits for the hold's
-/// row, which `close` locks and `open` unlocks. `waiting` is SQL that counts the requests that wait
-/// for a lock.
+/// The break waits for the hold's row, which `close` locks and `open` unlocks. `waiting` is SQL
+/// that counts the requests that wait for a lock.
 pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     Two(one, two): Two,
     ask: Asks<'_>,
@@ -374,7 +366,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// Tests of all rules. `$start` returns a server and two of its clients.
+/// All rules. `$start` returns a server and two of its clients.
 macro_rules! all {
     ($start:path) => {
         rules::all!(
@@ -403,7 +395,7 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// Tests that read and change the server's table directly.
+/// Rules that need the server's table.
 macro_rules! of_the_table {
     ($start:path, $two:path) => {
         #[tokio::test]
@@ -412,7 +404,6 @@ macro_rules! of_the_table {
             rules::leave_behind(&*one).await;
             let count = || server.sql("SELECT count(*) FROM lockwright_beside").unwrap();
             assert_eq!(count(), "3");
-            // Some minutes later.
             server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
             one.sweep(std::time::Duration::ZERO).await.unwrap();
             assert_eq!(count(), "0");

@@ -20,7 +20,6 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
         let (one, held) = (Arc::clone(&one), held.clone());
         async move { one.renew(&[Renew::of(&held)]).await }
     });
-    // By now the renewal is blocked on the server.
     tokio::time::sleep(ms(500)).await;
     let begun = Instant::now();
     let released = one.release(&held, Settle::Answered).await;
@@ -30,14 +29,13 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     let renewals = renewing.await.unwrap().unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     drop(lock);
-    // The session is usable for the next hold and its renewals.
     let next = claim("x", ttl);
     within(ms(5_000), "the table to be unlocked", async || {
         matches!(one.try_acquire(&next).await, Ok(Attempt::Granted(_)))
     })
     .await;
-    // A failed renewal keeps the lock. In the mode `row`, a successful renewal would prevent other
-    // sessions from locking the table.
+    // A failed renewal keeps the lock. In the mode `row`, a successful one would block the lock of
+    // the table.
     let lock = server.lock_table("lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");

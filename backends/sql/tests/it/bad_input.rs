@@ -60,19 +60,17 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
     assert!(text.contains("damaged"), "{text}");
     assert_eq!(text.matches("sqlite: ").count(), 1, "{text}");
-    // Truncated.
     fs::write(place.file(), &sound[..4096]).unwrap();
     let (kind, text) = refused(&place.file()).await;
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
 
-    // Opening doesn't read the pages of the holds, so the doctor can run.
+    // Opening doesn't read the holds, so the doctor can run.
     let mut damaged = sound;
     damaged[8192..].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
     let error = place.open().await.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 
-    // Missing tables, and an empty one.
     for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
         let place = Place::new();
         place.close(place.open().await).await;
@@ -121,10 +119,8 @@ async fn a_read_only_file_system() {
 pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     if rustix::process::geteuid().is_root() {
-        // In a folder that this user can read.
         let program = place.folder().join("program");
-        // By another process: a file that a child of another test still has open for writing can't
-        // be run.
+        // By another process: a file that is open for writing in a test's child can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());

@@ -36,12 +36,11 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // A reader in the file prevents the change of the mode.
+    // A reader prevents the change of the mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);
     sql(&mut raw, "COMMIT").await;
-    // Slower, but as safe.
     granted(&backend, &claim("x", LONG)).await;
     assert!(crate::support::is_busy(&backend, &claim("x", LONG)).await);
 }

@@ -57,8 +57,7 @@ async fn part() {
 const HELD: Duration = Duration::from_millis(1_500);
 const TURNS: u64 = 60;
 
-/// Acquires one name in turn with other processes, and checks mutual exclusion on a file without
-/// transactions.
+/// Acquires one name in turn with other processes, and checks mutual exclusion on a file.
 async fn work(folder: &Path, file: &Path) {
     let backend = Sqlite::open(file).await.unwrap();
     let woken = Arc::new(Notify::new());
@@ -183,8 +182,7 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim("x", LONG);
     let fence = granted(&backend, &old).await.fence;
-    // Answered after the sweep that follows the first request, which would delete the row changed
-    // below.
+    // After the first sweep, which would delete the row changed below.
     assert!(is_busy(&backend, &claim("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
@@ -253,7 +251,6 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
 
-    // Reading needs no write lock.
     assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
     let start = Instant::now();
     let mine = claim("x", LONG);
@@ -298,7 +295,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
         tokio::time::sleep(ms(5)).await;
     }
-    // A name whose row was swept gets a fence above its old fences.
+    // The fence is above the swept row's.
     assert!(granted(&backend, &claim("orders/8", LONG)).await.fence > fence);
 }
 

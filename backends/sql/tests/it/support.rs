@@ -1,5 +1,3 @@
-//! Helpers of the tests.
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -36,13 +34,13 @@ impl Place {
         Sqlite::open(self.file()).await.unwrap()
     }
 
-    /// Opens a connection that bypasses the backend, as an operator's does.
+    /// Opens a connection that bypasses the backend.
     pub(crate) async fn raw(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.file()).create_if_missing(true);
         SqliteConnection::connect_with(&options).await.unwrap()
     }
 
-    /// Closes the backend, which is the file's last user, and waits for the end.
+    /// Closes the file's last backend, and waits for the end.
     pub(crate) async fn close(&self, backend: Sqlite) {
         drop(backend);
         let log = self.folder.path().join("locks.db-wal");
@@ -50,7 +48,6 @@ impl Place {
     }
 }
 
-/// Waits for `what`, and fails after `limit`.
 pub(crate) async fn within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -67,7 +64,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// Returns an exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -97,8 +93,7 @@ pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
     matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
 }
 
-/// Queues `requests` behind a request that waits for the write lock, so that they share a
-/// transaction.
+/// Queues `requests` behind a request that waits for the write lock, to share a transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,
@@ -120,7 +115,7 @@ pub(crate) async fn in_one_transaction<T>(
     result
 }
 
-/// A child process: this test binary, whose role is in its environment. Killed on drop.
+/// A child process of this test binary. Its role is in its environment.
 pub(crate) struct Process {
     pub(crate) child: Child,
     to: ChildStdin,

@@ -23,7 +23,7 @@ fn far() -> Wait {
     Wait::Until(Clock::boot().now() + LONG)
 }
 
-/// Long enough for a busy machine. These tests don't poll, so a lost wake-up is never replaced.
+/// Long enough for a busy machine. These tests don't poll.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let mine = claim("x", LONG);
         assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Busy(_)));
         if round % 5 == 4 {
-            // Truncates the log: wake-ups don't depend on its content.
+            // Truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         }
         if round % 2 == 0 {
@@ -143,7 +143,6 @@ async fn a_release_during_the_attempt_is_not_lost() {
         let held = claim("x", LONG);
         granted(&there, &held).await;
         let mine = claim("x", LONG);
-        // Only wake-ups after the answer count.
         let asking = async {
             let attempt = here.acquire(&mine, far()).await;
             while woken.try_recv().is_ok() {}

@@ -1,5 +1,3 @@
-//! Helpers of the tests.
-
 pub(crate) use lockwright_conformance::kit::{LIMIT, claim, claim_for, eventually, grant, name};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;
@@ -7,7 +5,7 @@ use lockwright_testbed as testbed;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 
-/// Connects a client whose time limits even a busy machine meets.
+/// Connects with time limits for busy machines.
 pub(crate) async fn connect(url: &str) -> Mysql {
     patient(url).connect().await.unwrap()
 }
@@ -22,7 +20,6 @@ pub(crate) async fn server_and_client() -> (testbed::MariaDb, Mysql) {
     (server, mysql)
 }
 
-/// Opens a separate session.
 pub(crate) async fn session(server: &testbed::MariaDb) -> MySqlConnection {
     MySqlConnection::connect(&server.admin_url()).await.unwrap()
 }
@@ -40,7 +37,7 @@ pub(crate) async fn locking(server: &testbed::MariaDb, locked: &str) -> MySqlCon
     session
 }
 
-/// Waits until `count` statements of the server's user wait for a lock.
+/// Waits until `count` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &testbed::MariaDb, count: usize) {
     eventually(|| async {
         let blocked = server

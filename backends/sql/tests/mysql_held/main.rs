@@ -1,5 +1,4 @@
-//! Holds in sessions of a MariaDB server: processes, connections and the server's own views, which
-//! the conformance suite doesn't test.
+//! Holds in sessions of a MariaDB server: tests beyond the conformance suite.
 #![cfg(feature = "mysql")]
 #![forbid(unsafe_code)]
 

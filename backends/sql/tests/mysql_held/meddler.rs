@@ -1,4 +1,4 @@
-//! A proxy that inspects the requests of a client, and disturbs one of them.
+//! A proxy that disturbs one request of a client.
 
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +51,6 @@ impl Meddler {
         *self.plan.lock().unwrap() = Some((text, harm));
     }
 
-    /// Returns whether it has happened.
     pub(crate) fn has_harmed(&self) -> bool {
         self.plan.lock().unwrap().is_none()
     }
@@ -78,7 +77,7 @@ async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
     }
 }
 
-/// Forwards requests until one is to be disturbed, or the connection ends.
+/// Forwards requests until one is to be disturbed.
 async fn requests(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

@@ -1,5 +1,3 @@
-//! Helpers of the tests.
-
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +10,6 @@ use lockwright_core::{
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
 
-/// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -41,7 +38,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// Returns an exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -54,7 +50,6 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// Returns a reader's claim.
 pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
     Claim { mode: Mode::Shared, ..claim(of, ttl) }
 }
@@ -74,7 +69,7 @@ pub(crate) fn in_time(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// Waits until `done`, and returns how long it took. Fails after `limit`.
+/// Waits until `done`, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,
@@ -88,24 +83,23 @@ pub(crate) async fn within(
     start.elapsed()
 }
 
-/// Returns the number of sessions with this token's mark for the name `x`.
+/// Counts sessions with this token's mark for the name `x`.
 pub(crate) fn sessions_of(server: &testbed::MariaDb, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// Returns SQL for the number of that session.
+/// The number of that session, as SQL.
 pub(crate) fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK(CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16)))")
 }
 
-/// Returns how many sessions wait for a lock.
-///
-/// InnoDB doesn't refresh its own view of waiting transactions while it is read continuously.
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
+/// continuously.
 pub(crate) fn queued(server: &testbed::MariaDb) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }
 
-/// Returns how many sessions are writing a holder's row.
+/// Counts sessions that write a holder's row.
 pub(crate) fn noting(server: &testbed::MariaDb) -> usize {
     running(server, "info LIKE 'INSERT INTO `lockwright_hold`%'")
 }
@@ -116,7 +110,7 @@ fn running(server: &testbed::MariaDb, what: &str) -> usize {
     count(server, &format!("{running} AND ({what})"))
 }
 
-/// Returns how many names are locked: `x` by a `GET_LOCK`, and rows.
+/// Counts locked names: `x` by a `GET_LOCK`, and rows.
 pub(crate) fn holding(server: &testbed::MariaDb) -> usize {
     let rows = "SELECT count(*) FROM lockwright_row";
     count(server, "SELECT IS_USED_LOCK('x') IS NOT NULL")
@@ -128,7 +122,7 @@ pub(crate) fn count(server: &testbed::MariaDb, sql: &str) -> usize {
     server.sql(sql).unwrap().parse().unwrap()
 }
 
-/// A child process: this test binary, whose role is in its environment. Killed on drop.
+/// A child process of this test binary. Its role is in its environment.
 pub(crate) struct Part {
     child: Child,
     from: Lines<BufReader<ChildStdout>>,

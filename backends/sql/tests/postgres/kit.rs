@@ -1,5 +1,3 @@
-//! Helpers of the tests.
-
 pub(crate) use lockwright_conformance::kit::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
@@ -9,7 +7,7 @@ use lockwright_testbed as testbed;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 
-/// Connects a client whose time limits even a busy machine meets.
+/// Connects with time limits for busy machines.
 pub(crate) async fn connect(url: &str) -> Postgres {
     patient(url).connect().await.unwrap()
 }
@@ -24,7 +22,6 @@ pub(crate) async fn server_and_client() -> (testbed::Postgres, Postgres) {
     (server, postgres)
 }
 
-/// Opens a separate session.
 pub(crate) async fn session(server: &testbed::Postgres) -> PgConnection {
     PgConnection::connect(&server.admin_url()).await.unwrap()
 }
@@ -42,7 +39,7 @@ pub(crate) async fn locking(server: &testbed::Postgres, locked: &str) -> PgConne
     session
 }
 
-/// Waits until `count` statements of the server's user wait for a lock.
+/// Waits until `count` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &testbed::Postgres, count: usize) {
     eventually(|| async {
         let blocked = server

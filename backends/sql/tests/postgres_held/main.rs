@@ -1,5 +1,4 @@
-//! Holds in sessions of a PostgreSQL server: processes, connections and the server's own views,
-//! which the conformance suite doesn't test.
+//! Holds in sessions of a PostgreSQL server: tests beyond the conformance suite.
 #![cfg(feature = "postgres")]
 #![forbid(unsafe_code)]
 

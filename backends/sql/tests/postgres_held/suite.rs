@@ -14,7 +14,7 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
 
-/// All cases share one server, except that each disturbing case has its own.
+/// The undisturbed cases share one server.
 struct Server {
     postgres: testbed::Postgres,
     mode: &'static str,
@@ -27,7 +27,7 @@ impl Server {
 }
 
 fn in_mode(url: &str, mode: &str) -> String {
-    // Some cases have hundreds of holds, each with its own connection.
+    // Some cases have hundreds of holds and connections.
     format!("{url}?mode={mode}&connections=600")
 }
 
@@ -49,8 +49,8 @@ impl Factory for Server {
     }
 
     fn ttl(&self) -> Duration {
-        // Each hold opens a connection with a password, which is slow without optimisation. Some
-        // cases open dozens within a TTL, on busy machines.
+        // Some cases open dozens of connections within a TTL, which is slow with a password and
+        // without optimisation.
         Duration::from_secs(8)
     }
 
@@ -63,8 +63,7 @@ impl Factory for Server {
     }
 
     fn harms(&self) -> &[Harm] {
-        // A restart and a reset connection end the holds, as the profile says. Other tests cover
-        // that.
+        // The profile excludes a restart and a reset connection.
         &[Harm::Freeze]
     }
 

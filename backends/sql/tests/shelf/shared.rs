@@ -1,7 +1,6 @@
 //! Protected data in a server's database.
 
-/// A value that the application keeps in its own row, on a `$server`; `$put` writes it, and `$get`
-/// reads it.
+/// A value in the application's own row, on a `$server`; `$put` writes it, and `$get` reads it.
 macro_rules! shelf {
     ($server:ty, $options:ty, $pool:ty, $check_fence:path, put: $put:literal, get: $get:literal) => {
         use lockwright_conformance::{Protect, Protected, protect};

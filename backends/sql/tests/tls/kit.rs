@@ -1,16 +1,12 @@
-//! Helpers of the tests.
-
 use std::path::Path;
 use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, Error, ErrorKind, Finding, Locks};
 
-/// Returns the finding about an unencrypted connection.
 pub(crate) fn in_the_open(findings: &[Finding]) -> Option<&Finding> {
     findings.iter().find(|finding| finding.code == "connection-not-encrypted")
 }
 
-/// Acquires and releases a lock.
 pub(crate) async fn hold(backend: impl DistributedLock) {
     let locks = Locks::new(Arc::new(backend)).unwrap();
     let guard = locks.mutex("orders/42").acquire().await.unwrap();
@@ -18,7 +14,7 @@ pub(crate) async fn hold(backend: impl DistributedLock) {
     locks.close().await;
 }
 
-/// Asserts the kind and text of an error, and that it shows no secret.
+/// Asserts that an error has this kind and text, and shows no secret.
 pub(crate) fn assert_says(error: &Error, kind: ErrorKind, says: &str, secrets: &[&str]) {
     assert_eq!(error.kind(), kind, "{error:?}");
     assert!(error.to_string().contains(says), "{error:?}");
@@ -36,7 +32,6 @@ pub(crate) fn body(file: &Path) -> String {
     text.lines().nth(1).unwrap().to_owned()
 }
 
-/// Percent-encodes a text for a URL.
 pub(crate) fn escape(text: &[u8]) -> String {
     let escape = |byte: &u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(*byte).to_string(),

@@ -1,5 +1,3 @@
-//! MariaDB.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;
@@ -7,7 +5,7 @@ use lockwright_testbed as testbed;
 
 use crate::kit::{assert_says, body, escape, hold, in_the_open};
 
-/// Parses a URL. Even a busy machine meets the time limits.
+/// Sets time limits for busy machines.
 fn options(url: &str) -> Options {
     let limit = std::time::Duration::from_secs(20);
     Options::from_url(url).unwrap().response_timeout(limit).connect_timeout(limit)
@@ -29,13 +27,13 @@ fn through(url: &str, host: &str) -> String {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_lock_is_held_over_tls_that_is_checked() {
-    // Unencrypted connections are rejected, as another test shows.
+    // Unencrypted connections are rejected.
     let server = testbed::MariaDb::options().tls_only().start().unwrap();
     let ca = format!("ssl-ca={}", server.authority().display());
     for (host, wanted) in [
         ("127.0.0.1", "ssl-mode=VERIFY_IDENTITY"),
         ("localhost", "ssl-mode=VERIFY_IDENTITY&mode=session"),
-        // The certificate isn't valid for this host, but only the CA is verified.
+        // Only the CA is verified.
         ("0.0.0.0", "ssl-mode=VERIFY_CA&mode=row"),
         ("127.0.0.1", "ssl-mode=REQUIRED"),
     ] {

@@ -1,5 +1,3 @@
-//! Helpers of the tests for both servers.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Reason};

@@ -1,5 +1,3 @@
-//! Successful and failed connections.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;

@@ -1,5 +1,3 @@
-//! The doctor finds the problems of a server, and nothing else.
-
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;

@@ -1,5 +1,3 @@
-//! Named after the server, which all tests here need.
-
 mod connecting;
 mod doctor;
 mod faults;

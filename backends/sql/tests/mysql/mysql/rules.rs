@@ -1,4 +1,4 @@
-//! The rules by which a row is granted. Each test was seen to fail with its rule broken.
+//! The rules for granting rows. Each test failed with its rule broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,12 +64,10 @@ async fn what_ran_out_is_not_revived() {
         Ended::NotHeld,
         "it had run out by itself"
     );
-    // A repeated acquire is another hold, with another fence.
     let again = grant(&mysql, &short).await;
     assert!(again.fence > first.fence, "{again:?}");
 }
 
-/// The clock is read after the row was locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
     let (server, mysql) = server_and_client().await;
@@ -79,7 +77,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&mysql, &held).await;
         let mut row = locking(&server, "x").await;
-        // No request waits a whole TTL for a row, so this one is sent shortly before the end.
+        // Shortly before the end, as no request waits a whole TTL for a row.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (mysql, held) = (Arc::clone(&mysql), held.clone());
@@ -137,12 +135,11 @@ async fn a_claim_under_way_is_settled() {
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
     settling.await.unwrap();
-    // Granted or not, it has ended.
     let _ = asking.await.unwrap();
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     let error = mysql.try_acquire(&late).await.unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
-    // The row rejects the claim even without the tombstone.
+    // By the row, without the tombstone.
     server.sql("DELETE FROM lockwright_tombstone").unwrap();
     let error = mysql.try_acquire(&late).await.unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
@@ -184,10 +181,10 @@ async fn fences_grow_past_what_was_reserved() {
             mysql.release(&held, Settle::Answered).await.unwrap();
         }
     }
-    // As after a step of the server's clock backwards.
+    // As after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&mysql, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // After the highest fence there is an error instead of a lower fence.
+    // After the highest fence comes an error.
     server
         .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
         .unwrap();
@@ -195,7 +192,7 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
 }
 
-/// The decisive fence is that of the locked row, not that at the start of the statement.
+/// The fence is that of the locked row, not that at the start of the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, mysql) = server_and_client().await;
@@ -215,7 +212,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
 }
 
-/// With any isolation level of the server, requests that lose against others are retried.
+/// Requests that lose against others are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, one) = server_and_client().await;
@@ -234,7 +231,7 @@ async fn serializable_transactions_are_no_obstacle() {
             match asked.await.unwrap() {
                 (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
                 (Ok(Attempt::Busy(_)), _) => {}
-                // It lost in each attempt, so it had no effect.
+                // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
@@ -243,7 +240,6 @@ async fn serializable_transactions_are_no_obstacle() {
     }
 }
 
-/// Values are written into the SQL as literals.
 #[tokio::test]
 async fn nothing_in_a_value_is_taken_for_sql() {
     let (server, mysql) = server_and_client().await;

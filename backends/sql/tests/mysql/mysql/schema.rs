@@ -43,7 +43,6 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
 
-    // Printed without a connection, and created by an administrator.
     server.sql(&Options::from_url(&url).unwrap().schema()).unwrap();
     server.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO guest@'%'").unwrap();
     let mysql = connect(&url).await;
@@ -58,7 +57,6 @@ async fn a_user_chooses_their_names() {
     server.sql("CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'").unwrap();
     let url = format!("{}?table=from&schema=select", server.url());
     let other = connect(&url).await;
-    // Other tables have other locks.
     let held = claim("x");
     grant(&usual, &held).await;
     grant(&other, &claim("x")).await;

@@ -1,4 +1,4 @@
-//! Mutual exclusion, with a TTL that even a busy machine meets.
+//! Mutual exclusion, with a TTL for busy machines.
 
 use std::sync::Arc;
 

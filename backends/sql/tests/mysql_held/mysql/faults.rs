@@ -30,7 +30,6 @@ async fn a_terminated_session_is_told_at_once() {
         assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
         assert!(guard.check().is_err());
         drop(guard);
-        // The client reconnects by itself.
         let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
         assert!(again.fence() > fence);
         again.release().await.unwrap();
@@ -92,7 +91,7 @@ async fn a_broken_way_is_told_at_once() {
     }
 }
 
-/// A peer that died silently: each side relies on its own clock.
+/// A peer that died silently. Each side relies on its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl() {
     let server = server();
@@ -128,7 +127,7 @@ async fn nobody_there_is_said_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The first request uses the idle session, and may have arrived before the server stopped.
+        // Sent on the idle session, perhaps before the server stopped.
         let unknown = [ErrorKind::Unavailable, ErrorKind::Indeterminate];
         for (name, kinds) in [("x", &unknown[..]), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
@@ -139,7 +138,7 @@ async fn nobody_there_is_said_soon() {
     }
 }
 
-/// A holder that was stopped after its lock must not overwrite the row of the next one.
+/// A holder that was stopped after its lock must not overwrite the next one's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = server();
@@ -148,7 +147,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
-        // Allows reads of the row, and blocks writes until the end of this transaction.
+        // Blocks writes of the row, but no reads.
         let mut gate = MySqlConnection::connect(&server.admin_url()).await.unwrap();
         sqlx::raw_sql("BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE")
             .execute(&mut gate)
@@ -176,7 +175,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
     }
 }
 
-/// A request on a reused session may have been carried out, though its connection broke.
+/// The request may have been carried out, though its connection broke.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_session_that_fails_leaves_no_ghost() {
     const TRIES: u32 = 20;
@@ -201,7 +200,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                     break;
                 }
                 Ok(Attempt::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
-                // The released session wasn't back yet, so this was a new session.
+                // The released session wasn't back yet.
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 // The statement may still be in transit.
                 Err(error) => {

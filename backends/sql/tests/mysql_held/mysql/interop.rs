@@ -67,7 +67,6 @@ async fn locked_rows_of_others_exclude_both_ways() {
     backend.release(&mine, Settle::Answered).await.unwrap();
 }
 
-/// Readers next to readers, writers exclusively.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_others_share_stand_beside_ours() {
     let server = server();

@@ -51,7 +51,6 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
         let ttl = ms(2_000);
         let mut holder = Part::start("holder", &server, mode, ttl);
         let fence: u64 = holder.hear().parse().unwrap();
-        // Renewed until then.
         tokio::time::sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
@@ -90,14 +89,13 @@ async fn a_killed_holder_frees_at_once() {
     }
 }
 
-/// A fence written in the transaction that is rolled back, or read from an old snapshot, would be
-/// granted twice.
+/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crashed_holder_shares_its_fence_with_nobody() {
     let server = server();
     for mode in MODES {
         let backend = backend(&server, mode).await;
-        // Ahead of the clock, so that the clock can't hide a fence that was rolled back.
+        // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
@@ -107,7 +105,6 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         for _ in 0..3 {
             let mut holder = Part::start("holder", &server, mode, LONG);
             fences.push(holder.hear().parse::<u64>().unwrap());
-            // A blocked waiter gets the lock of the dead holder.
             let next = claim("x", LONG);
             let waiting = async {
                 backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG)).await.unwrap()
@@ -137,8 +134,8 @@ async fn a_killed_waiter_leaves_the_queue() {
         waiter.hear();
         within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
         waiter.kill();
-        // The server checks its client during a wait for a `GET_LOCK`, but not during a wait for a
-        // row. There the slice is the bound.
+        // The server checks its client during a wait for a `GET_LOCK`, but not for a row, where the
+        // slice is the bound.
         let limit = if mode == "session" { ms(3_000) } else { ms(6_000) };
         within(limit, "the dead waiter to leave", async || queued(&server) == 0).await;
         backend.release(&holder, Settle::Answered).await.unwrap();
@@ -146,8 +143,7 @@ async fn a_killed_waiter_leaves_the_queue() {
     }
 }
 
-/// A waiting writer blocks new readers. After it is stopped, that lasts for the rest of a slice and
-/// a few seconds, with any TTL.
+/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     let server = server();

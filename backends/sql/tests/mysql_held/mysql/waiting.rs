@@ -33,12 +33,11 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    // The lock becomes free at the same moment.
                     one.release(&holder, Settle::Answered).await.unwrap();
                 }
             }
             if release_first {
-                // It may have been granted before the drop. The client then releases it.
+                // If it was granted before the drop, the client releases it.
                 two.release(&waiter, Settle::Unanswered).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
@@ -50,7 +49,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert!(is_busy(&two, &claim("x", LONG)).await);
                 one.release(&holder, Settle::Answered).await.unwrap();
             }
-            // For a whole slice, no session acquires the lock.
+            // For a whole slice.
             let begun = Instant::now();
             while begun.elapsed() < ms(600) {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
@@ -84,8 +83,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
             })
             .await;
             let dropping = async {
-                // From before the release to after its end, which takes a fraction of a
-                // millisecond.
+                // From before the release to after its end, in a fraction of a millisecond.
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
@@ -124,8 +122,8 @@ async fn a_wait_is_believed_from_its_end_on() {
     }
 }
 
-/// A start before the lock became free wastes part of the TTL. A grant whose start is longer than a
-/// TTL ago is rejected by every client.
+/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
+/// ago.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_states_when_it_was_over() {
     let server = server();
@@ -174,7 +172,6 @@ async fn many_waiters_of_a_process_block_one_connection() {
                 sender.send(number).unwrap();
                 two.release(&claim, Settle::Answered).await.unwrap();
             });
-            // Until it is queued behind the others.
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
             }
@@ -200,10 +197,9 @@ async fn a_limit_of_any_length_is_kept() {
         let backend = backend(&server, mode).await;
         let holder = claim("x", LONG);
         granted(&backend, &holder).await;
-        // Shorter than the early end, shorter than a slice, and longer than a slice.
+        // Shorter than the early end, than a slice, and longer than a slice.
         for limit in [ms(5), ms(300), ms(2_300)] {
-            // The fastest of a few attempts: a busy machine is sometimes late, a missed limit
-            // always.
+            // The fastest attempt: a busy machine is sometimes late, a missed limit always.
             let mut soonest = Duration::MAX;
             for _ in 0..5 {
                 let begun = Instant::now();
@@ -223,7 +219,7 @@ async fn a_limit_of_any_length_is_kept() {
     }
 }
 
-/// The timeout of the wait and the grant coincide on the server, in either order.
+/// In either order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
     let server = server();
@@ -246,7 +242,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
     }
 }
 
-/// The interruption of a wait might arrive late, and end the statement that renews the hold.
+/// A late interruption would end a renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
     let server = server();
@@ -269,7 +265,7 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
     }
 }
 
-/// A session with the claim's mark, as after a lost attempt. The server reports it at once.
+/// As after a lost attempt. The server reports the session at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
     let server = server();
@@ -294,7 +290,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
         let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
         let asked = asked() - before;
         assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
-        // Some for each of twenty attempts, instead of thousands.
+        // Some for each of twenty attempts.
         assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
         let waiting = backend.acquire(&waiter, in_time(LONG));
         let going = async {
@@ -307,7 +303,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
     }
 }
 
-/// The TTL applies to holds only: a session without one is kept for the next claim.
+/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = server();
@@ -320,7 +316,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let ttl = ms(1_000);
     for mode in MODES {
         let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        // The connections that end start-up sessions close again; each backend keeps a pooled one.
+        // Start-up connections close again; each backend keeps one.
         within(ms(10_000), "two connections", async || connected().len() <= 2).await;
         let held = claim("x", ttl);
         granted(&one, &held).await;

@@ -1,5 +1,3 @@
-//! Successful and failed connections.
-
 use lockwright_core::ErrorKind;
 use lockwright_sql::Postgres;
 use lockwright_sql::postgres::Options;

@@ -1,5 +1,3 @@
-//! Behind a pooler.
-
 use std::sync::Arc;
 
 use lockwright_core::{BootInstant, DistributedLock, Settle, Wait, WakeUp};

@@ -1,4 +1,4 @@
-//! The rules by which a row is granted. Each test was seen to fail with its rule broken.
+//! The rules for granting rows. Each test failed with its rule broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,12 +64,10 @@ async fn what_ran_out_is_not_revived() {
         Ended::NotHeld,
         "it had run out by itself"
     );
-    // A repeated acquire is another hold, with another fence.
     let again = grant(&postgres, &short).await;
     assert!(again.fence > first.fence, "{again:?}");
 }
 
-/// The clock is read after the row was locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
     let (server, postgres) = server_and_client().await;
@@ -79,7 +77,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&postgres, &held).await;
         let mut row = locking(&server, "x").await;
-        // No request waits a whole TTL for a row, so this one is sent shortly before the end.
+        // Shortly before the end, as no request waits a whole TTL for a row.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (postgres, held) = (Arc::clone(&postgres), held.clone());
@@ -130,7 +128,7 @@ async fn a_claim_under_way_is_settled() {
         async move { postgres.release(&late, Settle::Unanswered).await.unwrap() }
     });
     wait_for_blocked(&server, 1).await;
-    // Its tombstone isn't committed yet, so this claim doesn't see it.
+    // The tombstone isn't committed yet.
     let asking = tokio::spawn({
         let (postgres, late) = (Arc::clone(&postgres), late.clone());
         async move { postgres.try_acquire(&late).await }
@@ -168,10 +166,10 @@ async fn fences_grow_past_what_was_reserved() {
             postgres.release(&held, Settle::Answered).await.unwrap();
         }
     }
-    // As after a step of the server's clock backwards.
+    // As after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&postgres, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // After the highest fence there is an error instead of a lower fence.
+    // After the highest fence comes an error.
     server
         .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
         .unwrap();
@@ -179,7 +177,7 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
 }
 
-/// The decisive fence is that of the locked row, not that at the start of the statement.
+/// The fence is that of the locked row, not that at the start of the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, postgres) = server_and_client().await;
@@ -199,7 +197,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
 }
 
-/// With any isolation level of the server, requests that lose against others are retried.
+/// Requests that lose against others are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, one) = server_and_client().await;
@@ -218,7 +216,7 @@ async fn serializable_transactions_are_no_obstacle() {
             match asked.await.unwrap() {
                 (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
                 (Ok(Attempt::Busy(_)), _) => {}
-                // It lost in each attempt, so it had no effect.
+                // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
@@ -227,7 +225,6 @@ async fn serializable_transactions_are_no_obstacle() {
     }
 }
 
-/// Values are written into the SQL as literals.
 #[tokio::test]
 async fn nothing_in_a_value_is_taken_for_sql() {
     let (server, postgres) = server_and_client().await;

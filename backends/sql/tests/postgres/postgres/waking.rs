@@ -1,5 +1,3 @@
-//! Notifications of waiters.
-
 use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Seen, Settle, Wait};
 use sqlx::postgres::PgListener;
 
@@ -26,7 +24,7 @@ async fn a_release_and_a_break_are_told() {
     let (first, second) = (claim("x"), claim("x"));
     grant(&holder, &first).await;
     busy(&waiter, &second, WAIT).await;
-    // Once the client listens, it wakes all waiters that may have missed a notification.
+    // Once the client listens, it wakes all waiters.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     busy(&waiter, &second, WAIT).await;
     holder.release(&first, Settle::Answered).await.unwrap();
@@ -50,7 +48,6 @@ async fn nothing_is_told_that_nobody_waits_for() {
     for i in 0..10 {
         let held = claim(&format!("quiet/{i}"));
         grant(&holder, &held).await;
-        // A claim that doesn't wait causes no notification either.
         busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
         holder.release(&held, Settle::Answered).await.unwrap();
     }
@@ -61,7 +58,7 @@ async fn nothing_is_told_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, Settle::Answered).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // Notifications arrive in the order of commits, so any others would have come first.
+    // In the order of commits, so others would have come first.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -100,10 +97,9 @@ async fn a_lost_listener_comes_back() {
     busy(&waiter, &second, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
-    // It wakes all waiters as soon as it listens again: a notification may have been lost.
+    // It wakes all waiters once it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    // The row still records a waiter. The holder's connections are dead, so the first request may
-    // fail.
+    // The row still records a waiter. The holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, Settle::Unanswered).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

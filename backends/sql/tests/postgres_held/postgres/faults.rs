@@ -29,7 +29,6 @@ async fn a_terminated_session_is_told_at_once() {
         assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
         assert!(guard.check().is_err());
         drop(guard);
-        // The client reconnects by itself.
         let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
         assert!(again.fence() > fence);
         again.release().await.unwrap();
@@ -91,7 +90,7 @@ async fn a_broken_way_is_told_at_once() {
     }
 }
 
-/// A peer that died silently: each side relies on its own clock.
+/// A peer that died silently. Each side relies on its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl() {
     let server = server();
@@ -134,7 +133,7 @@ async fn nobody_there_is_said_soon() {
     }
 }
 
-/// A holder that was stopped after its lock must not overwrite the row of the next one.
+/// A holder that was stopped after its lock must not overwrite the next one's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     // The first lock allows reads and blocks writes. The statement reaches the second lock in the

@@ -63,7 +63,6 @@ async fn locked_rows_of_others_exclude_both_ways() {
     backend.release(&mine, Settle::Answered).await.unwrap();
 }
 
-/// Readers next to readers, writers exclusively.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_locks_of_others_stand_beside_ours() {
     let server = server();
@@ -114,7 +113,7 @@ async fn rows_that_others_share_stand_beside_ours() {
     assert!(!sql(&mut other, lock("SHARE")).await);
 }
 
-/// More readers than fit on a page, between names with one holder each.
+/// More readers than fit on a page, between single holders.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_many_read_is_listed_whole() {
     const OTHERS: usize = 230;

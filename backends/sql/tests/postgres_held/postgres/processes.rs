@@ -58,7 +58,6 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
             backend.release(&before, Settle::Answered).await.unwrap();
         }
         let fence: u64 = holder.hear().parse().unwrap();
-        // Renewed until then.
         tokio::time::sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
@@ -97,14 +96,13 @@ async fn a_killed_holder_frees_at_once() {
     }
 }
 
-/// A fence written in the transaction that is rolled back, or read from an old snapshot, would be
-/// granted twice.
+/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crashed_holder_shares_its_fence_with_nobody() {
     let server = server();
     for mode in MODES {
         let backend = backend(&server, mode).await;
-        // Ahead of the clock, so that the clock can't hide a fence that was rolled back.
+        // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
@@ -113,7 +111,6 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         for _ in 0..3 {
             let mut holder = Part::start("holder", &server, mode, LONG);
             fences.push(holder.hear().parse::<u64>().unwrap());
-            // A blocked waiter gets the lock of the dead holder.
             let next = claim("x", LONG);
             let waiting = async {
                 backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG)).await.unwrap()
@@ -150,8 +147,7 @@ async fn a_killed_waiter_leaves_the_queue() {
     }
 }
 
-/// A waiting writer blocks new readers. After it is stopped, that lasts for the rest of a slice and
-/// a few seconds, with any TTL.
+/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     let server = server();
@@ -171,7 +167,7 @@ async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     }
 }
 
-/// The gate that it has closed blocks readers, but no writers.
+/// Its gate blocks readers, but no writers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_holds_up_no_other() {
     let server = server();
@@ -183,7 +179,7 @@ async fn a_stopped_writer_that_waits_holds_up_no_other() {
         waiter.hear();
         within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
         waiter.signal(Signal::STOP);
-        // Until its slice is over: it has left the queue, but still has its gate.
+        // Until its slice is over, which leaves the gate.
         within(ms(8_000), "the stopped one to leave", async || queued(&server) == 0).await;
         let waiting = backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG));
         let releasing = async {

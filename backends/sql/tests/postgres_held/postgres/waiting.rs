@@ -32,12 +32,11 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    // The lock becomes free at the same moment.
                     one.release(&holder, Settle::Answered).await.unwrap();
                 }
             }
             if release_first {
-                // It may have been granted before the drop. The client then releases it.
+                // If it was granted before the drop, the client releases it.
                 two.release(&waiter, Settle::Unanswered).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
@@ -49,7 +48,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert!(is_busy(&two, &claim("x", LONG)).await);
                 one.release(&holder, Settle::Answered).await.unwrap();
             }
-            // For a whole slice, no session acquires the lock.
+            // For a whole slice.
             let begun = Instant::now();
             while begun.elapsed() < ms(600) {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
@@ -83,8 +82,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
             })
             .await;
             let dropping = async {
-                // From before the release to after its end, which takes a fraction of a
-                // millisecond.
+                // From before the release to after its end, in a fraction of a millisecond.
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
@@ -98,8 +96,8 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
     }
 }
 
-/// The lock becomes free while the waiter's server process is stopped. When the process continues,
-/// its slice is also over, so it may report a timeout although it has the lock.
+/// The lock becomes free while the waiter's server process is stopped. When that continues, its
+/// slice is over, so it may report a timeout in spite of the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
     let server = server();
@@ -136,7 +134,7 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
     }
 }
 
-/// The same, with a client that then goes silent: the lock is held for at most its TTL.
+/// The client then goes silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
     let server = server();
@@ -168,7 +166,7 @@ async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
     }
 }
 
-/// The TTL applies to holds only: a session without one is kept for the next claim.
+/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = server();
@@ -183,7 +181,6 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
             let held = claim_for("x", ttl);
             let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
             granted(&one, &held).await;
-            // An unsuccessful attempt, by a writer while the lock is held.
             assert!(is_busy(&two, &claim("x", ttl)).await);
             one.release(&held, Settle::Answered).await.unwrap();
             let before = idle();
@@ -221,8 +218,8 @@ async fn a_wait_is_believed_from_its_end_on() {
     }
 }
 
-/// A start before the lock became free wastes part of the TTL. A grant whose start is longer than a
-/// TTL ago is rejected by every client.
+/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
+/// ago.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_states_when_it_was_over() {
     let server = server();
@@ -271,7 +268,6 @@ async fn many_waiters_of_a_process_block_one_connection() {
                 sender.send(number).unwrap();
                 two.release(&claim, Settle::Answered).await.unwrap();
             });
-            // Until it is queued behind the others.
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
             }
@@ -297,10 +293,9 @@ async fn a_limit_of_any_length_is_kept() {
         let backend = backend(&server, mode).await;
         let holder = claim("x", LONG);
         granted(&backend, &holder).await;
-        // Shorter than the early end, shorter than a slice, and longer than a slice.
+        // Shorter than the early end, than a slice, and longer than a slice.
         for limit in [ms(5), ms(300), ms(2_300)] {
-            // The fastest of a few attempts: a busy machine is sometimes late, a missed limit
-            // always.
+            // The fastest attempt: a busy machine is sometimes late, a missed limit always.
             let mut soonest = Duration::MAX;
             for _ in 0..5 {
                 let begun = Instant::now();

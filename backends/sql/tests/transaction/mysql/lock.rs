@@ -19,7 +19,6 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
         let mut connection = MySqlConnection::connect(&server.url()).await.unwrap();
         let mut tx = connection.begin().await.unwrap();
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
-        // A second lock is harmless.
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
         busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
         match end {
@@ -46,7 +45,7 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
     }
 }
 
-/// New and existing names, adjacent in the index, at the isolation level that locks gaps.
+/// New and existing names, adjacent in the index, at the level that locks gaps.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (_server, pool) = shop().await;
@@ -143,7 +142,7 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
 
-/// A backend that finds tables finds all of them, though they aren't created in one transaction.
+/// Although they aren't created in one transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;

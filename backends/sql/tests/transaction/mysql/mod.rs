@@ -40,7 +40,6 @@ pub(crate) async fn limit(connection: &mut MySqlConnection) -> u64 {
     connection.fetch_one("SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap().get(0)
 }
 
-/// Waits until `number` transactions wait for a row.
 pub(crate) async fn waiting(server: &MariaDb, number: u32) {
     let waiting =
         "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";

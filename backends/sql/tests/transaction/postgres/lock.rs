@@ -20,7 +20,6 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
         let mut connection = connection;
         let mut tx = connection.begin().await.unwrap();
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
-        // A second lock is harmless.
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
         busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
         match end {
@@ -161,7 +160,7 @@ async fn it_and_a_hold_of_a_session_exclude_each_other() {
     locks.close().await;
 }
 
-/// Ten connections share two server connections, transaction by transaction.
+/// Ten connections share two server connections.
 #[tokio::test]
 async fn behind_a_transaction_pooler_it_is_the_same() {
     let (server, pool) = shop().await;
@@ -188,7 +187,6 @@ async fn behind_a_transaction_pooler_it_is_the_same() {
     assert_eq!(server.sql("SELECT number FROM stock").unwrap(), "0");
     assert_eq!(advisory(&server, true), 0);
 
-    // The transaction holds the lock, not the next user of its connection.
     let mut tx = shared.begin().await.unwrap();
     locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
     busy(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", BRIEFLY).await);

@@ -43,7 +43,6 @@ pub(crate) fn advisory(server: &testbed::Postgres, granted: bool) -> u32 {
     locks.parse().unwrap()
 }
 
-/// Waits until `number` sessions wait for an advisory lock.
 pub(crate) async fn waiting(server: &testbed::Postgres, number: u32) {
     until("they wait in the server", async || (advisory(server, false) == number).then_some(()))
         .await;

@@ -1,8 +1,7 @@
 -- Lockwright's tables on MySQL or MariaDB. They may share a database with other tables.
 --
 -- Times are the server's SYSDATE(6) as microseconds since 1970. A user who locks needs only SELECT, INSERT,
--- UPDATE and DELETE on all of them. Names are compared byte by byte: with the usual collations `Orders` and
--- `orders` would be one lock.
+-- UPDATE and DELETE. Names are compared byte by byte, as most collations ignore case.
 
 -- One row for each name that is held, or was.
 CREATE TABLE IF NOT EXISTS {lease} (
@@ -12,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON, for people: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first fence and how many were reserved. At most 2^53 - 1: other backends compare fences as doubles.
+    -- The first fence and how many were reserved. At most 2^53 - 1, as other backends compare doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
@@ -21,17 +20,15 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  BIGINT NOT NULL,
     -- Who broke it and why. A broken hold can't be renewed and expires.
     broken   TEXT,
-    -- The latest tokens of this name with a tombstone. A claim in progress doesn't see a new tombstone, but
-    -- it sees the row.
+    -- The latest tokens with a tombstone, which a concurrent claim may not see.
     buried   VARCHAR(600) NOT NULL,
-    -- The result of the last acquire: 2 a new hold, 1 a renewal of its own hold, 0 nothing. Only the same
-    -- statement uses it: its later assignments follow the first decision.
+    -- The result of the last acquire: 2 a new hold, 1 a renewal, 0 nothing. Only for its later assignments.
     decided  TINYINT NOT NULL,
     CONSTRAINT {prefix}_lease_fences CHECK (fences >= 1),
     CONSTRAINT {prefix}_lease_fence CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Tokens that must not be granted any more: released while an acquire was unanswered, or broken at once.
+-- Tokens that must not be granted any more: released during an acquire, or broken at once.
 CREATE TABLE IF NOT EXISTS {tombstone} (
     token    VARCHAR(32) NOT NULL PRIMARY KEY,
     until_us BIGINT NOT NULL,
@@ -39,35 +36,31 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Shared holders: readers, or the holders of permits. The row of their name above has the token `readers` or
--- `semaphore of N`. Its fence is the shared one of the readers or the number of the last permit, and it
--- expires with the last holder. So an exclusive claim needs no look at this table. The row of the name is
--- locked before rows here are changed.
+-- Shared holders: readers, or the holders of permits. Their name's row above has the token `readers` or
+-- `semaphore of N`. Its fence is the readers' shared one or the last permit's number, and it expires with the
+-- last holder. So an exclusive claim doesn't read this table. The name's row is locked before changes here.
 --
--- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires, or the fence
--- has changed, new readers are rejected.
+-- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires or the fence
+-- changes, new readers are rejected.
 CREATE TABLE IF NOT EXISTS {beside} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
-    -- JSON, for people: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
     -- The permits that it holds, of `size`. Both are 0 for other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The shared fence of the readers, the number of a permit, or the fence of the readers that a writer
-    -- waits for.
+    -- The readers' shared fence, the permit's number, or the fence of the readers that a writer waits for.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,
     updated  BIGINT NOT NULL,
-    -- Who broke it and why. A broken hold can't be renewed and expires.
     broken   TEXT,
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. Every name without a row starts above the floor, so a row may be deleted once the
--- floor is at its last fence.
+-- One row, created last. A name without a row starts above the floor, so a row may be deleted once the floor
+-- is at its last fence.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

@@ -1,7 +1,7 @@
 -- Lockwright's tables on PostgreSQL. They may share a database with other tables.
 --
 -- Times are the server's clock_timestamp() in microseconds since 1970. A user who locks needs only SELECT,
--- INSERT, UPDATE and DELETE on all of them.
+-- INSERT, UPDATE and DELETE.
 
 -- Serializes concurrent creation.
 SELECT pg_advisory_xact_lock(5499258310474722403);
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON, for people: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first fence and how many were reserved. At most 2^53 - 1: other backends compare fences as doubles.
+    -- The first fence and how many were reserved. At most 2^53 - 1, as other backends compare doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
@@ -24,16 +24,15 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  bigint NOT NULL,
     -- Who broke it and why. A broken hold can't be renewed and expires.
     broken   text,
-    -- The time until which a release sends a notification.
+    -- The end of the time in which a release sends a notification.
     waiting  bigint NOT NULL,
-    -- The latest tokens of this name with a tombstone. A claim in progress doesn't see a new tombstone, but
-    -- it sees the row.
+    -- The latest tokens with a tombstone, which a concurrent claim may not see.
     buried   text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
-    -- Space for the next versions of a row on its page, so that no index is written.
+    -- Space for new versions of a row on its page, so that no index is written.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- Tokens that must not be granted any more: released while an acquire was unanswered, or broken at once.
+-- Tokens that must not be granted any more: released during an acquire, or broken at once.
 CREATE TABLE IF NOT EXISTS {tombstone} (
     token  text COLLATE "C" NOT NULL PRIMARY KEY,
     until  bigint NOT NULL,
@@ -41,35 +40,31 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
--- Shared holders: readers, or the holders of permits. The row of their name above has the token `readers` or
--- `semaphore of N`. Its fence is the shared one of the readers or the number of the last permit, and it
--- expires with the last holder. So an exclusive claim needs no look at this table. The row of the name is
--- locked before rows here are changed.
+-- Shared holders: readers, or the holders of permits. Their name's row above has the token `readers` or
+-- `semaphore of N`. Its fence is the readers' shared one or the last permit's number, and it expires with the
+-- last holder. So an exclusive claim doesn't read this table. The name's row is locked before changes here.
 --
--- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires, or the fence
--- has changed, new readers are rejected.
+-- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires or the fence
+-- changes, new readers are rejected.
 CREATE TABLE IF NOT EXISTS {beside} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
-    -- JSON, for people: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
     -- The permits that it holds, of `size`. Both are 0 for other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The shared fence of the readers, the number of a permit, or the fence of the readers that a writer
-    -- waits for.
+    -- The readers' shared fence, the permit's number, or the fence of the readers that a writer waits for.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
     updated  bigint NOT NULL,
-    -- Who broke it and why. A broken hold can't be renewed and expires.
     broken   text,
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. Every name without a row starts above the floor, so a row may be deleted once the floor is at its
--- last fence.
+-- One row. A name without a row starts above the floor, so a row may be deleted once the floor is at its last
+-- fence.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

@@ -1,5 +1,5 @@
--- Holds in sessions. The server has the lock itself, which ends with its session. These rows have the fence,
--- and the identity for operators. Only pg_locks and pg_stat_activity show whether a session still holds.
+-- Holds in sessions. The server has the lock, which ends with its session. These rows have the fence, and the
+-- identity for operators. Only pg_locks and pg_stat_activity show whether a session still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
@@ -8,22 +8,19 @@ CREATE TABLE IF NOT EXISTS {hold} (
     -- Compared byte by byte.
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,
-    -- JSON, for people: host, pid, label.
     identity text   NOT NULL,
     fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
     ttl_ms   bigint NOT NULL,
     -- The process id of the session on the server.
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
-    -- Who broke it and why.
     broken   text,
-    -- Whether it was released through a different connection.
+    -- Whether a different connection released it.
     released boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name)
 );
 
--- The readers of a name. The row of the name above has the token `readers` and the same fence. The columns
--- are as above.
+-- The readers of a name. The name's row above has the token `readers` and the same fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -38,7 +35,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode "row" locks. They never change: a row that is locked for long can't also be written.
+-- The rows that the mode "row" locks. They never change: a row that is locked for long can't be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

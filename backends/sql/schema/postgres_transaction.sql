@@ -1,9 +1,6 @@
--- The table of `check_fence`, for the transactions of an application.
-
--- The highest fence that was used for a write, for each name. A row may be deleted once no holder from before
--- `updated` can write any more.
+-- The highest fence used for a write, by name. A row may be deleted once no holder from before `updated` can
+-- write any more.
 CREATE TABLE IF NOT EXISTS {fence} (
-    -- Compared byte by byte.
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,
     updated timestamptz NOT NULL

@@ -1,17 +1,16 @@
--- Grants a free or expired name, or renews the token's own hold. Waiters aren't recorded, as there are no
--- notifications.
+-- Grants a free or expired name, or renews the token's own hold. No waiters, as there are no notifications.
 -- :name, :token, :identity, :fences, :ttl
 -- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The first statement is atomic. The second one finds its result by the token. A hold whose answer is lost
+-- The first statement is atomic. The second finds its result by the token. A hold whose answer is lost
 -- expires.
 --
--- The decisive clock is read after the row was locked. The first assignment takes the decision once, and
--- later assignments use it. They read the clock again for the new times.
+-- The first assignment decides, with a clock that is read after the row was locked. The later ones use its
+-- decision, and read the clock again for the new times.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- Above the floor, and above the row, in case a sweep deletes it in between.
+       -- Above the row too, in case a sweep deletes it in between.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta

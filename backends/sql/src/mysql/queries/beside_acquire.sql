@@ -13,7 +13,7 @@ WHERE lease.name = :name;
 
 SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
-       -- A writer that waits for these readers, or for readers that have just left.
+       -- A writer that waits for these readers, or for the previous ones.
        MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
@@ -33,7 +33,7 @@ SET @lockwright_does = CASE
     WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
     ELSE 2 END;
 
--- A new reader shares the fence of the present readers.
+-- A new reader shares the present readers' fence.
 SET @lockwright_fence = IF(
     @lockwright_does < 2 OR (@lockwright_ours AND :size = 0),
     @lockwright_fence,
@@ -45,7 +45,7 @@ SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl
        @lockwright_now + :ttl, @lockwright_now, NULL
 FROM {meta} AS meta
 WHERE @lockwright_does = 2
--- The row of a hold that has ended.
+-- Reuses the row of a hold that has ended.
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
@@ -66,7 +66,7 @@ UPDATE {lease} SET
     broken = NULL
 WHERE name = :name AND @lockwright_does > 0;
 
--- Expired holders without a release, so that few rows are read.
+-- Expired holders, so that few rows are read.
 DELETE FROM {beside}
 WHERE name = :name AND token <> :token AND expires < @lockwright_now - 60000000
   AND @lockwright_does = 2;

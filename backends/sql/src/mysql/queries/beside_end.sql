@@ -15,7 +15,7 @@ SELECT MAX(expires) INTO @lockwright_ends
 FROM {beside}
 WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
 
--- The name expires with the last of the other holders.
+-- The name expires with its last holder.
 UPDATE {lease} SET
     token = IF(@lockwright_ends IS NULL, NULL, token),
     expires = COALESCE(@lockwright_ends, @lockwright_now),

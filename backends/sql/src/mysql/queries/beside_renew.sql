@@ -2,8 +2,8 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Locks the names' rows first, then reads the decisive clock. A name whose row another session has locked is
--- 'skipped', so that it delays no other renewal. Joins by the key, because a scan waits for other rows too.
+-- Reads the clock after locking the names' rows. A name whose row another session has locked is 'skipped'.
+-- Joins by the key, because a scan waits for other rows too.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -11,7 +11,7 @@ INTO @lockwright_locked
 FROM {asked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
--- MariaDB has no OF, and MySQL requires it here.
+-- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 SET @lockwright_now = {now};

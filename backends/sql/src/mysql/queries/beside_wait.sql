@@ -1,5 +1,4 @@
--- Records that a writer waits for readers. The record is void once the name's fence has changed, so it may be
--- written late and without a lock.
+-- Records that a writer waits for readers. Void once the name's fence has changed, so it needs no lock.
 -- :name, :token, :identity, :ttl, :patience
 INSERT INTO {beside}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)

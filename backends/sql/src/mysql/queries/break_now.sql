@@ -1,5 +1,4 @@
--- Frees the name, and leaves a tombstone, which informs the holder at its next renewal and rejects a repeat
--- of its claim.
+-- Frees the name, and leaves a tombstone for the holder's next renewal or repeated claim.
 -- :name, :token, :broken, :tombstone
 -- Returns, if it is held: for how many microseconds its holder may still rely on it
 BEGIN;
@@ -10,7 +9,7 @@ UPDATE {lease} SET
     buried = RIGHT(CONCAT(buried, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
--- The row stays locked until the commit, so its times are from this break.
+-- The row is still locked, so its times are from this break.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
 FROM {lease}

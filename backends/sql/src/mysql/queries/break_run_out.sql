@@ -1,4 +1,4 @@
--- Marks a hold as broken: it can't be renewed any more. The first break keeps its reason.
+-- Marks a hold as broken, which prevents its renewal. The first break keeps its reason.
 -- :name, :token, :broken
 -- Returns, if it is held: in how many microseconds it expires
 UPDATE {lease} SET broken = COALESCE(broken, :broken)

@@ -1,6 +1,5 @@
 -- Locks the name's row until the transaction ends, and raises its fence.
--- Last row: the highest fence, which is :fence unless it is above. The read locks, so that no snapshot is
--- taken before the changes of another transaction.
+-- Last row: the highest fence, maybe above :fence. A locking read takes no earlier snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

@@ -1,11 +1,10 @@
 -- Inserts or changes the row, which locks it until the transaction ends. INSERT IGNORE would take a shared
--- lock first, so that two transactions deadlock. A SELECT before would lock the gap of a missing row, and
--- take a snapshot before the wait.
+-- lock first, which allows a deadlock. A SELECT before would lock a gap, and take a snapshot before the wait.
 --
--- After an unsuccessful wait, the savepoint shows whether the transaction is still the same.
+-- The savepoint shows after a wait whether the transaction is still the same.
 --
--- The limit is for this statement only. MariaDB has SET STATEMENT for that, which works even if the client is
--- gone. MySQL skips the MariaDB parts, and sets the limit of the session. See transaction_restore.sql.
+-- The limit is for this statement only: by SET STATEMENT on MariaDB, also if the client is gone. MySQL skips
+-- those parts, and sets the limit of the session. See transaction_restore.sql.
 SAVEPOINT lockwright_probe;
 SET @lockwright = NULL /*!80000 , @lockwright_limit = @@SESSION.innodb_lock_wait_timeout,
     SESSION innodb_lock_wait_timeout = :seconds */;

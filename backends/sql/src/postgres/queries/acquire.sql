@@ -2,8 +2,8 @@
 -- :name, :token, :identity, :fences, :ttl, :waits
 -- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The decisive clock is read once, after the row was locked. So a hold that expires during the wait for the
--- row isn't renewed, and the TTL of a grant starts no earlier than the grant.
+-- The decisive clock is read once, after the row was locked. So a hold that has expired by then isn't
+-- renewed, and a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), buried AS (
@@ -12,14 +12,14 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
     SELECT :name, :token, :identity, 'exclusive',
-           -- Above the floor, and above the row, in case a sweep deletes it in between.
+           -- Above the row too, in case a sweep deletes it in between.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM buried)
-      -- A claim that finds the name held writes nothing. Neither does a waiter, if the record of waiters is
+      -- A claim that finds the name held writes nothing, nor does a waiter while the record of waiters is
       -- valid for some more seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now

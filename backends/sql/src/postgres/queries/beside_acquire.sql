@@ -13,7 +13,7 @@ WITH seen AS MATERIALIZED (
 ), others AS MATERIALIZED (
     SELECT coalesce(sum(beside.permits) FILTER (WHERE beside.mode <> 'exclusive'), 0) AS taken,
            min(beside.expires) FILTER (WHERE beside.mode <> 'exclusive') AS first_end,
-           -- A writer that waits for these readers, or for readers that have just left.
+           -- A writer that waits for these readers, or for the previous ones.
            max(beside.expires) FILTER (WHERE beside.mode = 'exclusive' AND beside.fence = seen.fence)
                AS writer_until
     FROM seen
@@ -35,7 +35,7 @@ WITH seen AS MATERIALIZED (
                WHEN :size > 0 AND taken + :permits > :size THEN 'busy'
                ELSE 'new'
            END AS does,
-           -- A new reader shares the fence of the present readers.
+           -- A new reader shares the present readers' fence.
            CASE WHEN ours AND :size = 0 THEN seen.fence
                 ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
     FROM seen CROSS JOIN others
@@ -44,7 +44,7 @@ WITH seen AS MATERIALIZED (
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
-    -- The row of a hold that has ended.
+    -- Reuses the row of a hold that has ended.
     ON CONFLICT (name, token) DO UPDATE SET
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,
@@ -73,7 +73,7 @@ WITH seen AS MATERIALIZED (
     FROM state
     WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
 ), pruned AS (
-    -- Expired holders without a release, so that few rows are read.
+    -- Expired holders, so that few rows are read.
     DELETE FROM {beside} AS beside USING state
     WHERE does = 'new' AND beside.name = :name AND beside.token <> :token
       AND beside.expires < now - 60000000

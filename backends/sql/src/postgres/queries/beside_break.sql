@@ -1,4 +1,4 @@
--- Marks a shared hold as broken: it can't be renewed any more. The first break keeps its reason. After
+-- Marks a shared hold as broken, which prevents its renewal. The first break keeps its reason. After
 -- `beside_lock`, so that no repeat of the claim runs concurrently.
 -- :name, :token, :broken
 -- Returns, if it is held: in how many microseconds it expires

@@ -1,5 +1,5 @@
--- Leaves a tombstone for a hold that is about to be freed. It informs the holder at its next renewal, and
--- rejects a repeat of its claim. After `beside_lock`.
+-- Leaves a tombstone for a hold that is about to be freed, for its holder's next renewal or repeated claim.
+-- After `beside_lock`.
 -- :name, :token, :broken, :tombstone
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(beside.expires - {now}, :tombstone), :broken

@@ -11,7 +11,7 @@ WITH at AS MATERIALIZED (
     FROM {beside} CROSS JOIN at
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
-    -- The name expires with the last of the other holders.
+    -- The name expires with its last holder.
     UPDATE {lease} AS lease SET
         token = CASE WHEN ends IS NOT NULL THEN lease.token END,
         expires = coalesce(ends, now),

@@ -1,5 +1,5 @@
--- Begins a change of shared holders: locks the name's row, and creates it if necessary, so that changes are
--- serialized. The next statements see all earlier changes.
+-- Begins a change of shared holders: locks the name's row, created if necessary. The next statements see all
+-- earlier changes.
 -- :name
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 

@@ -2,8 +2,8 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Locks the names' rows first, in their order, then reads the decisive clock. A name whose row another
--- session has locked is 'skipped', so that it delays no other renewal.
+-- Reads the clock after locking the names' rows, in order. A name whose row another session has locked is
+-- 'skipped'.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Frees the name, notifies the waiters, and leaves a tombstone, which informs the holder at its next renewal
--- and rejects a repeat of its claim.
+-- Frees the name, notifies the waiters, and leaves a tombstone for the holder's next renewal or repeated
+-- claim.
 -- :name, :token, :broken, :tombstone, :channel
 -- Returns, if it is held: for how many microseconds its holder may still rely on it
 WITH freed AS (

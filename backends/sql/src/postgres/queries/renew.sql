@@ -2,8 +2,7 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Locks the rows first, then reads the decisive clock. A row that another session has locked is 'skipped', so
--- that it delays no other renewal.
+-- Reads the clock after locking the rows. A row that another session has locked is 'skipped'.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)

@@ -1,8 +1,8 @@
--- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old token.
+-- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old one.
 -- :name, :from, :token, :identity, :ttl, :tombstone
 -- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The clock is read for each row, after it was locked.
+-- Reads the clock after the row was locked.
 WITH swapped AS (
     UPDATE {lease} AS lease SET
         fence = CASE WHEN lease.token = :from THEN greatest(lease.fence + lease.fences, {now})

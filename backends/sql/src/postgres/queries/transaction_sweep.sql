@@ -1,4 +1,4 @@
--- Deletes rows that were unused for so long, except rows that a transaction has locked.
+-- Deletes unused rows, except those that a transaction has locked.
 WITH deleted AS (
     DELETE FROM {fence} WHERE name IN (
         SELECT name FROM {fence}

@@ -1,4 +1,4 @@
--- One attempt. Outside a transaction, the savepoint is rejected, so nothing is locked.
+-- One attempt, rejected outside a transaction by the savepoint.
 -- One row: locked (NULL: not tried), the isolation level, whether this is a replica.
 SAVEPOINT lockwright;
 SELECT CASE WHEN fits THEN pg_try_advisory_xact_lock({key}) END, isolation, replica

@@ -1,6 +1,5 @@
--- Returns those of some names that no waiter can acquire now. A semaphore is included if no permit is left. A
--- name with readers is included if a writer waits. Without a waiting writer, its waiters are readers, and
--- their writer has left.
+-- Returns those names that no waiter can acquire now: semaphores without a permit left, and names with
+-- readers and a waiting writer. Without such a writer, their waiters are readers, and the writer has left.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

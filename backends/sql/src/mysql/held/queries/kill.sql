@@ -1,5 +1,5 @@
--- There is no connection 0: the server reports that, and does nothing. KILL returns once the session was
--- asked to end. The pauses then wait for its end, for a limited time.
+-- For connection 0 the server only reports that there is none. KILL doesn't wait for the session's end, so
+-- the pauses do, for a limited time.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));

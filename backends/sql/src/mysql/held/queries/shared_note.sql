@@ -1,4 +1,4 @@
--- As note, for a reader. Readers share the fence of the first one. It grows with each writer, and with the
+-- As note, for a reader. Readers share the fence of the first one, which grows with each writer and with the
 -- first reader after a writer.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', GREATEST(meta.floor + 1, {now}),
@@ -16,7 +16,7 @@ ON DUPLICATE KEY UPDATE
     broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
     released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
 
--- The row of a claim that has ended is reused.
+-- Reuses the row of a claim that has ended.
 INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0
 FROM {hold} AS last

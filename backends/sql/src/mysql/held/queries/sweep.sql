@@ -1,6 +1,6 @@
--- A name that is used again starts above the floor. A concurrent claim may have read the old floor. It still
--- gets the time in microseconds, so rows with fences ahead of that stay. Locked rows of the mode "row" and
--- names with readers also stay. Rows of dead readers are deleted first, and their names by a later sweep.
+-- A name that is used again starts above the floor. A concurrent claim may have read the old floor, and still
+-- gets the time in microseconds, so rows with fences ahead of that stay. So do locked rows and names with
+-- readers. Names of dead readers are deleted by a later sweep.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;
@@ -34,7 +34,7 @@ BEGIN;
 SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
 FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
 WHERE '{kind}' = 'row'
--- MariaDB has no OF, and MySQL requires it here.
+-- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF locked */ SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
 COMMIT;

@@ -1,6 +1,5 @@
--- Returns a fifth row if the lock was acquired. Without it, the row to lock doesn't exist yet. Until the
--- session has the lock, its idle timeout is at most a slice, also between slices. So the server soon ends a
--- dead writer that keeps the gate closed.
+-- Returns a fifth row if the lock was acquired, and none if the row to lock is missing. Until then, the idle
+-- timeout is at most a slice, also between slices. So the server soon ends a dead writer with a closed gate.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

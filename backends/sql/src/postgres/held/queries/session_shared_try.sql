@@ -1,5 +1,5 @@
--- As session_try, for a reader. It is rejected while a waiting writer has closed the gate, or while another
--- session has the claim's own lock, as both could read for one claim.
+-- As session_try, for a reader: rejected while the gate is closed, or while another session has the claim's
+-- own lock, so that only one reads for a claim.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {reader}

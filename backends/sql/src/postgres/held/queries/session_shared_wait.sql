@@ -1,6 +1,6 @@
--- As session_wait, for a reader, which first waits without any lock until the gate is open. Session locks may
--- be granted at the last moment and outlive the transaction, so the TTL is set before. The claim's own lock
--- comes first, as two sessions could read for one claim.
+-- As session_wait, for a reader, which first waits without any lock until the gate is open. The TTL is set
+-- before the locks, which may be granted at the last moment and outlive the transaction. First the claim's
+-- own lock, so that only one session reads for a claim.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

@@ -1,4 +1,4 @@
--- One attempt. The TTL and the mark are set in the same statement, and only if the lock was acquired.
+-- One attempt. Sets the TTL and the mark only together with the lock.
 -- Returns whether it was acquired, and whether the name's row has the claim's token.
 SELECT locked,
        CASE WHEN locked THEN false

@@ -361,7 +361,6 @@ async fn fetch_told(
 #[derive(Debug)]
 struct Later(Box<dyn DatabaseError>);
 
-/// The prefix of its code.
 const LATER: &str = "later ";
 
 impl std::fmt::Display for Later {

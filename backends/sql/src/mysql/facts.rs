@@ -62,7 +62,6 @@ impl Facts {
             .find(|name| self.text(name).is_some_and(|value| !matches!(value, "OFF" | "0" | "NO")))
     }
 
-    /// Returns the kind of the server's multi-primary cluster.
     pub(super) fn multi_primary(&self) -> Option<&'static str> {
         if self.is_on("wsrep_on") {
             return Some("a Galera cluster (wsrep_on)");
@@ -72,7 +71,6 @@ impl Facts {
             .then_some("group replication with several primaries")
     }
 
-    /// Returns an error if this server can't keep locks.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(setting) = self.only_reads() {
             format!(

@@ -20,7 +20,6 @@ const OF_SQLX: [&str; 9] = [
 #[must_use = "nothing is connected before `connect`"]
 pub struct Options {
     pub(super) server: MySqlConnectOptions,
-    /// The URL without its secrets.
     shown: String,
     pub(super) common: Common,
 }

@@ -226,7 +226,6 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     Ok(Some(line))
 }
 
-/// Returns whether a probe sent on another connection arrives.
 async fn hears(
     pool: &Pool<Postgresql>,
     listener: &mut PgListener,

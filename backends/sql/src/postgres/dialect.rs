@@ -34,7 +34,6 @@ const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
-/// A connection, and the names of its prepared plans.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,

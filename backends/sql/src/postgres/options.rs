@@ -37,7 +37,6 @@ const OF_SQLX: [&str; 18] = [
 #[must_use = "nothing is connected before `connect`"]
 pub struct Options {
     pub(super) server: PgConnectOptions,
-    /// The URL without its secrets.
     shown: String,
     pub(super) common: Common,
 }

@@ -14,12 +14,10 @@ use super::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::sql::{Arguments, Sql, Value, value};
 
-/// The plans of one backend's statements.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     /// Whether the backend's connections are direct.
     kept: AtomicBool,
-    /// By the names of the statements.
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
 
@@ -68,7 +66,6 @@ impl Plan {
         Self { prepare: format!("PREPARE {name} {statement}"), name: name.into(), parameters }
     }
 
-    /// Returns the SQL that executes the plan with these values.
     pub(super) fn execute(&self, arguments: Arguments<'_>) -> String {
         let mut text = format!("EXECUTE {}", self.name);
         for (at, name) in self.parameters.iter().enumerate() {

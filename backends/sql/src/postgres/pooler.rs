@@ -11,7 +11,6 @@ use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest supported version.
 const OLDEST: i64 = 120_000;
 
 #[derive(Debug, Clone)]
@@ -41,7 +40,6 @@ impl Server {
         read.map_err(|bad| bad_row(bad, pool.dialect().backend()))
     }
 
-    /// Returns an error if this server can't keep locks.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(other) = other_product(&self.product) {
             format!(

@@ -345,7 +345,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns milliseconds, rounded up. Zero would disable the timeout.
+/// Zero would disable the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

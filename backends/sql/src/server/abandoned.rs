@@ -42,7 +42,6 @@ const CLOSING: Duration = Duration::from_millis(200);
 /// The time the task keeps an idle connection.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// The abandoned sessions of one backend.
 #[derive(Debug)]
 pub(crate) struct Abandoned<D> {
     dialect: Arc<D>,
@@ -66,7 +65,6 @@ struct Ending {
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
-    /// Notified when the session has ended.
     ended: oneshot::Sender<()>,
 }
 
@@ -107,7 +105,6 @@ impl<D> Abandoned<D> {
         }
     }
 
-    /// Returns the last error of connecting, if it persists.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

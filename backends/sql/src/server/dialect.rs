@@ -20,7 +20,6 @@ use super::table::Tables;
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
-    /// The quote character for identifiers.
     const QUOTE: char;
 
     /// The clock `{now}`: microseconds, read at each occurrence.
@@ -44,7 +43,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
     }
 
-    /// Returns the channel for notifications of releases.
     fn channel(&self) -> &str {
         ""
     }
@@ -75,7 +73,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         text: String,
     ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a;
 
-    /// Sends SQL with values for its parameters.
     fn execute<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -108,9 +105,7 @@ pub(crate) struct Texts {
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
     pub(crate) release: &'static str,
-    /// A release that leaves a tombstone.
     pub(crate) settle: &'static str,
-    /// Transfers a hold to another token.
     pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
@@ -127,7 +122,6 @@ pub(crate) struct Texts {
     pub(crate) beside_settle: &'static str,
     /// Removes the mark of a waiting writer.
     pub(crate) beside_end: &'static str,
-    /// Marks that a writer waits.
     pub(crate) beside_wait: &'static str,
     pub(crate) beside_swap: &'static str,
     pub(crate) beside_break: &'static str,

@@ -35,7 +35,6 @@ impl Verdict {
         Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
     }
 
-    /// Marks the whole server as unusable.
     pub(crate) const fn useless(mut self) -> Self {
         self.useless = true;
         self
@@ -59,7 +58,6 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
-/// Returns the failure of a request without an answer within its limit.
 pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Failure {
     let error = unanswered(effect, &format!("the server did not answer within {limit:?}"));
     Failure { error: error.with_backend(backend), again: false, lost: false }
@@ -117,7 +115,6 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
     }
 }
 
-/// Returns the failure of a request that was sent.
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
@@ -143,7 +140,6 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     Failure { error: error.with_backend(dialect.backend()).with_source(plain(&cause)), again, lost }
 }
 
-/// Returns the server's message without the driver's additions.
 pub(crate) fn plain(cause: &sqlx::Error) -> String {
     match cause {
         sqlx::Error::Database(refusal) => match refusal.code() {

@@ -117,7 +117,6 @@ pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     Ok(inspections)
 }
 
-/// Returns a duration in microseconds, rounded up.
 pub(crate) fn micros_up(duration: Duration) -> i64 {
     let micros = duration.as_nanos().div_ceil(1000);
     i64::try_from(micros).unwrap_or(i64::MAX)

@@ -64,7 +64,6 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     batch: Mutex<Option<(usize, Instant)>>,
 }
 
-/// Some holds of a batch, with their indices in it.
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
 /// Answers for part of a batch. `None` for a row that another session has locked.

@@ -41,7 +41,6 @@ pub(crate) struct Common {
     pub(crate) tables: Tables,
     connections: Option<usize>,
     pub(crate) connect: Duration,
-    /// The time limit for the server's answer, if set.
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
 }
@@ -146,7 +145,6 @@ fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
-/// Returns an error about a URL without its password.
 pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
     // A parser may quote its input.
     let cause = cause.to_string();

@@ -20,9 +20,7 @@ use super::sql::{Arguments, Sql};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The time limit for getting a connection.
     pub(crate) connect: Duration,
-    /// The time limit for the server's answer.
     pub(crate) answer: Duration,
     /// The same for listings, sweeps and the creation of tables.
     pub(crate) slow: Duration,
@@ -32,7 +30,6 @@ pub(crate) struct Limits {
 pub(crate) struct Sending {
     /// The time limit for the whole request, with getting a connection.
     pub(crate) within: Duration,
-    /// The time limit for the server's answer.
     pub(crate) answer: Duration,
     /// Set for renewals, for which one connection is reserved.
     pub(crate) renews: bool,
@@ -110,7 +107,6 @@ struct Taken<'a, D: Dialect> {
 }
 
 impl<D: Dialect> Pool<D> {
-    /// Creates a pool without connecting.
     pub(crate) fn new(dialect: D, limits: Limits, sessions: SessionLimit) -> Self {
         let dialect = Arc::new(dialect);
         let requests = sessions.share(Use::Request).max(1);
@@ -150,7 +146,6 @@ impl<D: Dialect> Pool<D> {
         self.abandoned.add(runtime, session, (Some(permit), None))
     }
 
-    /// Returns why ending abandoned sessions fails, if it does.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.abandoned.refusal()
     }

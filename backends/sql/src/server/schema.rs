@@ -7,10 +7,8 @@ use super::errors::Effect;
 use super::pool::Pool;
 use super::sql::Sql;
 
-/// The version of the tables that this code supports.
 pub(crate) const VERSION: i64 = 1;
 
-/// Returns the SQL that creates the tables.
 pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }

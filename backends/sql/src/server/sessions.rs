@@ -64,7 +64,6 @@ impl SessionLimit {
         self.shares[of as usize].0
     }
 
-    /// Waits for a permit until `deadline`.
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
         let semaphore = Arc::clone(&self.shares[of as usize].1);
         timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok().map(SessionPermit)

@@ -36,7 +36,6 @@ enum Piece {
 }
 
 impl Sql {
-    /// Parses SQL in which the tables have been named.
     pub(crate) fn new(text: &str) -> Self {
         let text: Vec<&str> = text
             .lines()
@@ -71,13 +70,11 @@ impl Sql {
         Self { hot: Some(name), ..Self::new(text) }
     }
 
-    /// Returns the statement's name, if its plan is worth keeping.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn hot_name(&self) -> Option<&'static str> {
         self.hot
     }
 
-    /// Returns the parameters in the order of their first use.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn parameters(&self) -> Vec<&str> {
         let mut names = Vec::new();

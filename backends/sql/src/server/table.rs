@@ -7,7 +7,6 @@ const DEFAULT: &str = "lockwright";
 /// The longest prefix: with its suffixes, it fits every database.
 const LONGEST: usize = 40;
 
-/// The longest schema name in PostgreSQL.
 const LONGEST_SCHEMA: usize = 63;
 
 /// The schema and prefix of the tables. As they become part of the SQL, they have only letters,

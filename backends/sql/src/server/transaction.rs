@@ -37,14 +37,13 @@ impl Outcome {
     }
 }
 
-/// The longest wait of one statement, which occupies its connection after a dropped wait.
+/// The longest wait of one statement. A dropped wait keeps its connection busy for at most this
+/// time.
 const SLICE: Duration = Duration::from_secs(5);
 
-/// The end of a wait.
 #[derive(Debug)]
 pub(crate) struct Limit {
     clock: Clock,
-    /// `None` means no limit.
     until: Option<BootInstant>,
 }
 

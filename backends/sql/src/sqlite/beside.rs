@@ -23,7 +23,6 @@ struct Look {
     taken: u64,
     first_end: Option<BootInstant>,
     last_end: Option<BootInstant>,
-    /// The time until which a writer blocks readers.
     writer_until: Option<BootInstant>,
 }
 
@@ -129,7 +128,6 @@ pub(super) async fn holders(
         .await
 }
 
-/// Returns the mode in which a name is in use, by its row.
 pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
     let token: &str = row.try_get("token")?;
     kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))

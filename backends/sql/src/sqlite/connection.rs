@@ -14,7 +14,6 @@ use super::errors::{Failure, is_busy};
 use super::file_system::{self, Network};
 use super::options::Synchronous;
 
-/// The version of the tables that this code supports.
 pub(super) const VERSION: i64 = 1;
 
 pub(super) const SCHEMA: &str = concat!(
@@ -75,7 +74,6 @@ impl Database {
         PathBuf::from(log)
     }
 
-    /// Returns whether the path still leads to the open file.
     pub(super) fn is_still(&self, open: &Open) -> bool {
         // By `stat` only: opening and closing the file here would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)

@@ -45,7 +45,6 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
-/// Returns whether the file can't be written.
 pub(super) fn is_refused(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(PERM | READONLY | CANTOPEN | AUTH))
 }

@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A file system that other machines may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
@@ -70,7 +69,6 @@ fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network
     Some(Network(name.to_owned()))
 }
 
-/// Returns the kind of file system of a device, from mountinfo.
 fn kind_of_mount(mounts: &str, device: u64) -> Option<&str> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     mounts.lines().find_map(|line| {

@@ -1,9 +1,9 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
 //! A hold is a row that expires by itself. Its expiry is an instant of `CLOCK_BOOTTIME`, stored
-//! with the boot id. That clock runs during suspend and ignores steps of the wall clock, and rows
-//! of another boot have expired. Fences come from one counter in the file, so they grow as long as
-//! the file exists, with the default `synchronous=FULL` also through power cuts.
+//! with the boot id. That clock runs during suspend and ignores steps of the wall clock. Rows of
+//! another boot have expired. Fences come from one counter in the file, so they grow as long as the
+//! file exists, with the default `synchronous=FULL` also through power cuts.
 //!
 //! | file | subject |
 //! |---|---|

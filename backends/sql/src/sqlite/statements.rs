@@ -62,7 +62,6 @@ pub(super) struct Hold {
     pub(super) ttl: Duration,
 }
 
-/// A hold in a batch statement: name, token, TTL.
 pub(super) type Asked<'a> = (&'a str, String, i64);
 
 #[derive(Debug)]
@@ -70,7 +69,6 @@ pub(super) enum Acquired {
     Attempt(Attempt),
     /// The token has a tombstone, and is never granted again.
     Buried,
-    /// The name is in use as another kind of lock.
     OtherKind(Mode),
     /// The hold exists, or the name became free in between: a transaction must decide.
     Again,

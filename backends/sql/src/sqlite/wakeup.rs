@@ -32,7 +32,6 @@ use tokio::runtime::Handle;
 use super::connection::Database;
 use super::writer::{Answer, Jobs, Request, WeakJobs};
 
-/// The clients of this backend, and the names with waiters.
 #[derive(Debug)]
 pub(super) struct Waiters {
     log: PathBuf,
@@ -144,7 +143,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends a wake-up to all watchers of the log.
 fn ring(log: &Path) {
     // If it fails, the waiters' slow poll finds the name free.
     drop(File::open(log));
@@ -244,7 +242,6 @@ impl Watch {
     }
 }
 
-/// Reads all pending events as one.
 fn drain(fd: &OwnedFd) -> Heard {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(fd, &mut buffer);

@@ -61,7 +61,6 @@ struct Job {
     answer: oneshot::Sender<Result<Answer>>,
 }
 
-/// A handle for sending requests.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
@@ -125,7 +124,6 @@ impl Jobs {
 }
 
 impl WeakJobs {
-    /// Returns `None` if the backend was dropped.
     pub(super) fn upgrade(&self) -> Option<Jobs> {
         self.0.upgrade().map(Jobs)
     }
@@ -297,7 +295,6 @@ impl Writer {
         }
     }
 
-    /// Carries out all requests in one transaction, or none.
     async fn together(&mut self, requests: &[&Request]) -> Result<Vec<Answer>, Failure> {
         let mut patience = Patience::new(BUSY_LIMIT);
         loop {

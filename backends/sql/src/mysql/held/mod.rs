@@ -139,7 +139,7 @@ fn of_gate(what: &str) -> String {
     )
 }
 
-/// Returns the lock of a name. A name without multi-byte characters is ASCII.
+/// A name without multi-byte characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \

@@ -188,7 +188,6 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether a transaction survives a lock timeout of a statement.
     async fn keeps_transaction(&mut self) -> bool {
         let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
         rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))

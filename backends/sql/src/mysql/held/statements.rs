@@ -23,9 +23,7 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// Follows an unsuccessful attempt.
     pub(super) missed: Sql,
-    /// Follows an unsuccessful wait.
     pub(super) waited: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -77,7 +75,6 @@ impl Statements {
         }
     }
 
-    /// Returns the statements for this claim, whose mode is supported.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         self.shared.as_ref().filter(|_| claim.mode == Mode::Shared).unwrap_or(&self.alone)
     }

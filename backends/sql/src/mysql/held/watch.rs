@@ -25,7 +25,6 @@ const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
 
-/// The sessions of one backend that hold.
 #[derive(Debug)]
 pub(super) struct Watch {
     pool: Arc<Pool<MySql>>,

@@ -114,7 +114,6 @@ impl Kind {
         }
     }
 
-    /// Returns the two numbers of the gate's advisory lock.
     fn gate(self) -> String {
         let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
         format!("{}, {}", half(self.gate_at()), half(self.gate_at() + 8))

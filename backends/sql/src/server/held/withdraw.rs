@@ -10,7 +10,6 @@ use super::{Locked, Server, Session, SessionId};
 /// The default time limit of one request to the server.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// The time a cancelled statement may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
 /// Stops a session that waits for its lock. Returns true if its statement has ended: it doesn't

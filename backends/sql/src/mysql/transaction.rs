@@ -248,7 +248,13 @@ impl InTransaction {
         Ok(swept)
     }
 
-    /// As [`lock_in_transaction`], including errors and cancel safety.
+    /// As [`lock_in_transaction`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -298,7 +304,13 @@ impl InTransaction {
         })
     }
 
-    /// As [`check_fence`](check_fence()), including errors and cancel safety.
+    /// As [`check_fence`](check_fence()).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn check_fence(
         &self,
         tx: &mut MySqlConnection,

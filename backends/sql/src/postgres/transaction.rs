@@ -225,7 +225,13 @@ impl InTransaction {
         transaction::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
-    /// As [`lock_in_transaction`], including errors and cancel safety.
+    /// As [`lock_in_transaction`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -254,7 +260,13 @@ impl InTransaction {
         Ok(Outcome::Busy)
     }
 
-    /// As [`check_fence`](check_fence()), including errors and cancel safety.
+    /// As [`check_fence`](check_fence()).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
         let name = LockName::new(name)?;
         let arguments = [

@@ -89,13 +89,12 @@ pub(crate) enum Kept {
 pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
-    /// Sets the idle timeout to the claim's TTL, rounded up, and takes the lock, in an order in
-    /// which a held lock never has no timeout or a longer one. Labels the session with the claim,
-    /// if the server can.
+    /// Sets the idle timeout to the claim's TTL, rounded up, and takes the lock. A held lock always
+    /// has this timeout, or a shorter one. Labels the session with the claim, if the server can.
     ///
     /// With a `slice`, the call blocks in the server for at most that time; without, it doesn't
-    /// block. If the future is dropped, the session must be closed. An unsuccessful wait is
-    /// followed by another one, unless it was the `last`, or by [`leave`](Session::leave).
+    /// block. If the future is dropped, the session must be closed. After an unsuccessful wait
+    /// comes another wait, unless it was the `last`, or [`leave`](Session::leave).
     ///
     /// A writer that waits for readers blocks new ones. No two sessions hold for one claim.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
@@ -106,8 +105,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Makes the server end the session after this idle time, from now on.
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
-    /// Ends an unsuccessful wait, and removes its state, if any. Afterwards the session is
-    /// reusable.
+    /// Ends an unsuccessful wait, and removes its state. Sends nothing if there is none. Afterwards
+    /// the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
     /// Releases the lock. Returns false if the session didn't have it. Afterwards the session is

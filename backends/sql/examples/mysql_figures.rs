@@ -1,4 +1,4 @@
-//! What holds on MariaDB cost, beside bare statements on one connection.
+//! Costs of holds on MariaDB, compared with bare statements on one connection.
 //!
 //! `cargo run --release -p lockwright-sql --features mysql --example mysql_figures`
 #![forbid(unsafe_code)]
@@ -109,7 +109,7 @@ async fn pairs(backend: &Mysql, name: &str) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-/// Two clients, each with its own connections, hand one lock to and fro.
+/// Two clients with their own connections acquire one lock in turn.
 async fn hand_overs(url: &str, mode: &str) {
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -123,7 +123,7 @@ async fn hand_overs(url: &str, mode: &str) {
             let guard = next.mutex("x").acquire().await.unwrap();
             (guard, Instant::now())
         });
-        // Long enough that it waits, and at another moment of its polling each time.
+        // Long enough for a wait, and at a different phase of its polling each time.
         tokio::time::sleep(Duration::from_millis(60 + (round as u64 * 7) % 50)).await;
         let released = Instant::now();
         guard.release().await.unwrap();

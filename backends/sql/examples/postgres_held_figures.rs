@@ -1,4 +1,4 @@
-//! What holds in sessions of PostgreSQL cost, beside the bare statements on one connection.
+//! Costs of holds in sessions of PostgreSQL, compared with bare statements on one connection.
 //!
 //! `cargo run --release -p lockwright-sql --features postgres --example postgres_held_figures`
 #![forbid(unsafe_code)]
@@ -65,7 +65,7 @@ async fn held(url: &str, mode: &str) {
     let backend = Arc::new(Postgres::connect(url).await.unwrap());
     println!("{mode}: backend connected in {:?}", begun.elapsed());
 
-    // Kept all at once, so that each has a connection of its own.
+    // All held at the same time, so that each has its own connection.
     let mut times = Vec::new();
     let claims: Vec<Claim> =
         (0..ROUNDS_WITH_CONNECTION / 2).map(|n| claim(&format!("n{n}"))).collect();

@@ -1,6 +1,7 @@
-//! The figures of the crate's README: `cargo run --release -p lockwright-sql --example sqlite_figures`.
+//! The figures of the crate's README: `cargo run --release -p lockwright-sql --example
+//! sqlite_figures`.
 //!
-//! Files are made in the current folder: a temporary one may lie in memory.
+//! Files are created in the current folder: a temporary folder may be in memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -88,7 +89,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 fn fdatasyncs(path: &std::path::Path) -> f64 {
     let file = File::create(path).unwrap();
-    // SQLite writes over its log again and again, so the floor doesn't grow the file either.
+    // SQLite overwrites its log repeatedly, so the baseline doesn't grow the file either.
     for page in 0..2_000 {
         file.write_all_at(&[1; 4096], page * 4096).unwrap();
     }
@@ -121,7 +122,7 @@ async fn bare_connection(path: &std::path::Path, synchronous: &str) -> SqliteCon
     connection
 }
 
-/// What a lock can't do without: put a row there unless it is there, and take it away.
+/// The minimum for a lock: inserts a row unless it exists, and removes it.
 async fn bare(connection: &mut SqliteConnection) -> f64 {
     const UPSERT: &str = "INSERT INTO t VALUES (?1, ?2)
         ON CONFLICT DO UPDATE SET token = excluded.token WHERE token IS NULL RETURNING token";
@@ -175,7 +176,7 @@ fn child(role: &str, file: &std::path::Path) -> std::process::Child {
         .unwrap()
 }
 
-/// Waits for a line, holds, and says when it began to release.
+/// Waits for a line, holds, and prints when the release began.
 async fn holder() {
     let backend = Sqlite::open(std::env::var(FILE).unwrap()).await.unwrap();
     let mut line = String::new();
@@ -220,7 +221,7 @@ async fn hand_over(folder: &std::path::Path) {
         let claim = claim("x");
         let far = Wait::Until(Clock::boot().now() + Duration::from_secs(60));
         assert!(matches!(backend.acquire(&claim, far).await.unwrap(), Attempt::Busy(_)));
-        // What is left of the round before; the wake-up that counts is still to come.
+        // Discards a wake-up of the previous round.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let _ = tokio::time::timeout(Duration::ZERO, notify.notified()).await;
         to.write_all(b"\n").unwrap();
@@ -246,7 +247,7 @@ async fn hand_over(folder: &std::path::Path) {
     );
 }
 
-/// Acquires and releases one name, over and over.
+/// Acquires and releases one name repeatedly.
 async fn busy() {
     let backend = Sqlite::open(std::env::var(FILE).unwrap()).await.unwrap();
     loop {
@@ -268,7 +269,7 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     let cpu = || clock_gettime(ClockId::ProcessCPUTime);
     let (before, start) = (cpu(), Instant::now());
     while start.elapsed() < Duration::from_secs(5) {
-        // As the client does: each asks again in the profile's slow interval.
+        // As the client does: each waiter retries in the profile's slow interval.
         for claim in &waiting {
             assert!(matches!(backend.acquire(claim, far).await.unwrap(), Attempt::Busy(_)));
         }

@@ -1,2 +1,2 @@
--- Last, because it says that all the tables are there: whoever finds it makes none.
+-- Last: this row shows that all tables exist.
 INSERT IGNORE INTO {meta} (id, version, floor) VALUES (1, 1, 0);

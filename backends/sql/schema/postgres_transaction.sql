@@ -1,11 +1,8 @@
--- What `check_fence` compares with, in the transactions of an application.
-
--- The highest fence that was written with, for each name. A row may be deleted once nobody can come
--- back any more who held the name before `updated`.
+-- The highest fence used for a write, by name. A row may be deleted once no holder from before `updated` can
+-- write any more.
 CREATE TABLE IF NOT EXISTS {fence} (
-    -- Compared byte by byte.
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,
     updated timestamptz NOT NULL
-    -- Room for the next version of a row beside it, so that no index is written.
+    -- Space for the next version of a row on its page, so that no index is written.
 ) WITH (fillfactor = 50);

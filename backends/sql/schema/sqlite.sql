@@ -1,19 +1,18 @@
--- Lockwright's tables in a SQLite file. They may stand beside an application's own tables.
+-- Lockwright's tables in a SQLite file. They may share a file with other tables.
 --
--- Times ending in _ns are nanoseconds of CLOCK_BOOTTIME and mean something only together with the
--- boot id beside them: a row of another boot is over. Nothing here depends on the wall clock.
+-- Times ending in _ns are nanoseconds of CLOCK_BOOTTIME, valid only with their boot id: a row of another boot
+-- has expired.
 
--- One row. `fence` is the highest fence ever handed out, over all names: because every grant takes
--- its fences from here, a lease row can be deleted at once and its name still never sees a fence
--- twice.
+-- One row. `fence` is the highest fence ever granted, over all names. So a lease row can be deleted at once,
+-- and its name still never gets a fence twice.
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
-    -- At most 2^53 - 1: other backends' fences are compared as doubles, so all of them end there.
+    -- At most 2^53 - 1, as other backends compare doubles.
     fence   INTEGER NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
--- One row for each name that is held, or was until it ran out.
+-- One row for each name that is held, or was until it expired.
 CREATE TABLE lockwright_lease (
     -- Compared byte by byte.
     name       TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
@@ -27,13 +26,13 @@ CREATE TABLE lockwright_lease (
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,
     boot       TEXT    NOT NULL,
-    -- When it was granted or renewed, by the wall clock, for people only.
+    -- The time of the last grant or renewal by the wall clock, for people.
     updated    TEXT    NOT NULL,
-    -- Who broke it and why. A broken hold can't be renewed and runs out.
+    -- Who broke it and why. A broken hold can't be renewed and expires.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The counter moves in the same statement as the grant, so no crash can come between them.
+-- The counter changes in the same statement as the grant, so no crash can separate them.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
@@ -41,8 +40,7 @@ CREATE TRIGGER lockwright_takeover AFTER UPDATE OF fence ON lockwright_lease BEG
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
 
--- Tokens that must not be granted any more: released while an acquire of theirs was unanswered, or
--- broken at once.
+-- Tokens that must not be granted any more: released during an acquire, or broken at once.
 CREATE TABLE lockwright_tombstone (
     token    TEXT    NOT NULL PRIMARY KEY,
     until_ns INTEGER NOT NULL,
@@ -50,7 +48,7 @@ CREATE TABLE lockwright_tombstone (
     broken   TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The first fence is the wall clock in microseconds, so that a file that was deleted and made anew
--- most likely goes on above the old fences. Nothing relies on that.
+-- The first fence is the wall clock in microseconds, so that a recreated file most likely continues above the
+-- old fences. Nothing relies on that.
 INSERT INTO lockwright_meta (id, version, fence)
 VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

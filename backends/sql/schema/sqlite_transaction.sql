@@ -1,11 +1,9 @@
--- What `check_fence` compares with, in the transactions of an application: in its own file, beside what
--- its locks protect.
+-- The table of `check_fence`, in the file of the protected data.
 
--- The highest fence that was written with, for each name. A row may be deleted once nobody can come
--- back any more who held the name before `updated`.
+-- The highest fence used for a write, by name. A row may be deleted once no holder from before `updated` can
+-- write any more.
 CREATE TABLE IF NOT EXISTS lockwright_fence (
     name    TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
     fence   INTEGER NOT NULL,
-    -- UTC.
     updated TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID

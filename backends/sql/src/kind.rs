@@ -1,10 +1,9 @@
-//! How the modes stand in the tables, the same in every database.
+//! Encoding of modes in the tables, the same for every database.
 
 use lockwright_core::Mode;
 
-/// What stands in the place of a token in the row of a name that several hold: readers, or the holders
-/// of permits. No token looks like it. `None` for an exclusive hold, and for modes that there aren't
-/// here.
+/// Returns the token column's value for a name with shared holders, which looks like no token.
+/// `None` for exclusive holds and unknown modes.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -16,7 +15,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// What a name is in use as, by the token in its row.
+/// Returns the mode in which a name is in use, by its row's token.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);
@@ -27,7 +26,7 @@ pub(crate) fn present(token: &str) -> Option<Mode> {
     }
 }
 
-/// The column `mode`.
+/// Returns the column `mode`.
 pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Shared => "shared",
@@ -36,7 +35,7 @@ pub(crate) fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// The columns `permits` and `size`.
+/// Returns the columns `permits` and `size`.
 pub(crate) fn permits(mode: Mode) -> (u32, u32) {
     match mode {
         Mode::Permits { count, of } => (count, of),
@@ -44,7 +43,6 @@ pub(crate) fn permits(mode: Mode) -> (u32, u32) {
     }
 }
 
-/// A mode, from its three columns.
 pub(crate) fn mode(word: &str, permits: i64, size: i64) -> Option<Mode> {
     match word {
         "exclusive" => Some(Mode::Exclusive),

@@ -6,12 +6,8 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! Each database is a module with the same plan: `mod` (what it is and promises), `options` (how
-//! to connect), `backend` (the trait), `statements` and `queries/*.sql` (what goes to the
-//! database), `wakeup`, `doctor`; its tables stand in `schema/`.
-//!
-//! The SQLite backend is there on Linux and Android alone: elsewhere the standard library has no
-//! clock that runs while the machine sleeps and that all processes share.
+//! SQLite is available only on Linux and Android: other systems lack a clock in the standard
+//! library that runs during suspend and is shared by all processes.
 #![forbid(unsafe_code)]
 
 #[cfg(any(
@@ -31,14 +27,13 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
-/// Locks and fences in a transaction of the application's own, as far as it is the same for all
-/// databases. The functions are in `postgres` and `mysql`.
+/// Types for locks and fences in the application's own transaction.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
-/// The sqlx whose connections the functions for transactions take.
+/// The sqlx version of the transaction functions.
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",

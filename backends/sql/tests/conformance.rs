@@ -15,10 +15,9 @@ use lockwright_sql::sqlite::{check_fence, make_fence_table};
 use sqlx::Executor;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-/// The lock file. The application has another one beside it.
+/// The lock file. The application has its own file next to it.
 struct File(PathBuf);
 
-/// A value that the application keeps in a row of its own.
 struct Shelf {
     pool: SqlitePool,
     name: String,

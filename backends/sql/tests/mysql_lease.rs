@@ -15,7 +15,7 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Mysql;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// The undisturbed cases share one server.
 struct Server(testbed::MariaDb);
 
 fn to(url: String) -> Connect {
@@ -35,7 +35,7 @@ impl Factory for Server {
         Ok(to(self.0.url()))
     }
 
-    /// A busy machine needs a while for many connections.
+    /// A busy machine takes a while for many connections.
     fn ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -78,7 +78,6 @@ fn main() -> ExitCode {
     if let Some(code) = child::main(|url| async move { Mysql::connect(&url).await }) {
         return code;
     }
-    // Each client has a few connections.
     match testbed::MariaDb::options().set("max_connections", "400").start().and_then(shelf::on) {
         Ok(server) => harness::main(Server(server)),
         Err(error) => {

@@ -15,13 +15,13 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, PgBouncer, Proxy};
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// The undisturbed cases share one server.
 struct Server {
     pooler: PgBouncer,
     postgres: testbed::Postgres,
 }
 
-/// A server with a pooler that has fewer connections than its clients.
+/// Starts a server, and a pooler with few server connections.
 fn start() -> testbed::Result<Server> {
     let postgres = testbed::Postgres::start().and_then(shelf::on)?;
     let pooler = PgBouncer::in_front_of(&postgres)
@@ -52,7 +52,7 @@ impl Factory for Server {
         Ok(to(self.pooler.url()))
     }
 
-    /// Connections are processes of the server's: a busy machine needs a while for many of them.
+    /// Each connection is a server process, slow on a busy machine.
     fn ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -62,7 +62,7 @@ impl Factory for Server {
     }
 
     fn protected(&self) -> Option<Protect> {
-        // The application has its own way to the server, past the pooler.
+        // Without the pooler.
         Some(shelf::shelf(self.postgres.url()))
     }
 

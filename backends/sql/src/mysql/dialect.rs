@@ -1,4 +1,4 @@
-//! What MySQL and MariaDB have of their own: connections, literals, error numbers.
+//! The dialect of MySQL and MariaDB.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -21,16 +21,16 @@ use crate::server::sql::Value;
 use crate::server::table::Tables;
 use crate::server::tls;
 
-/// What every connection begins with.
+/// The settings of every connection.
 ///
-/// - Times are told in UTC: with another time zone `SYSDATE` would jump when its clocks are put back.
-/// - `READ COMMITTED`: the texts rely on seeing what was committed before each statement, and the
-///   default would lock gaps between names, which makes deadlocks of requests about different ones.
-/// - Strict, so that nothing is cut off or rounded in silence. None of the modes that change how
-///   literals are read or the order in which assignments are made.
-/// - A `COMMIT` begins no other transaction, whatever the server's default is.
-/// - Room for all names of a step of a sweep.
-/// - Idle connections live longer than the pool keeps them, whatever the server's default is.
+/// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
+/// - `READ COMMITTED`: the SQL relies on seeing the commits before each statement. The default also
+///   locks gaps, so that requests for different names deadlock.
+/// - Strict mode without silent truncation. No mode that changes literals or the order of
+///   assignments.
+/// - A `COMMIT` begins no new transaction, whatever the server's default is.
+/// - `group_concat_max_len` fits all names of a sweep step.
+/// - Idle connections live longer than in the pool, whatever the server's default is.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -38,46 +38,41 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// The server's clock, without a time zone and without decimals. `SYSDATE` is read wherever it
-/// stands; the others say when the statement began.
+/// The server's clock, without time zone and fractions. Only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// A number of the server. A server that takes over after a failover has a different number.
+/// A number of the server, different after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
-/// Returns a text that answers what identifies a session: its number and the server's.
 pub(super) fn identity() -> String {
     format!("SELECT CONNECTION_ID(), {SERVER}")
 }
 
-/// Returns the session that a row of [`identity`] is about.
 pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSession> {
     let row = row?;
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// When the statement began: a constant for the server, which it can look up in an index.
+/// The start of the statement: a constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// A batch of renewals as a table. Without a character set it would be the database's.
+/// A batch of renewals as a table. The character set must be explicit.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                      ttl BIGINT PATH '$[2]')) AS asked";
 
-/// The locked part of a batch of renewals, as a table.
 const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
                       name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                       token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                       ttl BIGINT PATH '$[2]', place BIGINT PATH '$[3]')) AS locked";
 
-/// The names that a sweep has chosen, as a table; and one of them, to be compared with a column.
+/// The names chosen by a sweep, as a table; and one name, for comparison with a column.
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
 
-/// A MySQL or MariaDB server.
 #[derive(Clone)]
 pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
@@ -97,7 +92,7 @@ impl MySql {
         }
     }
 
-    /// Notes that each connection has a session of its own, which may then be ended by its number.
+    /// Records that a session belongs to one connection, so it may be ended by its number.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -108,7 +103,6 @@ impl MySql {
 }
 
 impl MySql {
-    /// The name of the database with the tables, as a value.
     fn schema_as_value(&self) -> String {
         match self.tables.schema() {
             Some(schema) => format!("'{schema}'"),
@@ -119,7 +113,7 @@ impl MySql {
 
 impl std::fmt::Debug for MySql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the driver's options: they have the password.
+        // The driver's options contain the password.
         f.debug_struct("MySql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -229,7 +223,7 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // Whole seconds. The statement limit is above the client's, because its error may come after a
+        // Whole seconds. The statement limit exceeds the client's, because its error may follow a
         // commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
@@ -268,7 +262,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // A session that this user may not end is listed until it ends by itself.
+                // Listed until it ends by itself, if this user may not end it.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -284,7 +278,7 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         text: String,
     ) -> sqlx::Result<Vec<Row>> {
-        // A session that was told to end may end.
+        // A `KILL` may take effect even if the request fails.
         let mut changed = text.starts_with("KILL ");
         let mut done = 0;
         let fetched = fetch_told(connection, text, |affected| {
@@ -292,7 +286,7 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // Whoever was to be ended is gone already, and nothing was to be done after that.
+            // The session to end has already ended. A `KILL` is always the last statement.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))
@@ -310,7 +304,7 @@ impl Dialect for MySql {
         }
     }
 
-    /// The number: MySQL's SQLSTATE is `HY000` for most.
+    /// Returns the error number, as most SQLSTATEs are `HY000`.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         if let Some(Later(error)) = error.try_downcast_ref() {
             return format!("{LATER}{}", Self::code(&**error)).into();
@@ -338,7 +332,6 @@ impl Dialect for MySql {
     }
 }
 
-/// Sends a text, and answers the rows of all its statements.
 pub(super) async fn fetch_on(
     connection: &mut MySqlConnection,
     text: String,
@@ -346,14 +339,14 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// The same, and tells of each statement that is done how many rows it changed.
+/// Sends SQL, and calls `done` after each statement with the number of rows it changed.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
     mut done: impl FnMut(u64) + Send,
 ) -> sqlx::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    // Safe: names of tables are checked, and values come through `literal`.
+    // Safe: table names are checked, and values are written by `literal`.
     let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
     while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
         match answer? {
@@ -364,11 +357,10 @@ async fn fetch_told(
     Ok(rows)
 }
 
-/// An error of a statement after one of the same text that has changed something, which stays.
+/// An error after an earlier statement of the text has committed a change.
 #[derive(Debug)]
 struct Later(Box<dyn DatabaseError>);
 
-/// What its code begins with.
 const LATER: &str = "later ";
 
 impl std::fmt::Display for Later {
@@ -405,12 +397,11 @@ impl DatabaseError for Later {
     }
 }
 
-/// The server's number of an error.
 pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// A text in hexadecimal, which means the same whatever the session's modes and character sets are.
+/// Writes a text in hexadecimal, independent of modes and character sets.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {
@@ -448,14 +439,14 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 
-/// Whether the session has ended with this error: a shutdown, a kill, the idle time-out.
+/// Returns whether the session has ended: a shutdown, a kill, the idle timeout.
 pub(super) fn is_the_end(number: u16) -> bool {
     matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-/// By the server's numbers: <https://mariadb.com/kb/en/mariadb-error-codes/>. Whatever a statement
-/// answers with an error, it has undone; those that may come after a commit are `Indeterminate`, and
-/// so are those [`Later`] than a change.
+/// Returns the verdict for an error number: <https://mariadb.com/kb/en/mariadb-error-codes/>. A
+/// failed statement is rolled back. Errors possible after a commit, and errors [`Later`] than a
+/// change, are `Indeterminate`.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

@@ -1,4 +1,4 @@
-//! What is looked at on a live server.
+//! Diagnosis of a live server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,13 +13,12 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// A difference that no network explains.
+/// A clock difference that network delays don't explain.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// From how many names on a sweep is worth it.
+/// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
-/// Looks at everything.
 pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     let facts = Facts::look(pool).await?;
     let mut findings = Vec::new();
@@ -140,7 +139,7 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
         });
     }
     let server = UNIX_EPOCH + Duration::from_micros(now.try_into().unwrap_or(0));
-    // The server read its clock in between.
+    // The server read its clock between the two instants.
     let ahead = server.duration_since(answered).unwrap_or_default();
     let behind = asked.duration_since(server).unwrap_or_default();
     let difference = ahead.max(behind);
@@ -179,7 +178,7 @@ async fn tables(pool: &Pool<MySql>, facts: &Facts) -> Result<Vec<Finding>> {
                 why: "requests fail".to_owned(),
                 fix: "GRANT SELECT, INSERT, UPDATE, DELETE on them".to_owned(),
             }),
-            // Or one of them isn't there.
+            // A table may also be missing.
             Err(error) => findings.push(no_tables(&error)),
         }
     }

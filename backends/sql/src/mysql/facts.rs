@@ -1,4 +1,4 @@
-//! What a server says of itself, and whether locks can live on it.
+//! Facts about a server.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,10 @@ use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest servers that have what the texts need: `JSON_TABLE` and `SKIP LOCKED`.
+/// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
-/// The server's settings, as far as they matter here.
 #[derive(Debug)]
 pub(super) struct Facts(HashMap<String, String>);
 
@@ -31,7 +30,7 @@ impl Facts {
         rows.iter().map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// A setting; none where this server doesn't have it.
+    /// Returns a setting, or `None` if the server lacks it.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -48,7 +47,6 @@ impl Facts {
         self.text("version").unwrap_or_default()
     }
 
-    /// The first two numbers of the version.
     pub(super) fn release(&self) -> (u32, u32) {
         let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -64,7 +62,6 @@ impl Facts {
             .find(|name| self.text(name).is_some_and(|value| !matches!(value, "OFF" | "0" | "NO")))
     }
 
-    /// What makes it one of several servers that all take writes.
     pub(super) fn multi_primary(&self) -> Option<&'static str> {
         if self.is_on("wsrep_on") {
             return Some("a Galera cluster (wsrep_on)");
@@ -74,7 +71,6 @@ impl Facts {
             .then_some("group replication with several primaries")
     }
 
-    /// Whether locks can be kept here at all.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(setting) = self.only_reads() {
             format!(
@@ -96,7 +92,7 @@ impl Facts {
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 
-    /// Whether what is locked on this server is locked for all.
+    /// Returns an error if a lock isn't valid in the server's whole cluster.
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         match self.multi_primary() {
             None => Ok(()),

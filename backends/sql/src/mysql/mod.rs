@@ -6,36 +6,34 @@
 //!
 //! | mode | a hold is | for |
 //! |---|---|---|
-//! | `lease`, the default | a row that runs out by itself | everything; behind a proxy too |
-//! | `session` | a `GET_LOCK` of a connection of its own | whoever must exclude `GET_LOCK` in other programs |
-//! | `row` | a row locked in a transaction that is kept open | whoever must exclude `SELECT … FOR UPDATE` in other programs |
+//! | `lease`, the default | a row that expires by itself | everything; behind a proxy too |
+//! | `session` | a `GET_LOCK` | exclusion of `GET_LOCK` in other programs |
+//! | `row` | a locked row in an open transaction | exclusion of `SELECT … FOR UPDATE` in other programs |
 //!
-//! Holds of one mode don't exclude those of another. The mode `row` has readers (`LOCK IN SHARE MODE`), the mode
-//! `session` hasn't: `GET_LOCK` can't be shared. Permits are the lease mode's alone.
+//! Holds of one mode don't exclude holds of another. The modes `lease` and `row` support readers;
+//! only `lease` supports permits.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `options` | URL and settings |
-//! | `dialect` | what MySQL has of its own: connections, literals, error numbers |
-//! | `queries/*.sql` | what goes to the server |
-//! | `facts` | what a server says of itself, and whether locks can live on it |
-//! | `proxy` | whether a proxy shares out sessions of the server |
-//! | `doctor` | what is looked at on a live server |
-//! | `tls` | whether anybody on the way can listen |
+//! | `dialect` | connections, literals, error numbers |
+//! | `facts` | a server's facts, and whether it can keep locks |
+//! | `proxy` | detection of proxies that share sessions |
+//! | `doctor` | diagnosis of a live server |
+//! | `tls` | check for unencrypted connections |
 //! | `held` | the modes `session` and `row` |
-//! | [`transaction`] | locks and fences in a transaction of the user's own |
+//! | [`transaction`] | locks and fences in the application's own transaction |
 //!
-//! # What to know of the lease mode
+//! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold runs out. One that steps ahead ends holds early, and
-//!   then two may believe that they hold: the profile doesn't promise [`Fault::ServerClockStep`].
-//! - Fences are the larger of the name's last one plus one and the server's clock in microseconds,
-//!   so they grow unless data are lost **and** the clock steps back.
-//! - A replica that takes over without the last commits may have the same lock free again: no
-//!   failover is survived.
-//! - Nobody is told of a release, as the server has no way to do so: who waits asks again and again.
-//! - Rows of names that aren't locked any more stay, for their fences, until
-//!   [`sweep`](lockwright_core::DistributedLock::sweep) clears them away.
+//! - The server's clock decides when a hold expires. A step ahead ends holds early, so that two
+//!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
+//! - A fence is the larger of the name's last fence plus one and the server's clock in
+//!   microseconds. So fences grow unless data are lost **and** the clock steps back.
+//! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
+//! - The server has no notifications, so waiters poll.
+//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
+//!   them.
 
 mod dialect;
 mod doctor;
@@ -64,13 +62,12 @@ use crate::server::schema;
 use dialect::MySql;
 use facts::Facts;
 
-/// How often a waiter asks.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// All clients that share this value share its connections: a few, opened when they are needed.
-/// They are closed when the value is dropped.
+/// Its few connections are shared by all its clients, opened on demand, and closed when it is
+/// dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -85,31 +82,29 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to the server that a URL names; [`Options::from_url`] says how such a URL looks.
+    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) when it isn't such a URL;
-    /// otherwise as [`Options::connect`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.connect().await
     }
 }
 
 impl Options {
-    /// Connects, looks at the server, and makes the tables if they aren't there.
+    /// Connects, checks the server, and creates missing tables.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; new tables may then stay behind.
+    /// May be dropped at any time; new tables may then remain.
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): no such database, tables of
-    ///   another version, a setting that can't be used.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server refuses the password, or the
-    ///   user may not make the tables or use them.
-    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too
-    ///   old; or the mode needs a connection of its own, and a proxy stands before it, or it is one
-    ///   of several primaries.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there.
+    ///   another version, an unusable setting.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server rejects the password, or the
+    ///   user may not create or use the tables.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica or too
+    ///   old. Or the mode needs a direct connection, and there is a proxy or several primaries.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Mysql),
@@ -122,7 +117,7 @@ impl Options {
         let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
         if !self.common.for_diagnosis {
-            // A proxy with one session to share out doesn't answer the second connection.
+            // A proxy with a single session doesn't answer the second connection.
             if matches!(proxy::shares_sessions(&pool).await, Ok(false)) {
                 pool.dialect().set_direct();
             }
@@ -147,7 +142,7 @@ impl Options {
     }
 }
 
-/// What the modes `session` and `row` promise; `None` for the lease mode.
+/// Returns the profile of the modes `session` and `row`; `None` for the lease mode.
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
@@ -156,7 +151,7 @@ pub fn held_profile(mode: Mode) -> Option<Profile> {
     }
 }
 
-/// What the lease mode promises.
+/// Returns the profile of the lease mode.
 pub fn profile() -> Profile {
     let mut profile = Profile::new(LEASE);
     profile.reach = Reach::Network;

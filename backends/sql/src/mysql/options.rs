@@ -1,4 +1,4 @@
-//! Which server, and how it is used.
+//! The server's URL and settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use super::dialect::MySql;
 use crate::server::options::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of a URL that sqlx knows and that a user may set. It would pass over others in
-/// silence.
+/// The URL parameters of sqlx that a user may set. It silently ignores unknown ones.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -21,29 +20,28 @@ const OF_SQLX: [&str; 9] = [
 #[must_use = "nothing is connected before `connect`"]
 pub struct Options {
     pub(super) server: MySqlConnectOptions,
-    /// The URL without its secrets.
     shown: String,
     pub(super) common: Common,
 }
 
 impl Options {
-    /// What a URL says: `mysql://[user[:password]@]host[:port]/database[?parameters]`. `mariadb://`
-    /// means the same.
+    /// Parses a URL: `mysql://[user[:password]@]host[:port]/database[?parameters]`. The scheme
+    /// `mariadb://` is a synonym.
     ///
     /// | parameter | meaning |
     /// |---|---|
     /// | `mode` | `lease` (the default), `session` or `row`: see [`Mode`] |
-    /// | `table` | what the tables' names begin with, instead of `lockwright` |
-    /// | `schema` | the database that they are in, if it isn't the one that is connected to |
+    /// | `table` | the prefix of the tables' names, instead of `lockwright` |
+    /// | `schema` | the tables' database, by default the connection's |
     /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
-    /// A password as MySQL 8 keeps it (`caching_sha2_password`) goes over TLS only: the
-    /// driver is built without RSA, by which it could be hidden otherwise.
+    /// MySQL 8's default passwords (`caching_sha2_password`) need TLS: the driver is built without
+    /// RSA, which could encrypt them otherwise.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig), saying what is wrong with it,
-    /// without its password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
+    /// error omits its password.
     pub fn from_url(url: &str) -> Result<Self> {
         let invalid = |error: Error| error.with_backend("mysql");
         if !["mysql://", "mariadb://"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -57,7 +55,7 @@ impl Options {
         let server: MySqlConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
             invalid(options::invalid_url(&rest, "there is a mistake", &cause))
         })?;
-        // What a session needs is set in one statement of our own.
+        // One statement of the dialect sets all that a session needs.
         let server = server
             .pipes_as_concat(false)
             .no_engine_substitution(false)
@@ -66,23 +64,23 @@ impl Options {
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// What a hold is on the server.
+    /// Sets the form of a hold on the server.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
     }
 
-    /// What the tables' names begin with; `lockwright` by default.
+    /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it is made of small
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
     /// letters, digits and underscores.
     pub fn table(mut self, prefix: &str) -> Result<Self> {
         self.common.tables = self.common.tables.named(prefix)?;
         Ok(self)
     }
 
-    /// The database that the tables are in. It must exist.
+    /// Sets the tables' database. It must exist.
     ///
     /// # Errors
     /// As [`Options::table`].
@@ -91,35 +89,33 @@ impl Options {
         Ok(self)
     }
 
-    /// The time limit for the server's answer; 1.2 s by default, and 3 s in the modes `session` and
-    /// `row`. A request without an answer is indeterminate: its connection is closed, and the server
-    /// ends its session. In the lease mode a request takes at most half of its TTL, and a renewal a
-    /// fifth. Requests that read many rows, such as listings and sweeps, may take 5 s unless this is set.
+    /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
+    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
+    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
+    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
     }
 
-    /// How long getting a connection may take; 5 s by default.
+    /// Sets the time limit for getting a connection; 5 s by default.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.common.connect = limit;
         self
     }
 
-    /// Connects also to a server on which no lock can live, a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at it. Makes no tables.
+    /// Also connects to a server that can't lock, such as a replica, so that
+    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self
     }
 
-    /// The statements that make the tables, for whoever may not make them at run time. Connects
-    /// to nothing.
+    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&MySql::new(self))
     }
 
-    /// What errors say they come from.
     pub(super) fn backend(&self) -> &'static str {
         match self.common.mode {
             Mode::Lease => super::LEASE,

@@ -1,4 +1,4 @@
-//! Whether a proxy shares out sessions of the server.
+//! Detection of proxies that share server sessions.
 
 use lockwright_core::Result;
 
@@ -7,10 +7,9 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::pool::Pool;
 
-/// Whether one session of the server is given to several connections in turn.
-///
-/// While a second connection is in a transaction, a proxy that does either answers it with the first
-/// one's session, or answers the first one with another than before.
+/// Returns whether several connections use the same server session in turn. While a second
+/// connection is in a transaction, such a proxy answers it with the first one's session, or
+/// switches the first one's.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

@@ -1,4 +1,4 @@
-//! Whether anybody on the way can listen.
+//! Check for unencrypted connections.
 
 use lockwright_core::{Finding, Result};
 use sqlx::mysql::MySqlSslMode;
@@ -9,8 +9,8 @@ use crate::server::errors::Effect;
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// What the server says of the connection on which it is asked: no cipher is no TLS. Behind a proxy
-/// that is the proxy's connection, and what the proxy and we speak isn't known.
+/// The state of this connection: without a cipher there is no TLS. Behind a proxy, only the proxy's
+/// connection is known.
 const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 
 pub(super) async fn look(pool: &Pool<MySql>) -> Result<Option<Finding>> {

@@ -1,10 +1,10 @@
-//! Locks and fences in a transaction of the application's own.
+//! Locks and fences in the application's own transaction.
 //!
 //! # A lock of the transaction
 //!
-//! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn`. What the transaction
-//! does is done under the lock, and the lock ends with it: by commit, by rollback, or when the
-//! connection goes. So there is nothing to renew, nothing to lose, and no fence.
+//! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn`. The lock ends with
+//! the transaction: by commit, by rollback, or with the connection. So there is no renewal, no
+//! loss, and no fence.
 //!
 //! ```no_run
 //! # async fn example(pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,23 +22,22 @@
 //! ```
 //!
 //! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a
-//!   plain `SELECT` sees what was there at the first plain `SELECT` of the transaction. If that was
-//!   before the wait, it sees what was there before the wait.
-//! - It excludes other transactions, and whoever else locks the name's row with `SELECT … FOR UPDATE`
-//!   or changes it. It does not exclude holds of a client, in whatever mode.
-//! - The same transaction may take it again, and any number of others. Take several always in the
-//!   same order: of two that wait for each other the server rolls one back at once, as a whole.
-//! - A name's row stays: [`InTransaction::sweep`] clears old ones away. The server may also find a
-//!   deadlock when the very first transaction with a name is rolled back while two or more wait for
-//!   it.
-//! - On a cluster with several primaries (Galera), two transactions on different nodes can both have
-//!   it, and only one of them can be committed: the other one's commit is an error.
+//!   plain `SELECT` sees the state at the transaction's first plain `SELECT`. If that was before
+//!   the wait, it misses all changes made during the wait.
+//! - It excludes other transactions, and programs that lock the name's row with `SELECT … FOR
+//!   UPDATE` or change it. It doesn't exclude holds of a client, in any mode.
+//! - The transaction may take the lock repeatedly, and take other locks. Always take several in the
+//!   same order: on a deadlock, the server rolls back one whole transaction at once.
+//! - A name's row remains until [`InTransaction::sweep`] deletes it. The server may also report a
+//!   deadlock when the very first transaction with a name is rolled back while two or more wait.
+//! - On a cluster with several primaries (Galera), two transactions on different nodes can both
+//!   have the lock. Only one can commit: the other's commit fails.
 //!
 //! # A fence
 //!
-//! Whoever holds a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and go on
-//! to write what somebody else has changed since. [`check_fence`] in the transaction that writes
-//! refuses that. Fences of every backend will do.
+//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! then overwrite what a later holder has written. [`check_fence`] in the writing transaction
+//! rejects that. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,9 +52,9 @@
 //! # }
 //! ```
 //!
-//! The highest fence of each name stands in the table `lockwright_fence`, and its row is locked until
-//! the transaction ends. So of two transactions with the same name the second one waits, and sees
-//! what the first one has done, if it has read nothing before.
+//! The table `lockwright_fence` has the highest fence of each name. The name's row is locked until
+//! the transaction ends. So a second transaction with the name waits, and sees the writes of the
+//! first if it has read nothing before.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -74,31 +73,31 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
-/// How often it is asked in the last second of a wait: the server counts whole ones.
+/// The polling interval in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
 ///
-/// After [`Outcome::Busy`] the transaction is as it was before. MariaDB keeps to [`Wait::No`] and to
-/// parts of a second; MySQL waits for whole seconds, and at least one.
+/// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
+/// fractions of a second; MySQL waits for whole seconds, and at least one.
 ///
-/// The tables must be there: a [`Mysql`](super::Mysql) that is connected has made them, and
-/// [`InTransaction::make_tables`] makes them alone. The [module's page](self) says whom it excludes,
-/// and why it comes before the transaction's first `SELECT`.
+/// A connected [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] must have created the
+/// tables. The [module's page](self) says which locks it excludes, and why it comes before the
+/// first `SELECT`.
 ///
 /// # Errors
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no transaction was begun.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no
+///   transaction was begun.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the transaction was rolled back **by the server**,
-///   because of a deadlock or because it is told to with `innodb_rollback_on_timeout`; or it only
-///   reads; or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the transaction was rolled back **by
+///   the server**, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only; or
+///   the connection broke.
 ///
 /// # Cancel safety
-/// Nothing is locked that outlives the transaction. But when it is dropped in the middle of a wait,
-/// the server goes on waiting, for at most five seconds, and until then the connection does nothing
-/// else. Drop the transaction with it: it is rolled back after that. On MySQL the session's
-/// `innodb_lock_wait_timeout` may then stay as short; MariaDB's never changes.
+/// No lock outlives the transaction. A dropped wait continues on the server for at most five
+/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
+/// after that. On MySQL the session's `innodb_lock_wait_timeout` may then remain short.
 pub async fn lock_in_transaction(
     tx: &mut MySqlConnection,
     name: &str,
@@ -107,36 +106,34 @@ pub async fn lock_in_transaction(
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// Refuses a holder's transaction if a later holder has written before.
+/// Rejects a holder's transaction if a later holder has written before.
 ///
-/// Records the fence for the name, and locks the record until the transaction ends. The name needn't
-/// be that of the lock; but whoever writes to the same things must use the same.
-///
-/// The tables must be there, as for [`lock_in_transaction`].
+/// Records the fence for the name, and locks the record until the transaction ends. The name may
+/// differ from the lock's, but all writers of the same data must use the same. The tables must
+/// exist, as for [`lock_in_transaction`].
 ///
 /// # Errors
-/// - [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
-///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence above
-///   [`Fence::MAX`], or no transaction was begun.
+/// - [`Lost`](lockwright_core::ErrorKind::Lost) with
+///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
+///   transaction back.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence
+///   above [`Fence::MAX`], or no transaction was begun.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction with this name was in the way for
-///   longer than the user's own `innodb_lock_wait_timeout`; the server has rolled the transaction
-///   back because of a deadlock; or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
+///   for longer than the user's `innodb_lock_wait_timeout`; a deadlock, for which the server has
+///   rolled back; or the connection broke.
 ///
 /// # Cancel safety
-/// May be dropped; the transaction then must be rolled back, or dropped.
+/// May be dropped; the transaction must then be rolled back or dropped.
 pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> Result<()> {
     DEFAULT.check_fence(tx, name, fence).await
 }
 
 static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// [`lock_in_transaction`] and [`check_fence`](check_fence()), with tables of other names than
-/// `lockwright_*`.
-///
-/// Make one and keep it.
+/// [`lock_in_transaction`] and [`check_fence`](check_fence()) with configurable table names. Create
+/// one value and keep it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -155,7 +152,7 @@ impl Default for InTransaction {
 }
 
 impl InTransaction {
-    /// With the tables `lockwright_*`.
+    /// Uses the tables `lockwright_*`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -176,16 +173,16 @@ impl InTransaction {
         }
     }
 
-    /// What the tables' names begin with; `lockwright` by default.
+    /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it is made of small letters, digits and
-    /// underscores.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it consists of
+    /// lower-case letters, digits and underscores.
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
     }
 
-    /// The database that the tables are in, if it isn't the connection's own. It must exist.
+    /// Sets the tables' database, if it isn't the connection's own. It must exist.
     ///
     /// # Errors
     /// As [`InTransaction::table`].
@@ -193,22 +190,22 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// The statements that make the tables, for whoever may not make them at run time. They are also
-    /// in [`Options::schema`](super::Options::schema).
+    /// Returns the SQL that creates the tables, also part of
+    /// [`Options::schema`](super::Options::schema).
     pub fn schema(&self) -> String {
         self.tables.expand(SCHEMA, MySql::QUOTE)
     }
 
-    /// Makes the tables unless they are there. Several may do it at once.
+    /// Creates the tables unless they exist. Several clients may do so at once.
     ///
     /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that would commit;
-    /// [`Denied`](lockwright_core::ErrorKind::Denied) when the user may not make tables;
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) when there is no such database;
-    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable) when the server can't be reached.
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
+    /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
+    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     ///
     /// # Cancel safety
-    /// May be dropped at any time; tables may then stay behind.
+    /// May be dropped at any time; tables may then remain.
     pub async fn make_tables(&self, connection: &mut MySqlConnection) -> Result<()> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input(
@@ -219,14 +216,14 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes rows of names that weren't used for `idle`, in one small step, and answers how many:
-    /// go on until it answers 0. No transaction waits for it.
+    /// Deletes rows of names that weren't used for `idle`, in one small step, and returns their
+    /// number. Repeat until it returns 0. No transaction waits for it.
     ///
-    /// Let `idle` be longer than any holder can be stopped: a fence that is deleted refuses nobody.
+    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
     ///
     /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that would commit;
-    /// otherwise as [`check_fence`](check_fence()).
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
+    /// would commit; otherwise as [`check_fence`](check_fence()).
     ///
     /// # Cancel safety
     /// May be dropped at any time; the step is then done or not.
@@ -241,7 +238,7 @@ impl InTransaction {
             let rows = match run(connection, sql, &arguments).await {
                 Ok(rows) => rows,
                 Err(cause) => {
-                    // It failed within a transaction of its own.
+                    // It failed inside its own transaction.
                     let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
                     return Err(failed(&cause));
                 }
@@ -273,7 +270,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // Whole ones, and what remains is asked for again and again.
+            // Whole seconds; the fraction is spent polling.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -281,7 +278,7 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // Whatever is wrong with it is said by the first error.
+                    // The first error is the cause.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }
@@ -294,7 +291,7 @@ impl InTransaction {
         }
     }
 
-    /// After a wait in vain: the transaction must still be there.
+    /// Checks, after an unsuccessful wait, that the transaction still exists.
     async fn passed(&self, tx: &mut MySqlConnection) -> Result<()> {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
         run(tx, &self.passed, &[]).await.map(drop).map_err(|cause| match number(&cause) {
@@ -342,7 +339,6 @@ async fn run(
     fetch_on(tx, sql.render(arguments, MySql::literal)).await
 }
 
-/// Of the probe: there is no transaction.
 const NO_SAVEPOINT: u16 = 1305;
 const READ_ONLY: u16 = 1792;
 

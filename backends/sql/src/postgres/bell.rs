@@ -1,4 +1,4 @@
-//! How waiters learn of a release: `LISTEN` on one connection, while somebody waits here.
+//! Notifications of releases: `LISTEN` on one connection, while there are waiters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,22 +21,20 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// For how long our own note is waited for. A server sends it at once.
+/// The time limit for the probe, which a server sends at once.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// When a way on which nothing was heard is tried again.
+/// The time until the next try if the probe didn't arrive.
 const DEAF_FOR: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether the connection lives, and whether anybody waits.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long nobody must have waited for the connection to be closed.
+/// The time without waiters until the connection is closed.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// Between two tries to connect.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Listens on a connection of its own, while somebody waits.
+/// A listener with its own connection, open while there are waiters.
 #[derive(Debug)]
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
@@ -64,7 +62,7 @@ impl Bell for Listener {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that ended with its runtime is started again on this one.
+        // A task that ended with its runtime is restarted on the current runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let ears = Ears {
                 pool: Arc::clone(&self.pool),
@@ -91,7 +89,6 @@ struct Ears {
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Why listening on one connection ended.
 enum End {
     NobodyWaits,
     Deaf,
@@ -110,7 +107,7 @@ impl Ears {
                     );
                     let until = Instant::now() + DEAF_FOR;
                     *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-                    // They learn of it when they ask.
+                    // The waiters then switch to polling.
                     self.waiters.wake_all();
                     return;
                 }
@@ -125,7 +122,7 @@ impl Ears {
     }
 
     fn wake(&self, name: &str) {
-        // The channel is anybody's: what names no lock is nothing to us.
+        // Any client can write to the channel: other payloads are ignored.
         if let Ok(name) = LockName::new(name) {
             self.waiters.wake(&name);
         }
@@ -155,7 +152,7 @@ impl Ears {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // A peer that died without a word says nothing, like one with nothing to say.
+                    // A dead peer is as silent as a peer without notifications.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -168,8 +165,8 @@ impl Ears {
     }
 }
 
-/// Returns whether notifications arrive at all, tested on a new connection. True without a free permit: the
-/// listener that has the permit has tested this already.
+/// Returns whether notifications arrive, tested on a new connection. True without a free permit:
+/// the listener that has it has tested this already.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -198,7 +195,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Opens a connection that listens. `None` if the connection ends at a pooler.
+/// Opens a connection that listens, or returns `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
@@ -213,7 +210,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     let opened = Instant::now();
     let listener = PgListener::connect_with(&only_one).await;
     let listener = line.listener.insert(listener?);
-    // A lost connection is an error then, and all that may have gone unheard is made up for.
+    // Reports a lost connection as an error, after which all waiters ask the server.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;
@@ -229,13 +226,12 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     Ok(Some(line))
 }
 
-/// Whether a note of our own, sent on another connection, arrives.
 async fn hears(
     pool: &Pool<Postgresql>,
     listener: &mut PgListener,
     other: impl Fn(&str),
 ) -> sqlx::Result<bool> {
-    // No name begins with a space.
+    // No lock name begins with a space.
     let probe = format!(" {}", lockwright_core::Token::random());
     let mut text = "SELECT pg_notify(".to_owned();
     Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);

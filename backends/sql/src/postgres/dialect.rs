@@ -1,4 +1,4 @@
-//! What PostgreSQL has of its own: connections, literals, error codes.
+//! The PostgreSQL dialect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,25 +18,22 @@ use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
-/// A PostgreSQL server.
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// What the sessions of marked connections are told by.
+    /// The value that marks this backend's sessions.
     mark: Option<String>,
     pub(super) plans: Arc<Plans>,
 }
 
-/// When the server's process began, which no two servers share.
+/// The start time of the server process identifies the server.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// Answers the mark of a session.
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
-/// A connection, and which plans are kept on it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
@@ -57,7 +54,7 @@ impl Postgresql {
         }
     }
 
-    /// The same, with a mark in each session, by which a pooler is noticed.
+    /// Marks each session, which reveals a pooler.
     pub(super) fn marked(mut self) -> Self {
         let mark = Token::random().to_string();
         self.server = self.server.options([("lockwright.mark", &mark)]);
@@ -65,14 +62,14 @@ impl Postgresql {
         self
     }
 
-    /// Returns an expression for what identifies a session: its process, the server's process, the server's
-    /// clock, and whether the connection is direct. A pooler may give the session to another client.
+    /// Returns an expression for the identity of a session: its process, the server's start, the
+    /// server's clock, and whether the connection is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
     }
 
-    /// Returns the session that a row begins with, if it is our own all the way to the server.
+    /// Returns the session at the start of a row, if the connection is direct.
     pub(super) fn session(row: &Row, opened: Instant) -> Result<Option<ServerSession>, BadRow> {
         let (id, server, seen) = (row.int(0)?, row.int(1)?, row.int(2)?);
         Ok(row.bool(3)?.then_some(ServerSession { id, server, seen, opened }))
@@ -89,7 +86,6 @@ impl Postgresql {
         self.backend == super::LEASE
     }
 
-    /// Whether a session that says this of its mark is our own, all the way to the server.
     pub(super) fn has_mark(&self, found: Option<&str>) -> bool {
         self.mark.is_some() && found == self.mark.as_deref()
     }
@@ -97,7 +93,7 @@ impl Postgresql {
 
 impl std::fmt::Debug for Postgresql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the driver's options: they have the password.
+        // The driver's options contain the password.
         f.debug_struct("Postgresql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -300,23 +296,21 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a server-side limit in milliseconds, a little below the client's, so that its error comes in time.
+/// Returns a server-side limit in milliseconds, below the client's, so that its error is in time.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
 
-/// Sends a text, and answers the rows of all its statements.
 pub(super) async fn fetch_on(
     connection: &mut PgConnection,
     text: String,
 ) -> sqlx::Result<Vec<Row>> {
-    // Safe: names of tables are checked, and values come through `literal`.
+    // Safe: table names are checked, and values are written by `literal`.
     let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
     rows.iter().map(row).collect()
 }
 
-/// A text as a literal that means the same whatever `standard_conforming_strings` is: with a
-/// backslash in it, it is written as an escape string.
+/// Writes a literal that doesn't depend on `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });
@@ -324,7 +318,7 @@ fn quote(value: &str, text: &mut String) {
         match c {
             '\'' => text.push_str("''"),
             '\\' => text.push_str("\\\\"),
-            // The server would end the query there. No name, token or note has one.
+            // The server would end the query here. No name, token or note has one.
             '\0' => {}
             other => text.push(other),
         }
@@ -349,14 +343,15 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
     Ok(Row(cells))
 }
 
-/// By the SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. Whatever a
-/// statement answers with an error, it has undone; those that may come after a commit, or are made
-/// by a pooler that has lost the server, are `Indeterminate`.
+/// Returns the verdict for an SQLSTATE:
+/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A failed statement is rolled
+/// back. Errors possible after a commit, or from a pooler that has lost the server, are
+/// `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // The words are in the server's language; others get the next message.
+        // The message is in the server's language; otherwise the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -391,8 +386,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
-        // Its time-out is over with the statement, before the commit. Somebody's cancel may come
-        // after it: while the server writes its log, say.
+        // The server's timeout precedes the commit. Another session's cancel may follow it, while
+        // the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
@@ -417,7 +412,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler's own words, before it has passed anything on.
+        // A pooler's own message, sent before it has passed on anything.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
             "a pooler refuses a parameter of the connection; leave `options` out of the URL",

@@ -1,4 +1,4 @@
-//! What is looked at on a live server.
+//! Diagnosis of a live server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,19 +12,18 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// Below this, no fixes come any more.
+/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// A difference that no network explains.
+/// A clock difference that network delays don't explain.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// From how many names on a sweep is worth it.
+/// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The age of a snapshot, in transactions and in seconds, from which it is reported.
+/// The reported age of a snapshot, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
-/// What a server says about itself.
 #[derive(Debug)]
 struct Facts {
     is_replica: bool,
@@ -37,7 +36,6 @@ struct Facts {
     waits_for_replicas: bool,
     multi_primary: Option<String>,
     now: i64,
-    /// The age of the oldest snapshot in use, in transactions and in seconds.
     oldest_snapshot: (i64, i64),
 }
 
@@ -60,7 +58,6 @@ impl Facts {
     }
 }
 
-/// Looks at everything.
 pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     let dialect = pool.dialect();
     let sql = Sql::new(&dialect.expand(include_str!("queries/examine.sql")));
@@ -79,7 +76,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
-    // The modes whose sessions aren't marked look for one in their own way.
+    // The other modes detect a pooler by themselves.
     if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }
@@ -189,7 +186,7 @@ fn long_transaction(facts: &Facts) -> Option<Finding> {
 
 fn clock(facts: &Facts, asked: SystemTime, answered: SystemTime) -> Option<Finding> {
     let server = UNIX_EPOCH + Duration::from_micros(facts.now.try_into().unwrap_or(0));
-    // The server read its clock in between.
+    // The server read its clock between the two instants.
     let ahead = server.duration_since(answered).unwrap_or_default();
     let behind = asked.duration_since(server).unwrap_or_default();
     let difference = ahead.max(behind);

@@ -4,36 +4,34 @@
 //!
 //! | mode | a hold is | for |
 //! |---|---|---|
-//! | `lease`, the default | a row that runs out by itself | everything; behind a transaction pooler too |
-//! | `session` | an advisory lock of a connection of its own | whoever must exclude `pg_advisory_lock` in other programs |
-//! | `row` | a row locked in a transaction that is kept open | the same, without numbers for names |
+//! | `lease`, the default | a row that expires by itself | everything; behind a transaction pooler too |
+//! | `session` | an advisory lock | exclusion of `pg_advisory_lock` in other programs |
+//! | `row` | a locked row in an open transaction | the same, without numbers for names |
 //!
-//! Holds of one mode don't exclude those of another. All have readers: in the modes `session` and `row` they
-//! hold the server's own shared locks (`pg_advisory_lock_shared`, `FOR SHARE`). Permits are the lease mode's alone.
+//! Holds of one mode don't exclude holds of another. All modes support readers; only `lease`
+//! supports permits.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `options` | URL and settings |
-//! | `dialect` | what PostgreSQL has of its own: connections, literals, error codes |
-//! | `queries/*.sql` | what goes to the server |
+//! | `dialect` | connections, literals, error codes |
 //! | `plans` | statements that the server plans once |
-//! | `pooler` | whether a pooler stands in between |
-//! | `bell` | how waiters learn of a release |
-//! | `doctor` | what is looked at on a live server |
-//! | `tls` | whether anybody on the way can listen |
+//! | `pooler` | detection of poolers |
+//! | `bell` | notifications of releases |
+//! | `doctor` | diagnosis of a live server |
+//! | `tls` | check for unencrypted connections |
 //! | `held` | the modes `session` and `row` |
-//! | [`transaction`] | locks and fences in a transaction of the user's own |
+//! | [`transaction`] | locks and fences in the application's own transaction |
 //!
-//! # What to know of the lease mode
+//! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold runs out. One that steps ahead ends holds early, and
-//!   then two may believe that they hold: the profile doesn't promise [`Fault::ServerClockStep`].
-//! - Fences are the larger of the name's last one plus one and the server's clock in microseconds,
-//!   so they grow unless data are lost **and** the clock steps back.
-//! - A replica that takes over without the last commits may have the same lock free again: no
-//!   failover is survived.
-//! - Rows of names that aren't locked any more stay, for their fences, until
-//!   [`sweep`](lockwright_core::DistributedLock::sweep) clears them away.
+//! - The server's clock decides when a hold expires. A step ahead ends holds early, so that two
+//!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
+//! - A fence is the larger of the name's last fence plus one and the server's clock in
+//!   microseconds. So fences grow unless data are lost **and** the clock steps back.
+//! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
+//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
+//!   them.
 
 mod bell;
 mod dialect;
@@ -66,16 +64,16 @@ use bell::Listener;
 use dialect::Postgresql;
 use pooler::Server;
 
-/// How often a waiter asks when it should have been told: a note may get lost.
+/// The polling interval with notifications, which may get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// How often it asks when nobody can tell it.
+/// The polling interval without notifications.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// All clients that share this value share its connections: a few, opened when they are needed.
-/// They are closed when the value is dropped.
+/// Its few connections are shared by all its clients, opened on demand, and closed when it is
+/// dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -90,30 +88,29 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to the server that a URL names; [`Options::from_url`] says how such a URL looks.
+    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) when it isn't such a URL;
-    /// otherwise as [`Options::connect`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.connect().await
     }
 }
 
 impl Options {
-    /// Connects, looks at the server, and makes the tables if they aren't there.
+    /// Connects, checks the server, and creates missing tables.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; new tables may then stay behind.
+    /// May be dropped at any time; new tables may then remain.
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): no such database or schema,
-    ///   tables of another version, a setting that can't be used.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server refuses the password, or the
-    ///   user may not make the tables or use them.
-    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too
-    ///   old, or a pooler stands before it and the mode needs a connection of its own.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there.
+    ///   tables of another version, an unusable setting.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server rejects the password, or the
+    ///   user may not create or use the tables.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica or too
+    ///   old, or a pooler is in front of it and the mode needs a direct connection.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Postgres),
@@ -140,14 +137,14 @@ impl Options {
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
     }
 
-    /// Connects with marked sessions, or without if a pooler refuses them.
+    /// Connects with marked sessions, or without marks if a pooler rejects them.
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
         let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
         let dialect = Postgresql::new(self);
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // If that wasn't the reason, it is met again.
+            // If the mark wasn't the reason, the retry gets the same error.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));
@@ -159,7 +156,7 @@ impl Options {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // These modes have no listener. The connection that asks why others fail gets its permit.
+        // These modes have no listener. [`held`] uses its permit to find out why connections fail.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
@@ -171,7 +168,7 @@ impl Options {
     }
 }
 
-/// What the modes `session` and `row` promise; `None` for the lease mode.
+/// Returns the profile of the modes `session` and `row`; `None` for the lease mode.
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
@@ -180,7 +177,7 @@ pub fn held_profile(mode: Mode) -> Option<Profile> {
     }
 }
 
-/// What the lease mode promises, when no pooler keeps notifications away.
+/// Returns the profile of the lease mode without a pooler.
 pub fn profile() -> Profile {
     profile_of(true)
 }

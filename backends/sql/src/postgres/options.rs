@@ -1,4 +1,4 @@
-//! Which server, and how it is used.
+//! The server's URL and settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::dialect::Postgresql;
 use crate::server::options::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of a URL that sqlx knows. It would only log a warning for others.
+/// The URL parameters of sqlx. It only logs a warning for unknown ones.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -37,27 +37,26 @@ const OF_SQLX: [&str; 18] = [
 #[must_use = "nothing is connected before `connect`"]
 pub struct Options {
     pub(super) server: PgConnectOptions,
-    /// The URL without its secrets.
     shown: String,
     pub(super) common: Common,
 }
 
 impl Options {
-    /// What a URL says: `postgres://[user[:password]@]host[:port][/database][?parameters]`.
+    /// Parses a URL: `postgres://[user[:password]@]host[:port][/database][?parameters]`.
     ///
     /// | parameter | meaning |
     /// |---|---|
     /// | `mode` | `lease` (the default), `session` or `row`: see [`Mode`] |
-    /// | `table` | what the tables' names begin with, instead of `lockwright` |
-    /// | `schema` | the schema that they are in; otherwise the first of the user's search path |
+    /// | `table` | the prefix of the tables' names, instead of `lockwright` |
+    /// | `schema` | the tables' schema; by default the first of the user's search path |
     /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`, `options` | as for PostgreSQL's own programs |
     ///
-    /// `PGHOST`, `PGPASSWORD` and their like, and `~/.pgpass`, stand in for what the URL leaves out.
+    /// `PGHOST`, `PGPASSWORD` and so on, and `~/.pgpass`, are used for parts that the URL omits.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig), saying what is wrong with it,
-    /// without its password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
+    /// error omits its password.
     pub fn from_url(url: &str) -> Result<Self> {
         let invalid = |error: Error| error.with_backend("postgres");
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -75,28 +74,28 @@ impl Options {
             Some(_) => server,
             None => server.application_name("lockwright"),
         };
-        // PgBouncer refuses connections that set this one.
+        // PgBouncer rejects connections that set this parameter.
         let server = server.extra_float_digits(None);
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// What a hold is on the server.
+    /// Sets the form of a hold on the server.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
     }
 
-    /// What the tables' names begin with; `lockwright` by default.
+    /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it is made of small
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
     /// letters, digits and underscores.
     pub fn table(mut self, prefix: &str) -> Result<Self> {
         self.common.tables = self.common.tables.named(prefix)?;
         Ok(self)
     }
 
-    /// The schema that the tables are in. It must exist.
+    /// Sets the tables' schema. It must exist.
     ///
     /// # Errors
     /// As [`Options::table`].
@@ -105,35 +104,33 @@ impl Options {
         Ok(self)
     }
 
-    /// The time limit for the server's answer; 1.2 s by default, and 3 s in the modes `session` and
-    /// `row`. A request without an answer is indeterminate: its connection is closed, and the server
-    /// ends its session. In the lease mode a request takes at most half of its TTL, and a renewal a
-    /// fifth. Requests that read many rows, such as listings and sweeps, may take 5 s unless this is set.
+    /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
+    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
+    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
+    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
     }
 
-    /// How long getting a connection may take; 5 s by default.
+    /// Sets the time limit for getting a connection; 5 s by default.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.common.connect = limit;
         self
     }
 
-    /// Connects also to a server on which no lock can live, a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at it. Makes no tables.
+    /// Also connects to a server that can't lock, such as a replica, so that
+    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self
     }
 
-    /// The statements that make the tables, for whoever may not make them at run time. Connects
-    /// to nothing.
+    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&Postgresql::new(self))
     }
 
-    /// What errors say they come from.
     pub(super) fn backend(&self) -> &'static str {
         match self.common.mode {
             Mode::Lease => super::LEASE,

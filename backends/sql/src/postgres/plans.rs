@@ -1,9 +1,9 @@
-//! Plans that the server keeps for what is sent often.
+//! Prepared plans for frequent statements.
 //!
-//! Planning an acquire anew takes it several times as long as carrying it out. The driver's own way
-//! of preparing takes two round trips for the first use, and its names are numbers. Here statements
-//! are prepared in SQL, along with their first use, under names that are made of their texts. Only
-//! where nothing stands in between: behind a pooler what is prepared doesn't stay with us.
+//! Planning an acquire takes several times as long as executing it. The driver's way of preparing
+//! takes two round trips, and numbers as names. Here statements are prepared in SQL with their
+//! first use, with names derived from their texts. Behind a pooler the plans would be in other
+//! sessions.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,26 +14,21 @@ use super::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::sql::{Arguments, Sql, Value, value};
 
-/// The statements of one backend that have plans.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Whether connections of the server are our own.
+    /// Whether the backend's connections are direct.
     kept: AtomicBool,
-    /// By the names of the texts.
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
 
-/// One statement with a plan.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) name: Arc<str>,
-    /// What makes the server plan it.
     pub(super) prepare: String,
     parameters: Vec<String>,
 }
 
 impl Plans {
-    /// Plans are kept from here on.
     pub(super) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
@@ -42,7 +37,7 @@ impl Plans {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// The plan of a statement, whose arguments always have the same types.
+    /// Returns the plan of a statement, whose arguments always have the same types.
     pub(super) fn of(&self, name: &'static str, sql: &Sql, arguments: Arguments<'_>) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Plan::new(sql, arguments))))
@@ -71,7 +66,6 @@ impl Plan {
         Self { prepare: format!("PREPARE {name} {statement}"), name: name.into(), parameters }
     }
 
-    /// What carries it out with these values.
     pub(super) fn execute(&self, arguments: Arguments<'_>) -> String {
         let mut text = format!("EXECUTE {}", self.name);
         for (at, name) in self.parameters.iter().enumerate() {

@@ -1,9 +1,8 @@
-//! What answers there: a server, a replica, a pooler in between.
+//! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A pooler must be noticed before anything is left in a session: a `LISTEN` would stay with a
-//! connection of the server that others use, and their drivers may choke on what it brings. So each
-//! connection is opened with a mark, a setting of its session that no pooler passes on: one refuses
-//! it, others leave it out, and one that keeps sessions for the next client has another's mark.
+//! A pooler must be detected before a session has any state: other clients might get notifications
+//! of a `LISTEN`, which may confuse their drivers. So each connection has a mark, a session setting
+//! that no pooler passes on: a pooler rejects it, omits it, or shows the mark of another client.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -12,19 +11,16 @@ use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest server that the texts are written for.
 const OLDEST: i64 = 120_000;
 
-/// What a server says of itself.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// Whether every name can be stored, and compared as its bytes.
+    /// Whether every name can be stored, and compared by its bytes.
     is_utf8: bool,
-    /// Whether nothing stands between it and us.
+    /// Whether there is no pooler in between.
     pub(super) is_direct: bool,
-    /// The server's `version()`.
     product: String,
 }
 
@@ -44,7 +40,6 @@ impl Server {
         read.map_err(|bad| bad_row(bad, pool.dialect().backend()))
     }
 
-    /// Whether locks can be kept here at all.
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(other) = other_product(&self.product) {
             format!(
@@ -78,7 +73,7 @@ fn look() -> String {
     )
 }
 
-/// Returns the name of a server that speaks PostgreSQL's protocol but isn't PostgreSQL, from its
+/// Returns the name of a server with PostgreSQL's protocol that isn't PostgreSQL, by its
 /// `version()`.
 fn other_product(version: &str) -> Option<&str> {
     const OTHERS: [(&str, &str); 4] = [

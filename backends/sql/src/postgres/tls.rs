@@ -1,4 +1,4 @@
-//! Whether anybody on the way can listen.
+//! Check for unencrypted connections.
 
 use lockwright_core::{Finding, Result};
 use sqlx::postgres::PgSslMode;
@@ -9,8 +9,7 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// What the server says of the connection on which it is asked. Behind a pooler that is the
-/// pooler's connection, and what the pooler and we speak isn't known.
+/// The state of this connection. Behind a pooler, only the pooler's connection is known.
 const IS_ENCRYPTED: &str =
     "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
 

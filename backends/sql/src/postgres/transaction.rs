@@ -1,10 +1,10 @@
-//! Locks and fences in a transaction of the application's own.
+//! Locks and fences in the application's own transaction.
 //!
 //! # A lock of the transaction
 //!
-//! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key. What the transaction does
-//! is done under the lock, and the lock ends with it: by commit, by rollback, or when the connection
-//! goes. So there is nothing to renew, nothing to lose, and no fence.
+//! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key. The lock ends with the
+//! transaction: by commit, by rollback, or with the connection. So there is no renewal, no loss,
+//! and no fence.
 //!
 //! ```no_run
 //! # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -21,34 +21,34 @@
 //! # }
 //! ```
 //!
-//! - It excludes other transactions, holds in the mode [`session`](super::Mode::Session), and whoever
-//!   else locks the [key](#the-key-of-a-name). It does not exclude holds in the modes `lease` and
-//!   `row`.
-//! - The same transaction may take it again, and any number of others. Take several always in the
-//!   same order: two that wait for each other are found by the server after its `deadlock_timeout`,
-//!   and one of them gets an error.
-//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. At a higher level all its
-//!   statements see what was there when the first one began, before the wait, so it is refused.
+//! - It excludes other transactions, holds in the mode [`session`](super::Mode::Session), and other
+//!   programs that lock the [key](#the-key-of-a-name). It doesn't exclude holds in the modes
+//!   `lease` and `row`.
+//! - The transaction may take the lock repeatedly, and take other locks. Always take several in the
+//!   same order: the server detects a deadlock after its `deadlock_timeout`, and one transaction
+//!   gets an error.
+//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. At a higher level, all
+//!   statements see the state when the first one began, before the wait, so that is rejected.
 //! - It works behind a transaction pooler.
-//! - One transaction waits for one lock with one connection: keep a pool large enough.
+//! - A waiting transaction occupies a connection, so the pool must be large enough.
 //!
 //! # The key of a name
 //!
-//! An advisory lock has a number of 64 bits instead of a name: the first ones of the name's SHA-256.
-//! Others can take the same lock, for their transaction or for their session:
+//! An advisory lock has a 64-bit number instead of a name: the first bits of the name's SHA-256.
+//! Other programs can take the same lock, for their transaction or for their session:
 //!
 //! ```sql
 //! SELECT pg_advisory_xact_lock(
 //!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 //! ```
 //!
-//! Two names with one key keep each other out, which costs time and never safety.
+//! Two names with the same key exclude each other, which costs time but never safety.
 //!
 //! # A fence
 //!
-//! Whoever holds a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and go on
-//! to write what somebody else has changed since. [`check_fence`] in the transaction that writes
-//! refuses that. Fences of every backend will do.
+//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! then overwrite what a later holder has written. [`check_fence`] in the writing transaction
+//! rejects that. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,9 +63,9 @@
 //! # }
 //! ```
 //!
-//! The highest fence of each name stands in the table `lockwright_fence`, and its row is locked until
-//! the transaction ends. So of two transactions with the same name the second one waits, and sees
-//! what the first one has done. Call it before anything is read that decides what is written.
+//! The table `lockwright_fence` has the highest fence of each name. The name's row is locked until
+//! the transaction ends. So a second transaction with the name waits, and sees the writes of the
+//! first. Call `check_fence` before reading anything that decides what is written.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -82,67 +82,63 @@ use crate::server::transaction::{self, Limit, Outcome, Wait};
 
 const BACKEND: &str = "postgres-transaction";
 
-/// The name's key in SQL: what the mode `session` locks.
+/// The name's key in SQL, which the mode `session` locks too.
 const KEY: &str =
     "('x' || substr(encode(sha256(convert_to(:name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint";
 
 const SCHEMA: &str = include_str!("../../schema/postgres_transaction.sql");
 
-/// After a statement that failed, as it was before.
+/// Restores the transaction after a failed statement.
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright";
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
 ///
-/// Whatever comes of it, an error too, the transaction stays usable with all that it did before,
-/// unless the connection broke. Its `lock_timeout` is as it was. The [module's page](self) says whom
-/// it excludes.
+/// The transaction stays usable, also after an error, unless the connection broke. Its
+/// `lock_timeout` is unchanged. The [module's page](self) says which locks it excludes.
 ///
 /// # Errors
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName); no transaction was begun, or
-///   it has failed before; it isn't `READ COMMITTED`.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName); no transaction was begun,
+///   or it has failed before; it isn't `READ COMMITTED`.
 /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
-/// - [`Unavailable`](ErrorKind::Unavailable): the server found a deadlock, the user's
-///   `statement_timeout` was over, or the connection broke, and the transaction is gone.
+/// - [`Unavailable`](ErrorKind::Unavailable): a deadlock, the user's `statement_timeout`, or a
+///   broken connection, with which the transaction is gone.
 ///
 /// # Cancel safety
-/// Nothing is locked that outlives the transaction. But when it is dropped in the middle of a wait,
-/// the server goes on waiting, for at most five seconds, and until then the connection does nothing
-/// else. Drop the transaction with it: it is rolled back after that. (`rollback()` answers with the
-/// error of the wait, and the rollback itself comes with the connection's next use.) To be free at
-/// once, close the connection, and have `client_connection_check_interval` set on the server.
+/// No lock outlives the transaction. A dropped wait continues on the server for at most five
+/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
+/// after that. (`rollback()` returns the error of the wait, and happens with the connection's next
+/// use.) To stop the wait at once, close the connection, and set `client_connection_check_interval`
+/// on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// Refuses a holder's transaction if a later holder has written before.
+/// Rejects a holder's transaction if a later holder has written before.
 ///
-/// Records the fence for the name, and locks the record until the transaction ends. The name needn't
-/// be that of the lock; but whoever writes to the same things must use the same.
-///
-/// The table must be there: a [`Postgres`](super::Postgres) that is connected has made it, and
-/// [`InTransaction::make_tables`] makes it alone.
+/// Records the fence for the name, and locks the record until the transaction ends. The name may
+/// differ from the lock's, but all writers of the same data must use the same. A connected
+/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] must have created the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), a fence above [`Fence::MAX`], no
-///   transaction was begun, or it has failed before.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), a fence above
+///   [`Fence::MAX`], no transaction was begun, or it has failed before.
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
 /// - [`Denied`](ErrorKind::Denied): the user may not change the table.
-/// - [`Unavailable`](ErrorKind::Unavailable): another transaction with this name was in the way:
-///   above `READ COMMITTED`, or by the user's own `lock_timeout`. Or the connection broke.
+/// - [`Unavailable`](ErrorKind::Unavailable): another transaction with this name interfered, above
+///   `READ COMMITTED` or by the user's own `lock_timeout`. Or the connection broke.
 ///
 /// # Cancel safety
-/// May be dropped; the transaction then must be rolled back, or dropped.
+/// May be dropped; the transaction must then be rolled back or dropped.
 pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
     DEFAULT.check_fence(tx, name, fence).await
 }
 
 static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// [`lock_in_transaction`] and [`check_fence`], with tables of other names than `lockwright_*`.
-///
-/// Make one and keep it.
+/// [`lock_in_transaction`] and [`check_fence`] with configurable table names. Create one value and
+/// keep it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -159,7 +155,7 @@ impl Default for InTransaction {
 }
 
 impl InTransaction {
-    /// With the tables `lockwright_*`.
+    /// Uses the tables `lockwright_*`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -175,16 +171,16 @@ impl InTransaction {
         }
     }
 
-    /// What the tables' names begin with; `lockwright` by default.
+    /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) unless it is made of small letters, digits and
-    /// underscores.
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) unless it consists of lower-case letters, digits
+    /// and underscores.
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
     }
 
-    /// The schema that the tables are in. It must exist.
+    /// Sets the tables' schema. It must exist.
     ///
     /// # Errors
     /// As [`InTransaction::table`].
@@ -192,32 +188,31 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// The statement that makes the table of fences, for whoever may not make it at run time. It is
-    /// also in [`Options::schema`](super::Options::schema).
+    /// Returns the SQL that creates the table of fences, also part of
+    /// [`Options::schema`](super::Options::schema).
     pub fn schema(&self) -> String {
         expand(&self.tables, SCHEMA)
     }
 
-    /// Makes the table of fences unless it is there. Several may do it at once.
+    /// Creates the table of fences unless it exists. Several clients may do so at once.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied) when the user may not make tables,
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) when there is no such schema,
-    /// [`Unavailable`](ErrorKind::Unavailable) when the server can't be reached.
+    /// [`Denied`](ErrorKind::Denied), [`InvalidConfig`](ErrorKind::InvalidConfig) for an unknown
+    /// schema, [`Unavailable`](ErrorKind::Unavailable).
     ///
     /// # Cancel safety
-    /// May be dropped at any time; the table may then stay behind.
+    /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // Two who begin at once make it one after the other. Several statements in one go are a
-        // transaction, if there isn't one anyway.
+        // The lock serializes concurrent creation. Several statements in one query are one
+        // transaction.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes fences of names that weren't used for `idle`, in one small step, and answers how many:
-    /// go on until it answers 0. No transaction waits for it.
+    /// Deletes fences of names that weren't used for `idle`, in one small step, and returns their
+    /// number. Repeat until it returns 0. No transaction waits for it.
     ///
-    /// Let `idle` be longer than any holder can be stopped: a fence that is deleted refuses nobody.
+    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
     ///
     /// # Errors
     /// As [`check_fence`](check_fence()).
@@ -291,7 +286,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// Runs a text that begins with a savepoint. When it fails, the transaction is as it was before.
+/// Runs SQL that begins with a savepoint. If it fails, the transaction is restored.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer
@@ -303,7 +298,6 @@ async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx
     answer
 }
 
-/// The answer to a try.
 fn tried(rows: &[Row]) -> Result<bool> {
     let bad = |bad| bad_row(bad, BACKEND);
     let row = rows.last().ok_or(BadRow).map_err(bad)?;
@@ -363,7 +357,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Rounded up: the server's unit is the millisecond, and none at all would be for ever.
+/// Zero would disable the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

@@ -1,9 +1,8 @@
-//! Abandoned sessions: the client has closed the connection, but the session may still be busy.
+//! Abandoned sessions, whose connection the client has closed.
 //!
-//! A server that waits for a lock or for a replica doesn't notice that its client has closed the
-//! connection. So one task ends such sessions through a connection of its own, and polls until the
-//! server no longer lists them. Until then each session keeps its permit, also while the server
-//! can't be reached.
+//! A server that waits for a lock or a replica doesn't notice a closed connection. So one task ends
+//! such sessions through its own connection, and polls until the server no longer lists them. Until
+//! then, each keeps its permit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,47 +16,44 @@ use super::errors;
 use super::pool::Limits;
 use super::sessions::SessionPermit;
 
-/// The identity of a session on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// A number of the server. After a failover, the other server uses the same ids for other sessions.
+    /// Identifies the server: after a failover, ids are reused.
     pub(crate) server: i64,
-    /// The server's time in microseconds, read when the session already existed.
+    /// A server time in microseconds, while the session existed.
     pub(crate) seen: i64,
     /// An instant before the connection was opened.
     pub(crate) opened: Instant,
 }
 
-/// The shortest and longest pause between two polls for sessions that don't end.
+/// The shortest and longest pause between polls for sessions that haven't ended.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// The shortest and longest pause between two tries to reach the server.
+/// The shortest and longest pause between attempts to reach the server.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The time limit of one request of the task.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest time that the task waits for one connection. The limit doubles with each connection that isn't ready in
 /// time, because a frozen server may still open a session for each of them when it continues.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// How long the server may take to end a session whose connection is closed.
+/// The time the server may need to end a session after its connection.
 const CLOSING: Duration = Duration::from_millis(200);
 
-/// How long the task keeps an idle connection.
+/// The time the task keeps an idle connection.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// The abandoned sessions of one backend.
 #[derive(Debug)]
 pub(crate) struct Abandoned<D> {
     dialect: Arc<D>,
     limits: Limits,
     waiting: Mutex<Waiting>,
-    /// The last error of connecting to the server, unless it works again.
+    /// The last error of connecting, until a connection succeeds.
     refusal: Mutex<Option<String>>,
-    /// Set when the backend is dropped: the permits are useless then.
+    /// Set when the backend is dropped, which needs no permits.
     closed: AtomicBool,
 }
 
@@ -69,18 +65,17 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ending {
-    /// `None` for a connection that was abandoned before it was ready.
+    /// `None` for a connection that was abandoned while it was opened.
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
-    /// Notified when the session has ended.
     ended: oneshot::Sender<()>,
 }
 
 /// The permits that an abandoned session keeps: its own, and the request's.
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// Gives the permits back if the task ends with its runtime.
+/// Returns the permits if the runtime drops the task.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -114,7 +109,6 @@ impl<D> Abandoned<D> {
         }
     }
 
-    /// Returns the last error of connecting to the server, unless it works again.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -133,7 +127,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Ends a session on the server. The receiver resolves when it has ended.
+    /// Ends a session on the server. The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -152,7 +146,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends sessions until none is left (true), or until the backend is dropped (false).
+    /// Ends sessions. Returns true when none is left, false if the backend was dropped.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -163,7 +157,7 @@ impl<D: Dialect> Abandoned<D> {
                     (pause, limit) = (TRIES.0, shortest);
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
-                    // The server may need a moment to notice that the connection is closed.
+                    // The server may notice the closed connection only after a moment.
                     tokio::time::sleep(CLOSING).await;
                     let mut waiting = self.waiting();
                     if waiting.sessions.is_empty() {
@@ -191,7 +185,7 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends what can be ended through this connection. Returns false if the connection failed.
+    /// Ends sessions through this connection. Returns false if it failed.
     async fn end_all(
         &self,
         mut connection: D::Connection,
@@ -208,7 +202,7 @@ impl<D: Dialect> Abandoned<D> {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
                     Ok(Ok(found)) => still_there = found,
-                    // The connection works, and the user may not look at sessions.
+                    // The connection works, but the user may not list sessions.
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
                         self.set_refusal(Some(errors::plain(&cause)));
                         tokio::time::sleep(TRIES.1).await;
@@ -228,7 +222,7 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server accepts connections in order, so it has seen that one before this one.
+                // The server accepts connections in order, so it has accepted the abandoned one.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

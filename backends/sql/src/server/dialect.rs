@@ -1,4 +1,4 @@
-//! What each database brings.
+//! The interface to one database.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -13,55 +13,47 @@ use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
-/// A database, as far as it differs from the others.
+/// A database server: everything in which it differs from the others.
 ///
-/// Every text is sent as it is by [`Dialect::fetch`], in one round trip, and may consist of several
-/// statements. A text that changes anything must be atomic, or such that each of its statements
-/// may be the last one that is carried out.
+/// [`Dialect::fetch`] sends each SQL text in one round trip. A text that changes anything is
+/// atomic, or correct if execution stops after any of its statements.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
-    /// A connection. Dropping it closes it.
     type Connection: Send + 'static;
 
-    /// What names are quoted with.
     const QUOTE: char;
 
-    /// The server's clock as `{now}` in the texts: microseconds, read anew wherever it stands.
+    /// The clock `{now}`: microseconds, read at each occurrence.
     const NOW: &'static str;
 
-    /// Whether tables can be made in one transaction. Elsewhere those who begin at once may find
-    /// some of them, and go on making the others.
+    /// Whether tables are created in one transaction. If not, concurrent first users may find some
+    /// of them.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Returns the SQL with a longer limit on waits for other sessions than requests have.
+    /// Returns the SQL with a longer limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
-    /// What errors say they come from: the profile's name.
     fn backend(&self) -> &'static str;
 
-    /// The tables.
     fn tables(&self) -> &Tables;
 
-    /// The texts.
     fn texts(&self) -> &'static Texts;
 
-    /// A text with the names of the tables, and the clock.
+    /// Fills in the names of the tables and the clock.
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
     }
 
-    /// Where a release that somebody waits for is told, in the words of the texts.
     fn channel(&self) -> &str {
         ""
     }
 
-    /// Whether the way to the server is a file of this machine, and not a network.
+    /// Returns whether the server is reached through a file, not the network.
     fn is_by_file(&self) -> bool;
 
-    /// Opens a connection, ready for use.
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection for requests, with the server's own time limits set where possible. Also
-    /// returns its session, unless a pooler shares that between connections.
+    /// Opens a connection for requests, with server-side time limits where possible. Also returns
+    /// its session, unless a pooler shares it.
     fn open(
         &self,
         limits: Limits,
@@ -74,14 +66,13 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Sends a text, and answers the rows of all its statements.
+    /// Sends SQL and returns the rows of all its statements.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
         text: String,
     ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send + 'a;
 
-    /// Sends a text with values for its parameters.
     fn execute<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -91,52 +82,46 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.fetch(connection, sql.render(arguments, Self::literal))
     }
 
-    /// Writes a value as a literal, so that nothing in it can be taken for SQL.
+    /// Writes a value as an escaped literal.
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// The code by which an error is judged: the SQLSTATE, where that tells enough.
+    /// Returns the code for [`judge`](Dialect::judge): the SQLSTATE, if specific enough.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// What a server's error means, by its code and its message; `None` for one that isn't known.
+    /// Returns the meaning of a server's error, or `None` for an unknown error.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
-    /// Looks at the live server.
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// The texts of a database. Their parameters and columns are the same in all of them; each file
-/// says what they are. Times are the server's, in microseconds.
+/// The SQL texts, whose parameters and columns are the same for all databases. Times are the
+/// server's, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// The tables.
     pub(crate) schema: &'static str,
-    /// Answers `version`.
     pub(crate) version: &'static str,
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
     pub(crate) release: &'static str,
-    /// A release that leaves a tombstone.
     pub(crate) settle: &'static str,
-    /// Gives a hold to another token.
     pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
     pub(crate) break_run_out: &'static str,
     pub(crate) break_now: &'static str,
-    /// Raises the floor above what the next text deletes.
+    /// Raises the floor above the fences that `sweep_leases` deletes.
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
-    // The same for those who hold a name beside each other.
+    // The same for shared holders.
     pub(crate) beside_acquire: &'static str,
     pub(crate) beside_renew: &'static str,
     pub(crate) beside_release: &'static str,
     pub(crate) beside_settle: &'static str,
-    /// Takes back that a writer waits.
+    /// Removes the mark of a waiting writer.
     pub(crate) beside_end: &'static str,
-    /// Notes that a writer waits.
     pub(crate) beside_wait: &'static str,
     pub(crate) beside_swap: &'static str,
     pub(crate) beside_break: &'static str,
@@ -144,11 +129,9 @@ pub(crate) struct Texts {
     pub(crate) beside_sweep: &'static str,
 }
 
-/// One row of an answer, column by column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row(pub(crate) Vec<Cell>);
 
-/// One value of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     Null,
@@ -157,7 +140,7 @@ pub(crate) enum Cell {
 }
 
 impl Row {
-    /// A number, or a boolean as 0 or 1.
+    /// Returns a number, or a boolean as 0 or 1.
     pub(crate) fn int(&self, at: usize) -> Result<i64, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number),
@@ -165,12 +148,12 @@ impl Row {
         }
     }
 
-    /// Whether there is no value, or no such column.
+    /// Returns whether the value is `NULL` or the column is missing.
     pub(crate) fn is_null(&self, at: usize) -> bool {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// A boolean; `NULL` is false.
+    /// Returns a boolean; `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),
@@ -179,7 +162,7 @@ impl Row {
         }
     }
 
-    /// A text, if it isn't `NULL`.
+    /// Returns a text, or `None` for `NULL`.
     pub(crate) fn text(&self, at: usize) -> Result<Option<&str>, BadRow> {
         match self.0.get(at) {
             Some(Cell::Text(text)) => Ok(Some(text)),
@@ -189,6 +172,6 @@ impl Row {
     }
 }
 
-/// A row that isn't as the texts make them.
+/// A row that no SQL of this crate produces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BadRow;

@@ -1,8 +1,8 @@
-//! What may be found on any server.
+//! Findings that every server can have.
 
 use lockwright_core::{Finding, Severity};
 
-/// That a connection is in the open. `fix` says how the database is told otherwise.
+/// Reports an unencrypted connection. `fix` says how to encrypt it.
 pub(crate) fn not_encrypted(fix: &str) -> Finding {
     let fix = if cfg!(feature = "tls") {
         fix.to_owned()

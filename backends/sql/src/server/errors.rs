@@ -1,4 +1,4 @@
-//! What a failed request did.
+//! Effects of failed requests.
 
 use std::time::Duration;
 
@@ -7,50 +7,45 @@ use lockwright_core::{Error, ErrorKind};
 use super::dialect::{BadRow, Dialect};
 use super::tls;
 
-/// Whether a request changes anything. One that doesn't certainly had no effect, whatever became
-/// of its answer.
+/// The effect of a request. A read has none, even unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
     Reads,
 }
 
-/// What a server's error means.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
-    /// What to do about it.
     pub(crate) message: &'static str,
-    /// Whether the same request may succeed at once: it lost against another one.
+    /// Set if a retry may succeed: the request lost against a concurrent one.
     pub(crate) again: bool,
-    /// Whether the server that answered will refuse everything for now: its connections go.
+    /// Set if this server rejects everything for now: its connections are closed.
     pub(crate) useless: bool,
 }
 
 impl Verdict {
-    /// An error with which the server carried out nothing, of this kind.
+    /// Creates the verdict for an error without effect.
     pub(crate) const fn new(kind: ErrorKind, message: &'static str) -> Self {
         Self { kind, message, again: false, useless: false }
     }
 
-    /// One that the next try may not meet.
+    /// Creates the verdict for an error that a retry may avoid.
     pub(crate) const fn again(message: &'static str) -> Self {
         Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
     }
 
-    /// One by which the whole server is of no use.
     pub(crate) const fn useless(mut self) -> Self {
         self.useless = true;
         self
     }
 }
 
-/// What is known of a request that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// Whether other connections are as dead as this one.
+    /// Set if the pool's other connections are probably dead too.
     pub(crate) lost: bool,
 }
 
@@ -63,13 +58,12 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
-/// A request that was sent, and got no answer within its limit.
 pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Failure {
     let error = unanswered(effect, &format!("the server did not answer within {limit:?}"));
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// A connection that wasn't there in time.
+/// Returns the failure of a connection that wasn't ready in time.
 pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
     let error = Error::unavailable(format!(
         "no connection to the server within {limit:?}; look whether it runs, and at the way to it"
@@ -77,7 +71,7 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// Returns the error for when no server session is free. `refusal` is why sessions can't be ended.
+/// Returns the failure for lack of a session. `refusal` is why sessions can't be ended.
 pub(crate) fn no_session_in(
     limit: Duration,
     refusal: Option<String>,
@@ -95,7 +89,7 @@ pub(crate) fn no_session_in(
     Failure { error, again: false, lost: false }
 }
 
-/// A connection that couldn't be made: no request was sent.
+/// Returns the failure of a connection attempt: no request was sent.
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
         sqlx::Error::Database(refusal) => {
@@ -121,19 +115,18 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
     }
 }
 
-/// A request that was sent.
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // Every request may be sent twice, if there is a reason to.
+                // Sending a request twice is always allowed.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
                 }
-                // What a statement answers with an error, it has undone.
+                // A statement that fails with an error has been rolled back.
                 None => {
                     (Error::unavailable("the server can't carry out the request"), false, false)
                 }
@@ -147,7 +140,6 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     Failure { error: error.with_backend(dialect.backend()).with_source(plain(&cause)), again, lost }
 }
 
-/// Without what the driver puts around the server's own words.
 pub(crate) fn plain(cause: &sqlx::Error) -> String {
     match cause {
         sqlx::Error::Database(refusal) => match refusal.code() {
@@ -160,7 +152,7 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
     }
 }
 
-/// Rows that this version never writes.
+/// Returns the error for a row that this version never writes.
 pub(crate) fn bad_row(_: BadRow, backend: &'static str) -> Error {
     Error::new(
         ErrorKind::Conflict,

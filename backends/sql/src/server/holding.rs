@@ -1,4 +1,4 @@
-//! From a row to what the trait answers.
+//! Conversion of rows to the trait's answers.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 use super::dialect::{BadRow, Row};
 use crate::kind;
 
-/// A hold as the texts answer it, from some column on: `name, token, identity, mode, fence, fences,
-/// expires, broken, waiting, now`, and then `permits, size` where it may be one beside others.
+/// A hold as the SQL returns it: `name, token, identity, mode, fence, fences, expires, broken,
+/// waiting, now`, followed by `permits, size` for a possibly shared hold.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
@@ -28,11 +28,11 @@ impl<'r> Holding<'r> {
         let token = row.text(from + 1)?;
         let word = row.text(from + 3)?.ok_or(BadRow)?;
         let mode = match token {
-            // Who takes it next is the first one.
+            // The name is free: the next holder is the first.
             None => Mode::Exclusive,
             Some(token) => match (row.int(from + 10), row.int(from + 11)) {
                 (Ok(permits), Ok(size)) => kind::mode(word, permits, size).ok_or(BadRow)?,
-                // The name's own row.
+                // This is the row of the name, not of a shared holder.
                 _ => kind::present(token).filter(|mode| kind::word(*mode) == word).ok_or(BadRow)?,
             },
         };
@@ -51,30 +51,26 @@ impl<'r> Holding<'r> {
         if holding.fences == 0 { Err(BadRow) } else { Ok(holding) }
     }
 
-    /// Whether somebody holds it.
     pub(crate) fn is_live(&self) -> bool {
         self.token.is_some() && self.expires > self.now
     }
 
-    /// How long yet.
     pub(crate) fn remaining(&self) -> Duration {
         let micros = self.expires.saturating_sub(self.now);
         Duration::from_micros(micros.try_into().unwrap_or(0))
     }
 
-    /// The grant, for the one whose token it is.
     pub(crate) fn granted(&self) -> Granted {
         let mut granted = Granted::new(Fence::new(self.fence));
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // It runs out as it would have.
+            // A broken hold keeps its expiry.
             granted.valid = Some(self.remaining());
         }
         granted
     }
 
-    /// The refusal, for everybody else.
     pub(crate) fn busy(&self) -> Busy {
         Busy {
             retry_after: Some(self.remaining()),
@@ -93,7 +89,7 @@ impl<'r> Holding<'r> {
         holder
     }
 
-    /// Permits have numbers, which aren't fences.
+    /// Returns whether the row's number is a fence. The numbers of permits aren't.
     fn has_fence(&self) -> bool {
         !matches!(self.mode, Mode::Permits { .. })
     }
@@ -106,7 +102,7 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// What rows in the order of their names come to, each name once.
+/// Groups rows, ordered by name, into one inspection for each name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {
@@ -121,7 +117,6 @@ pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     Ok(inspections)
 }
 
-/// A duration in the server's unit, rounded up.
 pub(crate) fn micros_up(duration: Duration) -> i64 {
     let micros = duration.as_nanos().div_ceil(1000);
     i64::try_from(micros).unwrap_or(i64::MAX)

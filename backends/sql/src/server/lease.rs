@@ -1,6 +1,4 @@
-//! The trait, for holds that are rows.
-//!
-//! One request for each thing that is done; what it does on the server is in the dialect's texts.
+//! The backend trait, for holds that are rows. Each operation is one request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,40 +18,37 @@ use super::pool::{Pool, Sending};
 use super::sql::{Arguments, Sql, Value};
 use crate::kind;
 
-/// For how long a token that must not come back is remembered at least.
+/// The minimum time a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// For how long a writer that waits keeps readers out, at least, when it isn't heard of any more: some of its
-/// polls.
+/// The minimum time a writer blocks new readers after its last poll: several polls.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
+/// The number of attempts to break any holder while holders change.
 const BREAK_TRIES: usize = 10;
 
-/// How many names a page of a listing has.
 const PAGE: usize = 200;
 
-/// How many rows one step of a sweep looks at, and how many tombstones it deletes.
+/// The number of rows examined, and of tombstones deleted, by one sweep step.
 const SWEEP: usize = 1_000;
 
-/// No row is swept that was touched within this time, whatever was asked for: longer than any
-/// statement takes, so that none that is under way can have missed the row's last change.
+/// The minimum age of a swept row: longer than any statement, so none can have missed the last
+/// change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// The pause before a renewal tries once more the rows that another session had locked.
+/// The pause before a renewal retries rows that another session had locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a renewal then waits in the server's queue for such a row, at least. Sessions that take turns at
-/// a row leave no gap that a try would find. A single row may take all the time that is left.
+/// The minimum wait of a renewal in the server's queue for such a row, as sessions that take turns
+/// leave no gap for a retry. A single row may use all the remaining time.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
-/// How many of these wait at the same time.
+/// The number of rows waited for in parallel.
 const WAIT_AT_ONCE: usize = 3;
 
-/// How long batches stay smaller after one has failed.
+/// The time for which batches stay smaller after a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
-/// A backend whose holds are rows.
 #[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -63,22 +58,20 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     profile: Profile,
     waiters: Arc<Audience>,
     bell: Option<Box<dyn Bell>>,
-    /// Up to which name a sweep has come.
+    /// The name that the sweep has reached.
     swept: Mutex<String>,
-    /// The largest batch of renewals since one failed, and when that was.
+    /// The largest batch of renewals since a failure, and the time of the failure.
     batch: Mutex<Option<(usize, Instant)>>,
 }
 
-/// Some holds of a batch, with their indices in it.
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// The answers for some of a batch. `None` for a row that another session has locked.
+/// Answers for part of a batch. `None` for a row that another session has locked.
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
-/// What listens for releases on the server.
+/// A listener for releases on the server.
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
-    /// Makes sure that somebody listens from soon on, and tells all waiters when they do. Where
-    /// nothing can be heard: how often to ask instead.
+    /// Starts to listen, then wakes all waiters. Returns a polling interval if that is impossible.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -106,7 +99,7 @@ statements!(
 );
 
 impl<D: Dialect> LeaseBackend<D> {
-    /// With a bell, waiters are told; without, they poll.
+    /// Without a `bell`, waiters poll.
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         profile: Profile,
@@ -140,7 +133,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
-            // Before the attempt: a release right after it must not go unheard.
+            // Before the attempt, to get the notification of a release right after it.
             self.waiters.waits(&claim.name);
             poll = bell.listen();
             waits = poll.is_none();
@@ -181,7 +174,7 @@ impl<D: Dialect> LeaseBackend<D> {
         busy.retry_after = busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
-            // Readers that come from now on wait for it.
+            // New readers now wait for this writer.
             self.change_so(&self.statements.beside_wait, &arguments, sending).await?;
             busy.queued = true;
         }
@@ -229,19 +222,18 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, Settle::Answered) => &self.statements.beside_release,
             (false, Settle::Unanswered) => &self.statements.beside_settle,
         };
-        // Repeating it changes nothing.
+        // Repeating a release with a tombstone changes nothing.
         let again = settle == Settle::Unanswered;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
-            // It may have waited for readers.
+            // The claim may have waited for readers.
             let beside_end = &self.statements.beside_end;
             ended = self.held(&self.change_so(beside_end, &arguments, sending).await?)?;
         }
         Ok(if ended { Ended::Released } else { Ended::NotHeld })
     }
 
-    /// Whether a release found a hold.
     fn held(&self, rows: &[Row]) -> Result<bool> {
         rows.last().map_or(Ok(false), |row| self.sound(row.bool(0)))
     }
@@ -254,7 +246,7 @@ impl<D: Dialect> LeaseBackend<D> {
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // A token must be named for its tombstone, also when any will do.
+            // The tombstone needs a token, also for [`Seen::Any`].
             let tokens = match seen {
                 Seen::Token(token) => vec![token],
                 Seen::Any => self.holders(name).await?,
@@ -273,7 +265,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Breaks the hold of a token, if it holds; answers for how long it would have.
+    /// Breaks the hold of a token, if there is one. Returns the time it had left.
     async fn break_one(
         &self,
         name: &LockName,
@@ -291,7 +283,7 @@ impl<D: Dialect> LeaseBackend<D> {
         ];
         let (alone, beside, left) = match how {
             BreakHow::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
-            // As a release answers it.
+            // The column of the release's answer.
             BreakHow::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
         };
         let mut left_at = 0;
@@ -328,7 +320,7 @@ impl<D: Dialect> LeaseBackend<D> {
         mut holds: Vec<(usize, &Renew<'_>)>,
         deadline: Instant,
     ) -> Result<Renewals> {
-        // Where many hold the same names, two batches must not wait for each other.
+        // A fixed order prevents deadlocks of concurrent batches.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
         let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
@@ -362,7 +354,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(renewals)
     }
 
-    /// Doubles the size of batches that was halved, after all of a renewal has been answered.
+    /// Doubles the reduced size of batches after a complete renewal.
     fn grow_batch(&self, size: usize) {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((halved, _)) = &mut *batch
@@ -372,8 +364,8 @@ impl<D: Dialect> LeaseBackend<D> {
         }
     }
 
-    /// Renews in parallel batches of at most `size`. A batch that fails is halved. Returns an error only
-    /// if all batches fail.
+    /// Renews in parallel batches of at most `size`. A failed batch is halved. Returns an error
+    /// only if all batches fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -488,13 +480,11 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Keeps the holds whose rows other sessions have locked.
 fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
     let is_locked = |place| renewals.iter().any(|(at, renewal)| *at == place && renewal.is_none());
     holds.retain(|(place, _)| is_locked(*place));
 }
 
-/// Replaces earlier answers for the same holds.
 fn replace(renewals: &mut Renewals, answers: Renewals) {
     renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
     renewals.extend(answers);
@@ -563,7 +553,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // Names are in byte order, so those with the prefix stand together, up to this one.
+        // Names are in byte order, so names with the prefix are contiguous and end here.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [
@@ -595,10 +585,10 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// First the table's floor is raised to the highest fence of the rows that will go, and that is
-    /// committed; then rows go whose fences are at or below the floor. Whoever takes the name
-    /// afterwards starts above the floor. One whose statement began before the floor was raised
-    /// has seen the row in its last state, as that is a minute old, and starts above the row.
+    /// Raises the table's floor to the highest fence of the rows to delete, and commits. Then
+    /// deletes rows with fences at or below the floor. Later claims of the name start above it. A
+    /// statement from before has seen the row's last state, as that is a minute old, and starts
+    /// above the row.
     async fn sweep(&self, idle: Duration) -> Result<Swept> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

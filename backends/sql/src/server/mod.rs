@@ -1,25 +1,24 @@
-//! What the databases with a server have in common: once, for all of them.
-//!
-//! What differs is in a [`dialect::Dialect`]: SQL texts in files, with the same parameters and the
-//! same columns in each; how a connection is made; what an error code means.
+//! Code shared by the databases with a server. A [`dialect::Dialect`] has the differences: SQL
+//! files with the same parameters and columns, connecting, and error codes.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `dialect` | what each database brings |
-//! | `sql` | a text with named parameters, and how values get into it |
-//! | `pool` | a few connections, a limit for each request |
-//! | `sessions` | the bound on the server sessions of one backend |
-//! | `abandoned` | ending abandoned sessions on the server |
-//! | `lease` | the trait, for holds that are rows |
-//! | `holding` | from a row to what the trait answers |
-//! | `pass_on` | from a server's backend to the one of its mode |
-//! | `schema` | tables that make themselves |
-//! | `table` | the user's own names for them |
-//! | `options` | the parameters of a URL that are ours |
-//! | `errors` | what a failed request did |
-//! | `tls` | what a refused TLS connection means |
-//! | `doctor` | what may be found on any of them |
-//! | `transaction` | locks and fences in a transaction of the user's own |
+//! | `dialect` | the interface to one database |
+//! | `sql` | SQL with named parameters |
+//! | `pool` | connections, with a time limit for each request |
+//! | `sessions` | the bound on a backend's server sessions |
+//! | `abandoned` | ending abandoned sessions |
+//! | `lease` | the backend trait, for holds that are rows |
+//! | `held` | the backend trait, for holds in sessions |
+//! | `holding` | conversion of rows to the trait's answers |
+//! | `pass_on` | delegation to the backend of the mode |
+//! | `schema` | creation of the tables |
+//! | `table` | configurable table names |
+//! | `options` | Lockwright's URL parameters |
+//! | `errors` | effects of failed requests |
+//! | `tls` | TLS errors |
+//! | `doctor` | findings of every server |
+//! | `transaction` | locks and fences in the application's own transaction |
 
 pub(crate) mod abandoned;
 pub(crate) mod dialect;

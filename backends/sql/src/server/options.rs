@@ -1,4 +1,4 @@
-//! The parameters of a URL that are ours.
+//! Lockwright's URL parameters.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use super::pool::Limits;
 use super::sessions::SessionLimit;
 use super::table::Tables;
 
-/// What a hold is on the server.
+/// The form of a hold on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A row that runs out by itself. Survives lost connections and restarts of the server, and
-    /// works behind a transaction pooler.
+    /// A row that expires by itself. Survives lost connections and server restarts, and works
+    /// behind a transaction pooler.
     #[default]
     Lease,
-    /// A lock of a database session: it ends with its connection. One connection for each hold.
+    /// A lock of a database session: it ends with its connection. Each hold has its own connection.
     Session,
-    /// A locked row, in a transaction that is kept open: it ends with its connection. One
-    /// connection for each hold.
+    /// A locked row in an open transaction: it ends with its connection. Each hold has its own
+    /// connection.
     Row,
 }
 
@@ -35,15 +35,12 @@ impl Mode {
     }
 }
 
-/// What is the same for each database with a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
-    /// The largest number of server sessions, if the URL sets one.
     connections: Option<usize>,
     pub(crate) connect: Duration,
-    /// The time limit for the server's answer, if it was set.
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
 }
@@ -62,7 +59,6 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Returns the time limits of requests.
     pub(crate) fn limits(&self) -> Limits {
         let by_default = match self.mode {
             Mode::Lease => Duration::from_millis(1_200),
@@ -75,8 +71,8 @@ impl Common {
         }
     }
 
-    /// Returns the bound on server sessions. With `listens`, one of them is for a listener or for
-    /// watching the sessions that hold.
+    /// Returns the bound on server sessions. With `listens`, one is for a listener or for watching
+    /// sessions.
     ///
     /// # Errors
     /// If the bound is too low for the mode.
@@ -97,10 +93,10 @@ impl Common {
     }
 }
 
-/// Takes our parameters out of a URL and leaves those that the driver knows.
+/// Removes Lockwright's parameters from a URL and leaves the driver's.
 ///
 /// # Errors
-/// For a parameter that neither knows, named without its value, which may be a secret.
+/// For an unknown parameter, without its value, which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -144,14 +140,13 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// A known name that ends with `[` stands for all that begin with it.
+/// Returns whether a name is known. A `known` that ends with `[` is a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
-/// An error about a URL, which shows no password.
 pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
-    // A parser may quote what it was given.
+    // A parser may quote its input.
     let cause = cause.to_string();
     let shown = redact::url(url);
     if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {

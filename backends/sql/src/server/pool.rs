@@ -1,9 +1,8 @@
-//! A few connections, a limit for each request.
+//! A small connection pool with a time limit for each request.
 //!
-//! Not sqlx's own pool: that asks the server once more each time a connection is given back. Here
-//! a connection is given back only after a whole answer. If its request failed, was dropped or timed
-//! out, the connection is closed and its session is ended on the server. So no late answer can reach
-//! the next request.
+//! sqlx's own pool sends another request for each returned connection. Here a connection is
+//! returned only after a complete answer. Otherwise it is closed and its session is ended on the
+//! server. So no late answer can reach the next request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,42 +18,36 @@ use super::errors::{self, Effect, Failure};
 use super::sessions::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
-/// Time limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How long getting a connection may take.
     pub(crate) connect: Duration,
-    /// How long the server may take to answer.
     pub(crate) answer: Duration,
-    /// The same for requests that read many rows or make tables.
+    /// The same for listings, sweeps and the creation of tables.
     pub(crate) slow: Duration,
 }
 
-/// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// How long the whole request may take, with getting a connection.
+    /// The time limit for the whole request, with getting a connection.
     pub(crate) within: Duration,
-    /// How long the server may take to answer.
     pub(crate) answer: Duration,
-    /// Set for renewals, which have a connection reserved.
+    /// Set for renewals, for which one connection is reserved.
     pub(crate) renews: bool,
-    /// Set if an unanswered request is sent again once its session has ended. After that, the server
-    /// can't carry out the first one.
+    /// Set if an unanswered request is retried once its session has ended, and so can't carry it
+    /// out.
     pub(crate) again: bool,
-    /// Set if the request may wait for a row that another session has locked. Its silence says nothing
-    /// about the connections.
+    /// Set if the request may wait for another session's lock. A timeout then isn't a dead
+    /// connection.
     pub(crate) waits: bool,
 }
 
-/// How often a request that lost against another one is sent again.
+/// The number of attempts of a request that loses against concurrent ones.
 const TRIES: u32 = 5;
 
-/// A connection that wasn't used for so long is closed at the next occasion.
+/// The idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a request is dropped after this time without an answer, all connections of its generation are
-/// closed.
+/// A request dropped after this time without an answer closes all connections of its generation.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -63,7 +56,7 @@ pub(crate) struct Pool<D: Dialect> {
     sessions: SessionLimit,
     /// Bounds concurrent requests by the number of connections for them.
     turns: Arc<Semaphore>,
-    /// One less, for requests other than renewals.
+    /// One permit less, for requests other than renewals.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,
@@ -71,7 +64,7 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Moves when all connections were found dead, so that none from before is given back.
+    /// Incremented when all connections seem dead; older ones aren't returned to the pool.
     generation: u64,
 }
 
@@ -101,23 +94,19 @@ struct Connected<C> {
     permit: SessionPermit,
 }
 
-/// A connection that was taken from the pool, or is being opened. Dropping it ends its session.
+/// A connection taken from the pool, or being opened. Dropping it ends its session.
 struct Taken<'a, D: Dialect> {
     pool: &'a Pool<D>,
     connected: Option<Connected<D::Connection>>,
-    /// The permit of a connection that is being opened.
     permit: Option<SessionPermit>,
     turn: Option<Turn>,
     generation: u64,
-    /// When the request was sent.
     sent: Option<Instant>,
-    /// Set if the connection was used before.
     is_old: bool,
     runtime: Handle,
 }
 
 impl<D: Dialect> Pool<D> {
-    /// Connects to nothing yet.
     pub(crate) fn new(dialect: D, limits: Limits, sessions: SessionLimit) -> Self {
         let dialect = Arc::new(dialect);
         let requests = sessions.share(Use::Request).max(1);
@@ -140,13 +129,12 @@ impl<D: Dialect> Pool<D> {
         self.limits
     }
 
-    /// Returns the bound on the backend's server sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn sessions(&self) -> &SessionLimit {
         &self.sessions
     }
 
-    /// Ends a session on the server; it keeps its permit until it has ended, when the receiver
+    /// Ends a session on the server, which keeps its permit until it has ended. Then the receiver
     /// resolves. `session` is `None` for a connection that was closed before it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
@@ -158,22 +146,21 @@ impl<D: Dialect> Pool<D> {
         self.abandoned.add(runtime, session, (Some(permit), None))
     }
 
-    /// Returns why abandoned sessions can't be ended, if that failed.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.abandoned.refusal()
     }
 
-    /// Returns the limits of a request that may take long.
     pub(crate) fn slowly(&self) -> Sending {
         let answer = self.limits.slow;
         let within = self.limits.connect + answer;
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends a text and answers its rows. A request that certainly had no effect, because it lost
-    /// against another one, is sent again.
+    /// Sends SQL and returns its rows. Retries a request that lost against a concurrent one,
+    /// without effect.
     ///
-    /// When this is dropped in the middle, the request may still be carried out.
+    /// # Cancel safety
+    /// The server may still carry out a dropped request.
     pub(crate) async fn fetch(
         &self,
         sql: &Sql,
@@ -186,7 +173,6 @@ impl<D: Dialect> Pool<D> {
         self.fetch_so(sql, arguments, effect, sending).await
     }
 
-    /// Like [`fetch`](Self::fetch), with these limits.
     pub(crate) async fn fetch_so(
         &self,
         sql: &Sql,
@@ -197,7 +183,7 @@ impl<D: Dialect> Pool<D> {
         self.insist(effect, Request::Sql(sql, arguments), sending).await
     }
 
-    /// Sends a text without parameters, which may take long.
+    /// Sends SQL without parameters, with the limits of a slow request.
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
         self.insist(effect, Request::Text(&text), self.slowly()).await
     }
@@ -210,7 +196,7 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // Set once a request was left unanswered: it may have taken effect, whatever becomes of the next.
+        // Set after an unanswered request: it may have taken effect, even if the retry fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -277,7 +263,7 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The others may be as silent: they would cost a request each to find out.
+                    // The other connections are probably dead too, and would cost a request each.
                     self.forget(taken.generation, &taken.runtime);
                 }
                 if taken.is_old {
@@ -316,7 +302,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The one that was used last: the others grow old, and go.
+            // The last used one, so that the others become idle.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -362,7 +348,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes what is idle, and what is given back from before.
+    /// Closes idle connections; older connections are then not returned to the pool.
     fn forget(&self, generation: u64, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();
@@ -407,7 +393,7 @@ impl<D: Dialect> Drop for Pool<D> {
 }
 
 impl<D: Dialect> Taken<'_, D> {
-    /// Closes the connection and ends its session. The receiver resolves when it has ended.
+    /// Closes the connection and ends its session. Then the receiver resolves.
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
         let abandoned = &self.pool.abandoned;
         let turn = self.turn.take();

@@ -1,4 +1,4 @@
-//! Tables that make themselves.
+//! Creation of the tables.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -7,24 +7,21 @@ use super::errors::Effect;
 use super::pool::Pool;
 use super::sql::Sql;
 
-/// The tables' version that this code writes and understands.
 pub(crate) const VERSION: i64 = 1;
 
-/// The statements that make the tables, as a person can run them.
 pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Makes the tables unless they are there. Several may do it at once.
-///
-/// Where they are there, nothing is tried that needs the permission to make them.
+/// Creates the tables unless they exist, concurrently with other clients. Needs no permission for
+/// existing tables.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        // Where tables can't be made in a transaction, somebody may be in the middle of it.
+        // Without transactional DDL, another client may be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
-            // As it was printed: comments and all.
+            // The same text that `lockwright schema` prints, with comments.
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,
@@ -45,7 +42,7 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     known(pool, found)
 }
 
-/// Whether the tables are there, and of the right version.
+/// Checks that the tables exist and have the supported version.
 pub(crate) async fn look<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     known(pool, version(pool).await?)
 }
@@ -62,7 +59,7 @@ fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
     .with_backend(pool.dialect().backend()))
 }
 
-/// The message with which a dialect says that a table isn't there.
+/// The message with which a dialect reports a missing table.
 pub(crate) const MISSING: &str =
     "a table of Lockwright's isn't there; make the tables with what `lockwright schema` prints";
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// The use of a connection. Each use has its own share of the limit.
+/// The use of a connection, with its own share of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// A pooled connection for requests.
     Request,
-    /// A connection that carries a hold or waits for one (modes `session` and `row`).
+    /// A hold or a wait in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// The connection that listens for notifications, or watches the sessions that hold.
+    /// A listener for notifications, or a watcher of sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Listen,
 }
@@ -21,35 +20,35 @@ pub(crate) enum Use {
 /// The number of server sessions that one backend may have, divided into shares. One session is
 /// reserved for the task that ends abandoned sessions.
 ///
-/// A connection needs a permit before it is opened, and keeps it until the server has ended the
-/// session. If that isn't certain, the session goes to `Pool::abandon` with its permit.
+/// A connection has a permit from before it is opened until the server has ended its session. If
+/// that end isn't certain, the session goes to `Pool::abandon` with its permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],
 }
 
-/// The permit for one server session. Dropping it gives the permit back.
+/// The permit for one server session. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
 
 impl SessionLimit {
-    /// The default limit of a lease mode.
+    /// The default in the lease mode.
     pub(crate) const LEASE: usize = 8;
-    /// The default limit of the modes `session` and `row`.
+    /// The default in the modes `session` and `row`.
     pub(crate) const HELD: usize = 32;
-    /// The smallest limit of a lease mode: one session for requests and one for cancelling.
+    /// The minimum in the lease mode: one for requests and one for cancelling.
     pub(crate) const LEAST: usize = 2;
-    /// The smallest limit of the modes `session` and `row`.
+    /// The minimum in the modes `session` and `row`.
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Returns the shares of a lease mode: a connection for cancelling, a listener if `listens`,
+    /// Returns the shares in the lease mode: one for cancelling, one for a listener if `listens`,
     /// the rest for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)
     }
 
-    /// Returns the shares of the modes `session` and `row`: a connection for cancelling, a listener
+    /// Returns the shares in the modes `session` and `row`: one for cancelling, one for a listener
     /// if `listens`, up to four for requests, the rest for holds and waits.
     pub(crate) fn held(total: usize, listens: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
@@ -61,18 +60,15 @@ impl SessionLimit {
         Self { shares: [share(request), share(hold), share(listen)] }
     }
 
-    /// Returns the largest number of sessions for one use.
     pub(crate) fn share(&self, of: Use) -> usize {
         self.shares[of as usize].0
     }
 
-    /// Waits for a permit until `deadline`; `None` if there is none by then.
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
         let semaphore = Arc::clone(&self.shares[of as usize].1);
         timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok().map(SessionPermit)
     }
 
-    /// Returns a permit if there is one now.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_permit(&self, of: Use) -> Option<SessionPermit> {
         Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok().map(SessionPermit)

@@ -1,6 +1,5 @@
-//! A text with named parameters, and how values get into it.
+//! SQL with named parameters.
 
-/// A value for a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -15,19 +14,17 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
     }
 }
 
-/// The parameters of one request, by name.
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
-/// A text in which a parameter stands as `:name`. Comments are left out of it.
+/// SQL with parameters written as `:name`. Comments are removed.
 ///
-/// Normally the values are written into the text, each as a literal of its database, and the whole
-/// goes to the server as one plain query: one round trip, nothing that has to be prepared and could
-/// be missing on the connection that a pooler chooses, and a file may hold several statements. One
-/// that is [hot](Sql::hot) a dialect may send otherwise.
+/// It is sent as one plain query with literals: one round trip, several statements in a file, and
+/// no prepared statement that might be missing on a pooler's connection. A dialect may send a
+/// [hot](Sql::hot) statement differently.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
-    /// The name of one statement that is sent so often that its plan is worth keeping.
+    /// The name of a statement whose plan is worth keeping.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     hot: Option<&'static str>,
 }
@@ -39,7 +36,6 @@ enum Piece {
 }
 
 impl Sql {
-    /// Reads a text whose tables were named already.
     pub(crate) fn new(text: &str) -> Self {
         let text: Vec<&str> = text
             .lines()
@@ -56,7 +52,7 @@ impl Sql {
             let length =
                 name.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(name.len());
             if length == 0 || rest[..colon].ends_with(':') {
-                // A cast has two of them.
+                // A cast has two colons.
                 from = colon + 1;
                 continue;
             }
@@ -69,18 +65,16 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// The same, of one statement that is sent often, with a name among those of its database.
+    /// Parses a single, frequent statement, with a unique name in its database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
 
-    /// Its name, if its plan is worth keeping.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn hot_name(&self) -> Option<&'static str> {
         self.hot
     }
 
-    /// The parameters in the order in which they first stand in the text.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn parameters(&self) -> Vec<&str> {
         let mut names = Vec::new();
@@ -94,7 +88,7 @@ impl Sql {
         names
     }
 
-    /// The text with `write` in the place of each parameter.
+    /// Returns the SQL in which `write` replaces each parameter.
     pub(crate) fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
         let mut text = String::with_capacity(4096);
         for piece in &self.pieces {
@@ -106,10 +100,10 @@ impl Sql {
         text
     }
 
-    /// The text with each parameter written by `literal`.
+    /// Returns the SQL in which `literal` writes each parameter.
     ///
     /// # Panics
-    /// When a parameter isn't among the arguments: that is a mistake in this crate.
+    /// If a parameter has no argument.
     pub(crate) fn render(
         &self,
         arguments: Arguments<'_>,
@@ -119,10 +113,10 @@ impl Sql {
     }
 }
 
-/// The value of a parameter.
+/// Returns the value of a parameter.
 ///
 /// # Panics
-/// When it has none: that is a mistake in this crate.
+/// If it has none.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

@@ -1,20 +1,16 @@
-//! The user's own names for the tables.
+//! Configurable table names.
 
 use lockwright_core::{Error, Result};
 
-/// What stands before `_lease` and the others when the user says nothing.
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix: with what is put behind it, it still fits into every database's names.
+/// The longest prefix: with its suffixes, it fits every database.
 const LONGEST: usize = 40;
 
-/// The longest name of a schema that PostgreSQL has.
 const LONGEST_SCHEMA: usize = 63;
 
-/// Where the tables are, and how they are called.
-///
-/// Names get into SQL text, where no parameter can stand, so only letters, digits and underscores
-/// are let through. They are quoted all the same, because a name may be a word of the language.
+/// The schema and prefix of the tables. As they become part of the SQL, they have only letters,
+/// digits and underscores, and are quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -35,21 +31,19 @@ impl Tables {
         Ok(self)
     }
 
-    /// Says in which schema they are.
     pub(crate) fn within(mut self, schema: &str) -> Result<Self> {
         check("schema", schema, LONGEST_SCHEMA)?;
         self.schema = Some(schema.to_owned());
         Ok(self)
     }
 
-    /// In which schema they are, if that was said.
     #[cfg(feature = "mysql")]
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// The text with `{lease}`, `{tombstone}`, `{meta}`, `{hold}` and so on replaced by the tables' names
-    /// and `{prefix}` by what the names of indexes begin with, quoted by `quote`.
+    /// Replaces `{lease}`, `{meta}` and so on by the tables' quoted names, and `{prefix}` by the
+    /// prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in
@@ -66,19 +60,18 @@ impl Tables {
         text
     }
 
-    /// A name for what belongs to these tables alone and isn't one of them: at most 63 bytes.
+    /// Returns a name of at most 63 bytes for objects such as a channel.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Two of one name share it then, which costs them needless wake-ups.
+            // Schemas may then share the name, which causes needless wake-ups.
             _ => self.prefix.clone(),
         }
     }
 
-    /// As a person would write them.
     pub(crate) fn shown(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{schema}.{}_*", self.prefix),

@@ -1,27 +1,26 @@
-//! TLS, as the driver does it: what its refusals mean, and for whom it is dispensable.
+//! TLS errors of the driver, and hosts that need no TLS.
 
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// The drivers hand ring over, but for looking at certificates they take what the process has chosen.
+/// The drivers pass ring explicitly, but verify certificates with the process's default.
 pub(crate) use lockwright_core::kit::tls::choose_provider;
 
-/// Why there is no connection, where TLS is the reason. The driver negotiates it before it sends a
-/// password.
+/// Returns the error of a connection that failed because of TLS, before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // Who connects over a network meets files only as certificates and keys.
+        // Over a network, the only files are certificates and keys.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password`, the default of its users: the first login after a server start. Not a wrong
-        // setting for a waiting request, because another login over TLS ends the refusals.
+        // MySQL's default, `caching_sha2_password`, at the first login after a server start. The setting isn't wrong:
+        // another login over TLS ends the refusals.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -51,7 +50,7 @@ fn is_of_a_file(cause: &io::Error) -> bool {
         || cause.raw_os_error() == Some(NO_ACCESS)
 }
 
-/// A handshake comes out of the driver as input and output, of data that aren't right.
+/// The driver reports a failed handshake as an I/O error of kind `InvalidData`.
 fn distrusted(cause: &io::Error) -> Option<Error> {
     if cause.kind() != io::ErrorKind::InvalidData {
         return None;
@@ -70,7 +69,7 @@ fn distrusted(cause: &io::Error) -> Option<Error> {
     Some(Error::invalid_config(message))
 }
 
-/// What is said when the server takes encrypted connections only, and this one isn't.
+/// The message for a server that requires TLS, on an unencrypted connection.
 pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
     "the server takes this user over TLS only; write sslmode=verify-full (for MySQL \
      ssl-mode=VERIFY_IDENTITY) in the URL"
@@ -79,7 +78,7 @@ pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      of the crate `lockwright` (of the command: `lockwright/tls`)"
 };
 
-/// The same from a server that doesn't say why it refuses a user.
+/// The same, for a server that doesn't say why it rejects a user.
 #[cfg(feature = "mysql")]
 pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
     "the server refuses the user or the password, or takes them over TLS only; check all three in \
@@ -89,8 +88,7 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Certificates may stand in variables of the environment as they are, and the driver quotes what
-/// it can't read.
+/// Removes PEM text, which the driver quotes from environment variables that it can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),
@@ -98,7 +96,6 @@ pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether what goes to this host stays on this machine.
 pub(crate) fn is_on_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {

@@ -1,5 +1,4 @@
-//! What the databases have in common inside a user's own transaction: how long to wait, what comes
-//! of it, and what the errors say.
+//! The shared part of locks and fences in the application's own transaction.
 
 use std::time::Duration;
 
@@ -9,44 +8,42 @@ use super::dialect::{BadRow, Row};
 use super::errors::Verdict;
 use super::sql::Value;
 
-/// How long a transaction waits for a lock that somebody else has.
+/// The time a transaction waits for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Doesn't wait.
     No,
-    /// For at most so long.
+    /// Waits for at most this time.
     For(Duration),
-    /// Until it is there.
+    /// Waits until the lock is free.
     NoLimit,
 }
 
-/// Whether a transaction got its lock.
+/// The result of locking in a transaction.
 #[must_use = "without a look at it, a transaction that did not get the lock goes on"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The transaction has the lock, until it ends. It may have had it before.
+    /// The transaction has the lock until it ends. It may have had it before.
     Locked,
-    /// Somebody else has it still. The transaction is as it was before, and can be used. Never the
-    /// answer to [`Wait::NoLimit`].
+    /// Another session still holds the lock. The transaction is unchanged and usable. Never
+    /// returned for [`Wait::NoLimit`].
     Busy,
 }
 
 impl Outcome {
-    /// Whether the transaction has the lock.
+    /// Returns whether the transaction has the lock.
     pub const fn is_locked(self) -> bool {
         matches!(self, Self::Locked)
     }
 }
 
-/// The longest that a statement waits in the server. Of a wait that was dropped, the statement goes
-/// on, and keeps its connection busy, for no longer than that.
+/// The longest wait of one statement. A dropped wait keeps its connection busy for at most this
+/// time.
 const SLICE: Duration = Duration::from_secs(5);
 
-/// The end of a wait.
 #[derive(Debug)]
 pub(crate) struct Limit {
     clock: Clock,
-    /// None: no end.
     until: Option<BootInstant>,
 }
 
@@ -61,7 +58,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// For how long the next statement may wait; `None` when the time is over.
+    /// Returns how long the next statement may wait, or `None` after the end.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),
@@ -73,16 +70,14 @@ impl Limit {
     }
 }
 
-/// A fence as it stands in a table.
 pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
     let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
-    Ok(fence.get() as i64) // far below its limit
+    Ok(fence.get() as i64) // far below `i64::MAX`
 }
 
-/// How many rows one step of sweeping deletes at most.
+/// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
-/// The parameters of the texts for sweeping.
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
     // A hundred years, which every server can subtract from its clock.
@@ -90,13 +85,11 @@ pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }
 
-/// What they answer.
 pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     let number = rows.last().ok_or(BadRow)?.int(0)?;
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-/// The call came outside a transaction.
 pub(crate) fn no_transaction(what: &str) -> Error {
     Error::invalid_input(format!(
         "there is no transaction, so {what} would be over at once; begin one first \
@@ -104,8 +97,8 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// What a server's error means. Nothing that happens in a transaction has an effect before its
-/// commit, so neither has what got no answer.
+/// Returns the error of a failed statement. Before the commit, even an unanswered one has no
+/// effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,
@@ -132,7 +125,7 @@ pub(crate) fn failed(
     Error::new(kind, message).with_backend(backend).with_source(cause.to_string())
 }
 
-/// Whether a fence may still write, when the table has `highest`.
+/// Returns an error if the table's `highest` rejects this fence.
 pub(crate) fn compare(
     name: &LockName,
     fence: Fence,

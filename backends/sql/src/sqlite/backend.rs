@@ -1,4 +1,4 @@
-//! The trait.
+//! The backend trait.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::statements::{Acquire, Hold};
 use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
 
-/// Takes the answer apart, which is always of its request's kind.
+/// Unwraps an answer, which always has its request's kind.
 macro_rules! expect {
     ($answer:expr, $kind:ident) => {
         match $answer {
@@ -33,9 +33,9 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        // A release between an attempt and its answer takes the name off the list of those that
-        // are waited for; it was heard, so the next attempt is due. Once more is enough for the
-        // caller to make progress; after that it polls.
+        // A release between an attempt and its answer wakes the waiter, and removes the name from
+        // the expected ones. So the next attempt is due. One more is enough for progress; after
+        // that the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;
@@ -114,7 +114,7 @@ impl DistributedLock for Sqlite {
 impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
         if let Wait::Until(until) = wait {
-            // Before the attempt: a release right after it must not go unheard.
+            // Before the attempt, to get the wake-up of a release right after it.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await

@@ -1,8 +1,7 @@
-//! Readers, and holders of permits: those who hold a name beside each other.
+//! Shared holders: readers and holders of permits.
 //!
-//! Each has a row of its own, and the name's row says that they are there, so that whoever wants the name
-//! for itself finds it taken in the one statement that asks. All of these are for a transaction, with a
-//! moment from inside of it.
+//! Each has its own row. The name's row shows that they exist, for the single statement of an
+//! exclusive acquire. All functions need a transaction, and a moment from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,19 +16,17 @@ use super::statements::{
 };
 use crate::kind;
 
-/// For how long a writer that waits keeps readers out when it isn't heard of any more: some of its polls.
+/// The time a writer blocks new readers after its last poll: several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
-/// What those who hold a name come to.
 struct Look {
     taken: u64,
     first_end: Option<BootInstant>,
     last_end: Option<BootInstant>,
-    /// Until when a writer keeps readers out.
     writer_until: Option<BootInstant>,
 }
 
-/// Lets one more in, if it fits beside those who hold.
+/// Grants a shared hold, if it is compatible with the present holders.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -96,8 +93,8 @@ pub(super) async fn acquire(
     Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
 }
 
-/// Notes that a writer waits for those who read. The note is about them alone: it is void once the name's
-/// fence has moved on, so it may come late, and outside of a transaction.
+/// Records that a writer waits for readers. The record is void once the name's fence has changed,
+/// so it needs no transaction.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -107,7 +104,6 @@ pub(super) async fn wait(
     add(connection, asked, row.try_get("fence")?, at.now + WAITS, at).await
 }
 
-/// The first of those who hold a name beside each other.
 pub(super) async fn first(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -119,7 +115,6 @@ pub(super) async fn first(
     }
 }
 
-/// The rows of all who hold a name beside each other.
 pub(super) async fn holders(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -133,13 +128,11 @@ pub(super) async fn holders(
         .await
 }
 
-/// What a name is in use as, by its row.
 pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
     let token: &str = row.try_get("token")?;
     kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
 }
 
-/// Gives a hold to another token.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -160,7 +153,7 @@ pub(super) async fn swap(
     if is_broken || holder(&old, at)?.mode != asked.mode {
         return not_held;
     }
-    // Readers beside each other share theirs.
+    // Concurrent readers share their fence.
     let fence = match asked.mode {
         Mode::Shared => old.try_get("fence")?,
         _ => number(connection, &asked.name).await?,
@@ -181,7 +174,7 @@ pub(super) async fn swap(
     Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
 }
 
-/// Re-arms what is still held, and adds its tokens to `renewed`.
+/// Renews the holds that still exist, and adds their tokens to `renewed`.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     asked: &[Asked<'_>],
@@ -201,7 +194,7 @@ pub(super) async fn renew(
     keep(connection, &names, at).await
 }
 
-/// Takes a hold out, and answers whether it was one, and whether that lets somebody else in.
+/// Removes a hold. Returns whether it existed, and whether that may admit a waiter.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -216,7 +209,7 @@ pub(super) async fn release(
     let look = look(connection, &hold.name, at).await?;
     let ends = match (look.last_end, look.writer_until) {
         (Some(end), _) => end,
-        // Free, and the row stays for what a writer has noted about it.
+        // The name is free, but the row remains for the record of a waiting writer.
         (None, Some(_)) => at.now,
         (None, None) => {
             query!("beside_close").bind(name).execute(connection).await?;
@@ -228,7 +221,7 @@ pub(super) async fn release(
     Ok((Ended::Released, makes_room))
 }
 
-/// Takes back that a writer waits. Needs no transaction.
+/// Removes the record of a waiting writer. Needs no transaction.
 pub(super) async fn withdraw(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -265,7 +258,6 @@ async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>
     })
 }
 
-/// The row of a token that holds.
 async fn own(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -285,7 +277,7 @@ async fn own(
     }
 }
 
-/// The hold that a repeated claim has already, re-armed unless it was broken.
+/// Returns the existing hold of a repeated claim, renewed unless it was broken.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -298,7 +290,7 @@ async fn again(
     renew(connection, &hold, at, &mut renewed).await?;
     let mut granted = granted(own.try_get("fence")?)?;
     if renewed.is_empty() {
-        // It runs out as it would have.
+        // A broken hold keeps its expiry.
         granted.valid = Some(expires(own)?.saturating_since(at.now));
     }
     Ok(granted)
@@ -332,7 +324,7 @@ async fn add(
         .map(drop)
 }
 
-/// Names are held for as long as the last of those who hold them.
+/// Sets the names' expiry to that of their last holder.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

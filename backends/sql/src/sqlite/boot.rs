@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwright_core::{Error, Result};
 
-/// The id of this boot. Two processes with the same id share one `CLOCK_BOOTTIME`.
+/// Returns the id of this boot. Processes with the same id share one `CLOCK_BOOTTIME`.
 pub(super) fn boot_id() -> Result<Arc<str>> {
     const ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNTS: &str = "/proc/self/mountinfo";
@@ -17,7 +17,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // Two containers of one machine would take each other's live holds for those of another boot.
+    // Otherwise two containers treat each other's live holds as holds of another boot.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
@@ -37,7 +37,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// Whether something is mounted just there, by the fifth word of a line of mountinfo.
+/// Returns whether `path` is a mount point, by mountinfo's fifth field.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(id, boot_id().unwrap());
     }
 
-    /// In a mount namespace of its own, with a file over the boot id, as containers have it.
+    /// Runs in its own mount namespace, with a file mounted over the boot id, as in containers.
     #[test]
     fn a_replaced_boot_id_is_noticed() {
         const REPLACE: &str = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";

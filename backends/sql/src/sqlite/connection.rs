@@ -1,4 +1,4 @@
-//! Opening the file: checks that give a clear error, settings, tables.
+//! Opening the file: checks, settings, tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,16 @@ use super::errors::{Failure, is_busy};
 use super::file_system::{self, Network};
 use super::options::Synchronous;
 
-/// The tables' version that this code writes and understands.
 pub(super) const VERSION: i64 = 1;
 
-/// All tables.
 pub(super) const SCHEMA: &str = concat!(
     include_str!("../../schema/sqlite.sql"),
     include_str!("../../schema/sqlite_beside.sql")
 );
 
-/// What files that were made by the first versions lack.
+/// Tables that files of the first versions lack.
 const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
 
-/// A file, and how it is opened.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
     pub(super) path: Arc<Path>,
@@ -35,14 +32,13 @@ pub(super) struct Database {
     pub(super) boot: Arc<str>,
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) connection: SqliteConnection,
@@ -50,14 +46,13 @@ pub(super) struct Open {
 }
 
 impl Database {
-    /// Opens the file, and makes it and its tables if need be.
     pub(super) async fn open_or_create(&self) -> Result<Open> {
         self.check_path()?;
         self.open(true).await
     }
 
-    /// Opens the file again after its connection failed. It must still be there: a new empty file
-    /// in its place would let a second holder in beside those of the old one.
+    /// Opens the file again after a failure. A new file in its place is rejected, as it would admit
+    /// a second holder.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -70,8 +65,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// The write-ahead log, which is there for as long as the file is open in WAL mode. SQLite
-    /// puts it beside the file that a symbolic link leads to.
+    /// Returns the write-ahead log, which exists while the file is open in WAL mode. SQLite puts it
+    /// next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -79,9 +74,8 @@ impl Database {
         PathBuf::from(log)
     }
 
-    /// Whether the path still leads to the file that is open.
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // By its path alone: opening and closing the file here would drop SQLite's locks on it.
+        // By `stat` only: opening and closing the file here would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -107,11 +101,12 @@ impl Database {
             Err(e) => return Err(self.refused("can't be looked at").with_source(e)),
         }
         self.check_file_system(if path.exists() { path.as_ref() } else { folder })?;
-        // SQLite makes its log beside the file.
+        // SQLite creates its log next to the file.
         writable(folder).map_err(|e| self.denied(folder, e))
     }
 
-    /// Rejects a file system that other machines may share. If that can't be examined, the doctor reports it.
+    /// Rejects a file system that other machines may share. If that can't be examined, the doctor
+    /// reports it.
     fn check_file_system(&self, place: &Path) -> Result<()> {
         match file_system::network(place) {
             Ok(Some(Network(kind))) if !self.any_file_system => Err(self.refused(&format!(
@@ -128,7 +123,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // The writer waits by itself: SQLite's own way sleeps up to 100 ms between two tries.
+            // The writer retries by itself: SQLite sleeps up to 100 ms between two attempts.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -188,7 +183,7 @@ impl Database {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        // Whatever failed on the way, no lock was touched.
+        // No failure here affects a lock.
         Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
     }
 }
@@ -197,7 +192,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether this user may write there. Real and effective user are taken to be the same.
+/// Checks that this user may write. Assumes equal real and effective users.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }
@@ -208,8 +203,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { device: found.dev(), inode: found.ino() })
 }
 
-/// The mode is a property of the file. Changing it needs the file for oneself; where somebody
-/// else is in it for long, it stays as it is: slower, but not less safe.
+/// Switches to WAL mode, which needs exclusive access. If the file is in use, its mode remains:
+/// slower, but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut patience = Patience::new(Duration::from_secs(1));
     loop {
@@ -224,7 +219,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // Once more under the write lock: another process may have been quicker.
+        // Again under the write lock: another process may have created them.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -240,7 +235,6 @@ async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i6
     version(connection).await
 }
 
-/// What makes the tables that aren't there.
 async fn missing(connection: &mut SqliteConnection) -> sqlx::Result<Option<&'static str>> {
     if !has_table(connection, "lockwright_meta").await? {
         return Ok(Some(SCHEMA));
@@ -263,17 +257,17 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i
 }
 
 impl Open {
-    /// Closes the connection; the last one of all processes folds the log into the file.
+    /// Closes the connection. The last one of all processes merges the log into the file.
     pub(super) async fn close(self) {
         let _ = self.connection.close().await;
     }
 }
 
-/// For how long a request waits for the file's write lock. A process has it for one sync of the
-/// disk; only one that is stopped in the middle has it for longer.
+/// The longest wait for the file's write lock, which a running process has for one sync of the
+/// disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waiting for the file's write lock: at once, then in pauses of 1 ms to 5 ms.
+/// Retries for the file's write lock: first at once, then with pauses of 1 ms to 5 ms.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
@@ -286,9 +280,9 @@ impl Patience {
         Self { limit, since: Instant::now(), tries: 0 }
     }
 
-    /// Pauses, and says whether to try again.
+    /// Pauses, and returns whether to retry.
     pub(super) async fn again(&mut self) -> bool {
-        // A few tries on the spot: a sync of a fast disk is shorter than the shortest pause.
+        // A sync of a fast disk is shorter than the shortest pause.
         const ON_THE_SPOT: u32 = 4;
 
         let waited = self.since.elapsed();
@@ -299,7 +293,7 @@ impl Patience {
         if self.tries <= ON_THE_SPOT {
             tokio::task::yield_now().await;
         } else {
-            // Uneven by the clock's low digits, so that two processes don't stay in step.
+            // Jitter, so that two processes don't retry in step.
             let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
             let uneven = u64::from(waited.subsec_nanos()) % longest;
             tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

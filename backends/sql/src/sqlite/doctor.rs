@@ -1,4 +1,4 @@
-//! What is looked at on a live lock file.
+//! Diagnosis of a live lock file.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use sqlx::sqlite::SqliteConnection;
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system::{self, Network};
 
-/// What the file says of itself.
 #[derive(Debug)]
 pub(super) struct Examination {
     journal_mode: String,
@@ -39,7 +38,7 @@ pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<E
     })
 }
 
-/// What SQLite answers when nothing is wrong.
+/// SQLite's answer for an intact file.
 const SOUND: &str = "ok";
 
 async fn pragma(
@@ -104,7 +103,7 @@ fn file_system(path: &Path) -> Option<Finding> {
 }
 
 fn permissions(path: &Path) -> Vec<Finding> {
-    // SQLite makes its log beside the file.
+    // SQLite creates its log next to the file.
     [Some(path), path.parent()]
         .into_iter()
         .flatten()

@@ -1,19 +1,18 @@
-//! What SQLite's errors say about a request's effect.
+//! Effects of failed requests.
 
 use std::sync::Arc;
 
 use lockwright_core::{Error, ErrorKind};
 
-/// What a failed request did to the file.
+/// The effect of a failed request on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Certainly nothing.
     None,
-    /// It may have been written.
+    /// The change may have been written.
     Unknown,
 }
 
-/// An error of the database and what the request that met it may have done.
+/// A database error, and the possible effect of its request.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) effect: Effect,
@@ -41,25 +40,24 @@ fn code(error: &sqlx::Error) -> Option<i32> {
     Some(extended & 0xff)
 }
 
-/// Whether another connection has the lock that was wanted, so that nothing was done.
+/// Returns whether another connection has the required lock, so that nothing was done.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
-/// Whether the file may not be written.
 pub(super) fn is_refused(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(PERM | READONLY | CANTOPEN | AUTH))
 }
 
-/// Whether a statement names what the file doesn't have.
+/// Returns whether a statement refers to a missing table.
 pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(ERROR))
 }
 
 impl Failure {
-    /// Of a statement that is a transaction by itself. Those that fail before anything is written
-    /// are told apart by their code; a failed write or sync of the log is not, because a log
-    /// record that reached the disk in spite of the error comes to life with the next recovery.
+    /// Returns the failure of a statement without a transaction. Some codes prove that nothing was
+    /// written. A failed write or sync of the log doesn't: a record that reached the disk becomes
+    /// valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -70,27 +68,26 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// Of a transaction that was rolled back, or a reading that changed nothing.
+    /// Returns the failure of a transaction that was rolled back, or of a read.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }
 
-    /// Of a transaction that nobody knows the end of.
+    /// Returns the failure of a transaction whose outcome is unknown.
     pub(super) fn in_doubt(error: sqlx::Error) -> Self {
         Self { effect: Effect::Unknown, source: Arc::new(error) }
     }
 
-    /// Whether it only waited in vain.
+    /// Returns whether the request only timed out waiting for a lock.
     pub(super) fn was_busy(&self) -> bool {
         is_busy(&self.source)
     }
 
-    /// What the caller is told.
     pub(super) fn to_error(&self) -> Error {
         self.to_error_about("")
     }
 
-    /// The same, about what was tried.
+    /// The same, prefixed by the failed operation.
     pub(super) fn to_error_about(&self, what: &str) -> Error {
         let code = code(&self.source);
         let (kind, message) = match code {
@@ -110,7 +107,7 @@ impl Failure {
                 ErrorKind::InvalidConfig,
                 "the file is not a SQLite database; name another, or delete it if it can go",
             ),
-            // Nothing that may pass: whoever tries again should change something first.
+            // Not transient: the user must change something before retrying.
             Some(CORRUPT) => (
                 ErrorKind::InvalidConfig,
                 "the lock file is damaged; stop all who use it and delete it",
@@ -133,7 +130,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // At worst a claim stands in a file that is to be deleted, and runs out there.
+            // At worst a claim is in a file that is to be deleted.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

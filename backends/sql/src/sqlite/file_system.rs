@@ -1,4 +1,4 @@
-//! The kind of file system that a lock file is on. Two machines that share a file have different boot
+//! The kind of file system that a lock file is on. Machines that share a file have different boot
 //! ids, so each treats the other's holds as those of an earlier boot.
 
 use std::fs;
@@ -6,14 +6,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A file system that other machines may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
 /// The magic number of FUSE and virtiofs.
 const FUSE: u64 = 0x6573_5546;
 
-/// Kinds of FUSE whose files are on a local disk, or on another file system of this machine.
+/// Kinds of FUSE on a local disk or another file system of this machine.
 const LOCAL_FUSE: [&str; 8] = [
     "fuseblk",
     "fuse.bindfs",
@@ -33,11 +32,10 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         io::Result::Ok(kind_of_mount(&mounts, device).map(str::to_owned))
     };
-    // If the mounts can't be read, the kind of FUSE is unknown.
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// Decides by the magic number of statfs(2), and for FUSE by the kind of the mount.
+/// Decides by the magic number of statfs(2), and for FUSE by the mount.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
     // On 32-bit machines the number may be sign-extended.
     let name = match magic & 0xffff_ffff {
@@ -71,7 +69,6 @@ fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network
     Some(Network(name.to_owned()))
 }
 
-/// Returns the kind of file system that is mounted from a device, from the lines of mountinfo.
 fn kind_of_mount(mounts: &str, device: u64) -> Option<&str> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     mounts.lines().find_map(|line| {

@@ -1,34 +1,33 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
-//! A hold is a row that runs out by itself. Its expiry is an instant of `CLOCK_BOOTTIME`, stored
-//! beside the boot id: the clock runs while the machine sleeps, no step of the wall clock moves
-//! it, and a row of another boot is over. Fences come from one counter in the file, so they grow
-//! for as long as the file lives; at `synchronous=FULL`, the default, also through a power cut.
+//! A hold is a row that expires by itself. Its expiry is an instant of `CLOCK_BOOTTIME`, stored
+//! with the boot id. That clock runs during suspend and ignores steps of the wall clock. Rows of
+//! another boot have expired. Fences come from one counter in the file, so they grow as long as the
+//! file exists, with the default `synchronous=FULL` also through power cuts.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `options` | URL and settings |
-//! | `backend` | the trait |
-//! | `writer` | the one task that owns the connection: queue, transactions, patience |
-//! | `statements` | one function for each thing done to the rows |
-//! | `beside` | the same for those who hold a name beside each other: readers, permits |
-//! | `transaction` | fences in a transaction of the application's own, in a file of its own |
+//! | `backend` | the backend trait |
+//! | `writer` | the one task that owns the connection: queue, transactions, retries |
+//! | `statements` | one function for each operation on the rows |
+//! | `beside` | the same for shared holders: readers, permits |
+//! | `transaction` | fences in the application's own transaction |
 //! | `connection` | opening the file, its schema |
-//! | `errors` | what SQLite's errors say about a request's effect |
-//! | `wakeup` | how waiters of this and other processes learn of a release |
+//! | `errors` | effects of failed requests |
+//! | `wakeup` | notifications of releases |
 //! | `boot` | the boot id |
-//! | `file_system` | whether other machines may share the file |
-//! | `doctor` | what is looked at on a live file |
+//! | `file_system` | detection of shared file systems |
+//! | `doctor` | diagnosis of a live file |
 //!
-//! # What to know
+//! # Requirements
 //!
-//! - The file must be on a local file system. On a file system that other machines may share, opening
-//!   it fails unless [`Options::any_file_system`] is set.
-//! - SQLite's own locks on the file are lost when the same process opens and closes the file by
-//!   other means (POSIX locks work like that): leave an open lock file alone, and don't open it
-//!   with a second copy of SQLite in the same process.
-//! - Don't delete or replace the file while it is in use. Each process notices at its next request
-//!   and refuses with an error, but a hold from before and one from after may overlap.
+//! - The file must be on a local file system. Opening it on a shared one fails, unless
+//!   [`Options::any_file_system`] is set.
+//! - Don't open a lock file in use by other means, or with a second copy of SQLite, in the same
+//!   process. Closing it drops SQLite's POSIX locks.
+//! - Don't delete or replace the file while it is in use. Each process detects that at its next
+//!   request and returns an error, but holds from before and after may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.
 
 mod backend;
@@ -59,8 +58,8 @@ use writer::Jobs;
 
 /// Locks in a SQLite file, for the processes of one machine.
 ///
-/// Cheap to share through an `Arc`; one is enough for a process. The connection is closed when the
-/// last reference goes.
+/// One value, shared through an `Arc`, is enough for a process. The connection is closed when the
+/// last reference is dropped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -83,7 +82,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the lock file at `path`, and makes it if it isn't there.
+    /// Opens the lock file at `path`, and creates it if it doesn't exist.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -91,27 +90,26 @@ impl Sqlite {
         Self::options(path).open().await
     }
 
-    /// Opens the file that a URL names; [`Options::from_url`] says how such a URL looks.
+    /// Opens a file by its URL, as [`Options::from_url`] and [`Options::open`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) when it isn't such a URL;
-    /// otherwise as [`Options::open`].
+    /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
         Options::from_url(url)?.open().await
     }
 
-    /// Settings to begin with.
+    /// Returns the default settings for a file.
     pub fn options(path: impl AsRef<Path>) -> Options {
         Options::new(path)
     }
 
-    /// The absolute path of the file.
+    /// Returns the absolute path of the file.
     pub fn path(&self) -> &Path {
         &self.database.path
     }
 }
 
-/// What it promises.
+/// Returns the profile.
 pub fn profile() -> Profile {
     PROFILE.clone()
 }
@@ -134,8 +132,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // Only for wake-ups that got lost: a process killed between its commit and its notice, or a
-    // row deleted by hand.
+    // Only for wake-ups lost by a process killed after its commit, or a row deleted by hand.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

@@ -1,4 +1,4 @@
-//! Where the file is and how it is written.
+//! The file's path and settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use super::connection::Database;
 use super::wakeup::Waiters;
 use super::writer::Jobs;
 
-/// What a grant must survive before it is answered.
+/// The fault that a grant survives once it is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
     /// A power cut: each grant and each release waits for the disk once. Fences never repeat.
     #[default]
     Full,
-    /// The death of any process, but not a power cut: nothing waits for the disk. After a power
-    /// cut the file may be that of some seconds before. Holds are none the worse for it, because
-    /// none outlives a restart of the machine; but **fences may repeat**. The crate's README says
-    /// how much faster it is.
+    /// The death of any process, but not a power cut: requests don't wait for the disk. After a
+    /// power cut the file may be some seconds old. All holds end with the restart, but **fences may
+    /// repeat**. The crate's README has the gain in speed.
     Normal,
 }
 
@@ -35,7 +34,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The file at `path`, with `synchronous=FULL` and the boot clock.
+    /// Creates settings for the file at `path`, with `synchronous=FULL` and the boot clock.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -45,17 +44,16 @@ impl Options {
         }
     }
 
-    /// What a URL says: `sqlite:PATH` or `sqlite://PATH`, and `?synchronous=full` (the default)
-    /// or `?synchronous=normal`, and `?file_system=local` (the default) or
+    /// Parses a URL: `sqlite:PATH` or `sqlite://PATH`, with `?synchronous=full` (the default) or
+    /// `?synchronous=normal`, and `?file_system=local` (the default) or
     /// [`?file_system=any`](Options::any_file_system).
     ///
-    /// - A relative path counts from the current folder: `sqlite:locks.db`. An absolute one has
+    /// - A relative path starts at the current folder: `sqlite:locks.db`. An absolute path keeps
     ///   its slash: `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
-    /// - The path is taken as it stands, without percent-decoding; one with a question mark in it
-    ///   goes through [`Options::new`].
+    /// - The path isn't percent-decoded. A path with a question mark needs [`Options::new`].
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig), saying what is wrong with it.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
             invalid("the URL of a lock file begins with sqlite:, as in sqlite:/var/lib/locks.db")
@@ -90,39 +88,42 @@ impl Options {
         Ok(options)
     }
 
-    /// What a grant must survive.
+    /// Sets the fault that a grant survives.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
 
-    /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared folder of a
-    /// virtual machine. Only one machine may use the file then, because two machines don't exclude each other.
+    /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared
+    /// folder of a virtual machine. Only one machine may use the file, as machines don't exclude
+    /// each other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self
     }
 
-    /// Another clock, for tests. All who use the file must have the same.
+    /// Sets another clock, for tests. All users of the file must have the same.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The SQL that makes the tables. [`open`](Options::open) runs it where they aren't there.
+    /// Returns the SQL that creates the tables. [`open`](Options::open) runs it if they are
+    /// missing.
     pub fn schema(&self) -> String {
         super::connection::SCHEMA.to_owned()
     }
 
-    /// Opens the file, makes it and its tables when they aren't there, and starts the task that
-    /// owns the connection on the current runtime. The folder must exist.
+    /// Opens the file, creates it and its tables if missing, and starts the task that owns the
+    /// connection on the current runtime. The folder must exist.
     ///
-    /// May be dropped at any time; a new file or new tables may then stay behind.
+    /// # Cancel safety
+    /// May be dropped at any time; a new file or new tables may then remain.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder, it is on
-    ///   a file system that other machines may share, or the path is a folder. Also if the file isn't a
-    ///   database, is damaged, or has tables that this version doesn't support.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder, it
+    ///   is on a shared file system, or the path is a folder. Or the file isn't a database, is
+    ///   damaged, or has tables that this version doesn't support.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
     ///   locked for too long, or there is no `/proc`.

@@ -1,4 +1,4 @@
-//! One function for each thing that is done to the rows. None of them waits or retries.
+//! One function for each operation on the rows. None of them waits or retries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,13 +20,12 @@ macro_rules! query {
 }
 pub(super) use query;
 
-/// For how long a tombstone stands at least.
+/// The minimum time a tombstone is kept.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// How many names a page of a listing has.
 const PAGE: i64 = 200;
 
-/// The time and the boot that a statement goes by.
+/// The time and boot that a statement uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment<'a> {
     pub(super) now: BootInstant,
@@ -51,7 +50,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// Whether it asks again if it isn't granted.
+    /// Whether the caller retries if it isn't granted.
     pub(super) waits: bool,
 }
 
@@ -63,28 +62,23 @@ pub(super) struct Hold {
     pub(super) ttl: Duration,
 }
 
-/// A hold as the statements for batches take it: name, token, TTL.
 pub(super) type Asked<'a> = (&'a str, String, i64);
 
-/// What became of an [`acquire`].
 #[derive(Debug)]
 pub(super) enum Acquired {
     Attempt(Attempt),
-    /// The token was released, or broken at once: it is never granted again.
+    /// The token has a tombstone, and is never granted again.
     Buried,
-    /// The name is in use as another kind of lock.
     OtherKind(Mode),
-    /// The hold is there already, or the name came free in between: to be decided in a
-    /// transaction.
+    /// The hold exists, or the name became free in between: a transaction must decide.
     Again,
 }
 
 /// Grants the name if it is free.
 ///
-/// Outside of a transaction `at` is older than the write lock. That can't hurt: a row that had run
-/// out then has run out now, and the new expiry is still no earlier than the send plus the TTL.
-/// What it could do, take a hold that has just run out for a live one and re-arm it, is left to
-/// the transaction.
+/// Outside of a transaction `at` is older than the write lock, which is safe: a row that had
+/// expired then has still expired, and the new expiry is no earlier than the send plus the TTL.
+/// Only a transaction may renew an existing hold, as that may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -140,7 +134,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// The hold that a repeated claim has already, re-armed unless it was broken. In a transaction.
+/// Returns the hold of a repeated claim, renewed unless it was broken. In a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -158,14 +152,13 @@ async fn again(
         .await?;
     let mut granted = grant(row)?;
     if rearmed.rows_affected() == 0 {
-        // Broken: it runs out as it would have.
+        // A broken hold keeps its expiry.
         granted.valid = Some(at.remaining(row)?);
     }
     Ok(granted)
 }
 
-/// Gives the hold of the token `from` to the one that asks. In a transaction, with a moment from inside
-/// of it.
+/// Transfers the hold of `from` to `asked`. In a transaction, with a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -201,7 +194,7 @@ pub(super) async fn swap(
     Ok(Acquired::Attempt(Attempt::Granted(grant(row)?)))
 }
 
-/// The row of a name, and whether the token is buried.
+/// Returns the row of a name, and whether the token has a tombstone.
 pub(super) async fn seen(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -217,7 +210,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Re-arms what is still held. In a transaction, with a moment from inside of it.
+/// Renews the holds that still exist. In a transaction, with a moment from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -270,8 +263,8 @@ async fn why_not_held(
     })
 }
 
-/// Ends a hold, and says whether somebody else may get in by that. With a tombstone, or beside others, it
-/// takes several statements, so it needs a transaction then.
+/// Ends a hold, and returns whether that may admit a waiter. Needs a transaction with a tombstone
+/// or for shared holds.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -289,7 +282,7 @@ pub(super) async fn release(
         query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
     let released = match ended.first() {
         Some(row) => at.is_live(row)?,
-        // It may have waited for readers.
+        // The claim may have waited for readers.
         None => beside::withdraw(connection, hold, at).await?,
     };
     Ok((if released { Ended::Released } else { Ended::NotHeld }, released))
@@ -312,7 +305,7 @@ pub(super) async fn bury(
         .map(drop)
 }
 
-/// Breaks the hold that was seen, or all there are. In a transaction.
+/// Breaks the hold `seen`, or all holds. In a transaction.
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -343,7 +336,7 @@ pub(super) async fn break_lock(
             let hold = Hold { name: name.clone(), mode, token, ttl: Duration::ZERO };
             beside::release(connection, &hold, at).await?;
         }
-        // Tells the holder at its next renewal, and keeps a repeat of its claim out.
+        // Informs the holder at its next renewal, and rejects a repeat of its claim.
         let until = at.now + remaining.max(TOMBSTONE);
         bury(connection, &token, until, at.boot, Some(broken)).await?;
     }
@@ -354,7 +347,6 @@ pub(super) async fn break_lock(
     })
 }
 
-/// Who holds a name.
 pub(super) async fn inspect(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -367,7 +359,6 @@ pub(super) async fn inspect(
     Ok(inspection)
 }
 
-/// One page of the held names with a prefix.
 pub(super) async fn list(
     connection: &mut SqliteConnection,
     prefix: &str,
@@ -387,7 +378,7 @@ pub(super) async fn list(
     for row in &rows {
         let name: &str = row.try_get("name")?;
         if !name.starts_with(prefix) {
-            // Names are in byte order, so those with the prefix stand together.
+            // Names are in byte order, so names with the prefix are contiguous.
             return Ok(page);
         }
         if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -403,7 +394,6 @@ pub(super) async fn list(
     Ok(page)
 }
 
-/// Which of the names are held.
 pub(super) async fn held(
     connection: &mut SqliteConnection,
     names: &[LockName],
@@ -420,9 +410,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes what nobody needs any more: rows that ran out so long ago (until then they tell a holder
-/// that was paused why it lost its hold), and tombstones whose time is over. At most so many rows
-/// of a kind; answers how many went, and whether there was more.
+/// Deletes rows that expired at least `idle` ago (until then they show a paused holder why it lost
+/// its hold), and expired tombstones. At most `limit` of each kind.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,
@@ -452,7 +441,6 @@ pub(super) async fn sweep(
     Ok(Swept { rows: gone.into_iter().sum(), more })
 }
 
-/// The rows of all who hold a name.
 async fn holders(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -498,7 +486,7 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
         holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
             .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
     }
-    // Permits have numbers, which aren't fences.
+    // The numbers of permits aren't fences.
     if word != "permits" {
         holder.fence = Some(fence(row)?);
     }
@@ -507,7 +495,6 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
     Ok(holder)
 }
 
-/// One more holder of a name.
 fn show(inspection: &mut Inspection, row: &SqliteRow, at: Moment<'_>) -> Result<()> {
     let holder = holder(row, at)?;
     let reserved: u64 = row.try_get::<i64, _>("fences")?.try_into().map_err(decode)?;
@@ -525,7 +512,7 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// SQLite's integers have a sign.
+/// SQLite's integers are signed.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

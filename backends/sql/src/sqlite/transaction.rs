@@ -1,9 +1,9 @@
-//! Fences in a transaction of the application's own.
+//! Fences in the application's own transaction.
 //!
-//! Whoever holds a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and go on to write
-//! what somebody else has changed since. [`check_fence`] in the transaction that writes refuses that where
-//! what is protected stands in a SQLite file: the application's own, and not the lock file. Fences of every
-//! backend will do.
+//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! then overwrite what a later holder has written. If the protected data are in a SQLite file (not
+//! the lock file), [`check_fence`] in the writing transaction rejects that. It accepts fences of
+//! every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! SQLite lets one transaction write at a time, so of two the second one sees what the first one has done,
-//! if it has read nothing before: `BEGIN IMMEDIATE`, or this check, comes first.
+//! SQLite allows one writing transaction at a time. `BEGIN IMMEDIATE` or this check must come
+//! before any read, so that the second transaction sees the writes of the first.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
@@ -32,28 +32,29 @@ use super::errors::{is_busy, is_refused, lacks_a_table};
 
 const BACKEND: &str = "sqlite-transaction";
 
-/// Refuses a holder's transaction if a later holder has written before.
+/// Rejects a holder's transaction if a later holder has written before.
 ///
-/// Records the fence for the name, with the transaction: what is rolled back refuses nobody. The name needn't
-/// be that of the lock; but whoever writes to the same things must use the same. The table must be there,
-/// by [`make_fence_table`].
+/// Records the fence for the name, as part of the transaction. The name may differ from the lock's,
+/// but all writers of the same data must use the same. [`make_fence_table`] must have created the
+/// table.
 ///
 /// # Errors
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
-///   written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), or a fence above [`Fence::MAX`].
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
+///   holder has written. Roll the transaction back.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), or a fence above
+///   [`Fence::MAX`].
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
-/// - [`Unavailable`](ErrorKind::Unavailable): another transaction writes, and did for longer than the
-///   connection's `busy_timeout`, or since this one has read; or the file failed. Nothing is recorded unless the
-///   transaction is committed.
+/// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
+///   the connection's `busy_timeout`, or has written since this one has read; or the file failed.
+///   Nothing is recorded unless the transaction is committed.
 ///
 /// # Cancel safety
-/// May be dropped; the transaction then must be rolled back, or dropped.
+/// May be dropped; the transaction must then be rolled back or dropped.
 pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fence) -> Result<()> {
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
-    let number = fence.get() as i64; // far below its limit
+    let number = fence.get() as i64; // far below `i64::MAX`
     let highest: i64 = sqlx::query_scalar(include_str!("queries/transaction_fence.sql"))
         .bind(name.as_str())
         .bind(number)
@@ -67,20 +68,21 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     Ok(())
 }
 
-/// Makes the table that [`check_fence`] compares with, in the file of this connection, unless it is there.
+/// Creates the table of [`check_fence`] in the file of this connection, unless it exists.
 ///
 /// # Errors
-/// [`Denied`](ErrorKind::Denied) if the file can't be written; [`Unavailable`](ErrorKind::Unavailable) if
-/// another transaction writes for longer than the connection's `busy_timeout`, or the file failed.
+/// [`Denied`](ErrorKind::Denied) if the file can't be written;
+/// [`Unavailable`](ErrorKind::Unavailable) if another transaction writes for longer than the
+/// connection's `busy_timeout`, or the file failed.
 ///
 /// # Cancel safety
-/// May be dropped; the table may have been made then.
+/// May be dropped; the table may then exist.
 pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     let made = connection.execute(include_str!("../../schema/sqlite_transaction.sql")).await;
     made.map(drop).map_err(failed)
 }
 
-/// Nothing that happens in a transaction has an effect before its commit, so neither has what failed in it.
+/// Returns the error of a failed statement, which has no effect before the commit.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

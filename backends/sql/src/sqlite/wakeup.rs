@@ -1,20 +1,20 @@
-//! How waiters learn of a release.
+//! Notifications of releases.
 //!
-//! Within the process the writer tells every attached client after its commit. For the other
-//! processes it rings: it opens SQLite's log for reading and closes it, which the kernel reports to
-//! whoever watches the log for that. Nothing else does it (SQLite opens the log for writing), so
-//! nobody is woken by grants, renewals and checkpoints; it is done after the commit, so whoever
-//! looks then sees the name free; and no disk has part in it.
+//! Within the process, the writer notifies every attached client after its commit. For other
+//! processes, it opens and closes SQLite's log for reading, which the kernel reports to all
+//! watchers of the log.
 //!
-//! What was measured and is worse, with figures in the README: to watch for writes to the log
-//! (reported before they can be seen: SQLite publishes them in shared memory after the sync,
-//! silently), to ring by setting the file's times (waits for the file system's journal), to poll.
+//! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
+//! - The wake-up follows the commit, so a woken waiter finds the name free.
+//! - It needs no disk access.
 //!
-//! The log may be opened and closed by other means than SQLite's; the database file may not, see
-//! the module `sqlite`: there are no POSIX locks on the log.
+//! The README has figures of worse alternatives. Writes to the log are reported before they are
+//! visible: SQLite publishes them in shared memory after the sync, without an event. Setting the
+//! file's times waits for the file system's journal.
 //!
-//! A ring that gets lost, because its process was killed between commit and ring, is made up for
-//! by the client's slow poll.
+//! The log has no POSIX locks, so it may be opened and closed, unlike the database file.
+//!
+//! A wake-up is lost if its process is killed after the commit. The client's slow poll replaces it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -32,7 +32,6 @@ use tokio::runtime::Handle;
 use super::connection::Database;
 use super::writer::{Answer, Jobs, Request, WeakJobs};
 
-/// The clients of this backend, and the names that they wait for.
 #[derive(Debug)]
 pub(super) struct Waiters {
     log: PathBuf,
@@ -44,19 +43,18 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when each name is waited for. A client asks again long before.
+    /// The end of each name's waiters. A client repeats its request long before.
     until: HashMap<LockName, BootInstant>,
-    /// Whether a task watches the log.
     watching: bool,
 }
 
-/// A waiter that didn't ask again for so long has gone.
+/// The time after which a silent waiter is dropped.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// How often those who went are dropped.
+/// The interval for dropping such waiters.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// How often names are looked at where the log can't be watched.
+/// The polling interval if the log can't be watched.
 const POLL: Duration = Duration::from_millis(25);
 
 impl Waiters {
@@ -76,14 +74,14 @@ impl Waiters {
         clients.insert(id, events);
     }
 
-    /// Notes that somebody is about to ask for `name` and will wait if it isn't granted.
+    /// Records that a client is about to request `name`, and may wait.
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
         let mut expected = locked(&self.expected);
         expected.until.insert(name.clone(), until);
         if !expected.watching {
             expected.watching = true;
-            // Before the lock is let go: from here on no ring goes unheard.
+            // Before the lock is released: from here on no wake-up is missed.
             let watch = {
                 let _runtime = self.runtime.enter();
                 Watch::start(&self.log)
@@ -92,12 +90,12 @@ impl Waiters {
         }
     }
 
-    /// Whether nobody was woken for `name` since it was expected.
+    /// Returns whether `name` had no wake-up since it was expected.
     pub(super) fn is_expected(&self, name: &LockName) -> bool {
         locked(&self.expected).until.contains_key(name)
     }
 
-    /// Tells everybody, here and in other processes, that these names were freed.
+    /// Notifies all clients, here and in other processes, that these names were freed.
     pub(super) fn announce(&self, freed: Vec<LockName>) {
         if !freed.is_empty() {
             ring(&self.log);
@@ -112,7 +110,7 @@ impl Waiters {
                 expected.until.remove(name);
             }
         }
-        // No lock is held while they are sent.
+        // No lock is held while events are sent.
         let clients: Vec<(u64, Events)> =
             locked(&self.clients).iter().map(|(id, client)| (*id, client.clone())).collect();
         for (id, client) in clients {
@@ -126,7 +124,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Drops those who went. False, and the watch is off, when nobody is left.
+    /// Drops waiters that are gone. Returns false, and ends the watch, without any left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -140,19 +138,18 @@ impl Waiters {
     }
 }
 
-/// Nothing here can panic half-way through a change.
+/// Ignores poison, as no panic can leave a change incomplete.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reported to all who watch the log.
 fn ring(log: &Path) {
     // If it fails, the waiters' slow poll finds the name free.
     drop(File::open(log));
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Others' releases ring too. When they come faster than this, they are looked at together.
+    // Releases of other names cause wake-ups too, which are handled together within this time.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -174,7 +171,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Heard::FileGone => {
-                // Each asks again, learns what became of the file, and starts a new watch.
+                // Each client repeats its request, gets the file's error, and starts a new watch.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -183,13 +180,13 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Wakes those whose name may be had. Whether it woke anybody.
+/// Wakes the waiters of free names. Returns whether it woke any.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {
         return false;
     }
-    // When it can't be known, everybody asks for himself.
+    // If the request fails, all waiters ask for themselves.
     if let Ok(Answer::Held(held)) = jobs.ask(Request::Held(names.clone())).await {
         names.retain(|name| !held.contains(name.as_str()));
     }
@@ -204,8 +201,8 @@ enum Heard {
     FileGone,
 }
 
-/// The kernel's notice, or a poll where there is none to be had: a user may have only so many,
-/// and outside of WAL mode there is no log.
+/// A watch by inotify. Polls if the user's limit of watches is reached, or without WAL mode, as
+/// there is no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,
@@ -217,14 +214,14 @@ impl Watch {
             let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             let what = WatchFlags::CLOSE_NOWRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
             inotify::add_watch(&fd, log, what)?;
-            // An `OwnedFd` is what the unsafe successor of this function asks for.
+            // The unsafe successor of this function takes an `OwnedFd`.
             #[expect(deprecated, reason = "its successor is unsafe, and this crate forbids that")]
             AsyncFd::new(fd)
         };
         start().map_or(Self::Poll, Self::Inotify)
     }
 
-    /// The next ring; nothing after [`TIDY`] without one.
+    /// Returns the next wake-up, or nothing after [`TIDY`].
     async fn next(&mut self) -> Heard {
         match self {
             Self::Poll => {
@@ -233,7 +230,7 @@ impl Watch {
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
                 Err(_) => Heard::Nothing,
-                // The driver has gone, and the runtime with it.
+                // The I/O driver has ended with its runtime.
                 Ok(Err(_)) => Heard::FileGone,
                 Ok(Ok(mut ready)) => {
                     let heard = drain(ready.get_inner());
@@ -245,7 +242,6 @@ impl Watch {
     }
 }
 
-/// Reads all that is there: many rings are one.
 fn drain(fd: &OwnedFd) -> Heard {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(fd, &mut buffer);

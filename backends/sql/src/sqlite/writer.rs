@@ -1,10 +1,9 @@
 //! The one task that owns the connection.
 //!
-//! - A request is carried out by this task, not by the caller's future: a caller that is dropped
-//!   leaves neither a transaction nor a lock behind, and its request either was carried out or
-//!   never began.
-//! - What has gathered while the disk was busy goes into one transaction, with one sync for all.
-//! - One acquire or release by itself is one statement, that is one trip to SQLite's thread.
+//! - This task carries out the requests, so a dropped caller leaves no transaction and no lock. Its
+//!   request is either carried out or never begun.
+//! - Requests that arrive while the disk is busy share one transaction with one sync.
+//! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,6 @@ use super::errors::{Effect, Failure, is_busy};
 use super::statements::{self, Acquire, Acquired, Hold, Moment};
 use super::wakeup::Waiters;
 
-/// What can be asked of the file.
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
@@ -38,7 +36,6 @@ pub(super) enum Request {
     Examine,
 }
 
-/// The answer to the request of the same kind.
 #[derive(Debug)]
 pub(super) enum Answer {
     Acquired(Attempt),
@@ -47,7 +44,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Ended {
         ended: Ended,
-        /// Whether somebody else may get in by that.
+        /// Whether that may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),
@@ -64,16 +61,15 @@ struct Job {
     answer: oneshot::Sender<Result<Answer>>,
 }
 
-/// Where requests are handed in.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// The same, without keeping the file open.
+/// A weak handle, which doesn't keep the file open.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// How long an answer is waited for: the longest wait for the write lock, and some more for the
-/// disk and for those ahead.
+/// The time limit of an answer: the longest wait for the write lock, plus the disk and earlier
+/// requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
@@ -96,8 +92,10 @@ impl Jobs {
         Self(jobs)
     }
 
-    /// Hands a request in and waits for its answer. When this is dropped the request is still
-    /// carried out, unless it is one that leaves nothing behind and hasn't begun.
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Cancel safety
+    /// A dropped request is still carried out, unless it has no lasting effect and hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -126,7 +124,6 @@ impl Jobs {
 }
 
 impl WeakJobs {
-    /// `None` when the backend has gone.
     pub(super) fn upgrade(&self) -> Option<Jobs> {
         self.0.upgrade().map(Jobs)
     }
@@ -137,12 +134,12 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Whether it needn't be done when nobody waits for its answer any more.
+    /// Returns whether the request can be skipped if its caller was dropped.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }
 
-    /// Whether it is atomic and sound by itself, without a transaction around it.
+    /// Returns whether the request is atomic and correct without a transaction.
     fn is_one_statement(&self) -> bool {
         match self {
             Self::Acquire(asked) => asked.mode == Mode::Exclusive,
@@ -152,10 +149,9 @@ impl Request {
     }
 }
 
-/// What a request came to inside the file.
 enum Outcome {
     Done(Answer),
-    /// It has to be done in a transaction.
+    /// The request needs a transaction.
     Again,
 }
 
@@ -170,10 +166,10 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// How many rows of a kind one step of a sweep deletes at most.
+/// The number of rows of a kind that one sweep step deletes at most.
 const SWEEP: u32 = 200;
 
-/// At most so many requests share a transaction.
+/// The largest number of requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {
@@ -225,7 +221,7 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One of them may have spoilt it for all.
+                    // One request may have failed the whole transaction.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -240,7 +236,7 @@ impl Writer {
         }
     }
 
-    /// Tells those who wait, then those who asked: the process may end with its answer.
+    /// Notifies the waiters before the callers: the process may end with its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;
@@ -261,7 +257,7 @@ impl Writer {
         }
     }
 
-    /// The file is open, and it is the one that its path leads to.
+    /// Ensures that the file is open, and that it is the file at its path.
     async fn make_sure_of_the_file(&mut self) -> Result<()> {
         if let Some(open) = &self.open
             && !self.database.is_still(open)
@@ -299,7 +295,6 @@ impl Writer {
         }
     }
 
-    /// Carries all of them out in one transaction, or none.
     async fn together(&mut self, requests: &[&Request]) -> Result<Vec<Answer>, Failure> {
         let mut patience = Patience::new(BUSY_LIMIT);
         loop {
@@ -311,7 +306,7 @@ impl Writer {
         }
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // The clock is read in here, under the write lock.
+            // The clock is read inside, under the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
                 Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
@@ -320,7 +315,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // It didn't begin to write: outside of WAL mode readers keep it waiting.
+            // No write has begun: outside of WAL mode, readers block it.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -329,7 +324,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // The connection goes, and the transaction with it.
+            // The connection is closed, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -379,7 +374,7 @@ impl Writer {
         }))
     }
 
-    /// Now and then deletes what ran out, in small steps, after the answers have gone.
+    /// Periodically deletes expired rows, in small steps, after the answers were sent.
     async fn sweep(&mut self) {
         const KEPT: Duration = Duration::from_secs(10 * 60);
         const PAUSE: Duration = Duration::from_secs(60);
@@ -391,13 +386,13 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // A failure is no harm: the next requests meet it too, and somebody hears of it then.
+        // Harmless: the next request gets and reports it too.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }
 }
 
-/// The same error for another caller.
+/// Copies an error for another caller.
 fn again(error: &Error) -> Error {
     let text = error.to_string();
     let told = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))

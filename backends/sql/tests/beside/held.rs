@@ -1,4 +1,4 @@
-//! Readers whose holds are in sessions of a server: what holds on each that has them.
+//! Rules for readers whose holds are in sessions of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use lockwright_core::{
 
 use crate::rules::{Two, claim_as};
 
-/// What a test asks the server itself.
 pub(crate) type Asks<'a> = &'a (dyn Fn(&str) -> String + Sync);
 
 fn reader() -> Claim {
@@ -22,7 +21,6 @@ fn within(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// In the background, until it is granted.
 fn wait_for(
     backend: &Arc<dyn DistributedLock>,
     claim: &Claim,
@@ -41,7 +39,6 @@ async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// Asks until readers are refused.
 async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     let limit = Clock::boot().now() + LIMIT;
     loop {
@@ -52,10 +49,9 @@ async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     }
 }
 
-/// Its wait is in slices, and in between no reader gets in: neither one that asks again and again, nor
-/// one that stands in the queue behind it.
+/// Between the slices of its wait no reader is granted, neither a polling one nor one queued behind
+/// it.
 pub(crate) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
-    // The TTL is how long a slice is.
     let slice = Duration::from_secs(2);
     let (first, late) = (reader(), reader());
     let writer = claim_for("x", slice);
@@ -77,7 +73,7 @@ pub(crate) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// At once, though its connection is kept for another claim.
+/// At once, though the writer's connection is kept for another claim.
 pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
@@ -87,8 +83,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// Two readers can hold, so a claim that is repeated through another connection could have two sessions, and
-/// one of them would stay.
+/// A claim repeated through another connection could get two sessions, of which a release ends one.
 pub(crate) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     let held = reader();
     let fence = grant(&*one, &held).await.fence;
@@ -99,14 +94,12 @@ pub(crate) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     let writer = claim("x");
     grant(&*two, &writer).await;
     release(&*two, &writer).await;
-    // Both at the same time.
     for round in 0..8 {
         let held = reader();
         let wait = || if round % 2 == 0 { Wait::No } else { within(Duration::from_secs(1)) };
         let (a, b) = tokio::join!(one.acquire(&held, wait()), two.acquire(&held, wait()));
         let granted = [&a, &b].map(|answer| matches!(answer, Ok(Attempt::Granted(_))));
         assert_ne!(granted, [false; 2], "nobody got it: {a:?}, {b:?}");
-        // By the one that has its session, through its own connection.
         let carrier = if matches!(&a, Ok(Attempt::Granted(granted)) if granted.valid.is_none()) {
             &one
         } else {
@@ -119,8 +112,8 @@ pub(crate) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Readers come and go for long, and a writer never: then nothing has touched the name's row, and the fence
-/// that they share must stay. Who went without a word is cleared away, and the name after that.
+/// Without a writer the name's row is untouched for long, but the shared fence must stay. Dead
+/// readers are deleted first, and then the name.
 pub(crate) async fn a_sweep_leaves_what_is_read(Two(one, two): Two, ask: Asks<'_>, hour: &str) {
     let rows = |table: &str| ask(&format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {
@@ -140,7 +133,7 @@ pub(crate) async fn a_sweep_leaves_what_is_read(Two(one, two): Two, ask: Asks<'_
     let beside = reader();
     assert_eq!(grant(&*two, &beside).await.fence, fence, "readers beside each other");
     release(&*two, &beside).await;
-    // Its session is ended from elsewhere, and it never gets to clear away.
+    // Its session is ended by the other backend, so it doesn't delete its row.
     release(&*two, &stays).await;
     assert_eq!(rows("reader"), "1");
     age();
@@ -152,7 +145,7 @@ pub(crate) async fn a_sweep_leaves_what_is_read(Two(one, two): Two, ask: Asks<'_
     release(&*two, &next).await;
 }
 
-/// And who they are is shown, by name and in the list.
+/// Inspection and listing show the readers too.
 pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     for how in [BreakHow::RunOut, BreakHow::Now] {
         let readers = [reader(), reader(), reader()];
@@ -192,7 +185,6 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// All of them as tests that need no more, on what `$start` answers.
 macro_rules! all {
     ($start:path) => {
         $crate::held::all!(
@@ -215,8 +207,8 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// A module with all tests of a mode of a server, which is the module's name. What it is beside has `connect_in`;
-/// `$hour` is one in the unit of the tables' times.
+/// All tests of one mode of a server. The parent module has `connect_in`. `$hour` is in the unit of
+/// the tables' times.
 macro_rules! mode {
     ($mode:ident, $server:ty, $hour:literal) => {
         mod $mode {

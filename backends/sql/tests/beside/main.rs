@@ -1,4 +1,4 @@
-//! Those who hold a name beside each other: what the suite can't show of them, on each database.
+//! Shared holders on each database: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
 
 mod held;

@@ -34,7 +34,7 @@ async fn connect_in(server: &testbed::Postgres, mode: &str) -> Postgres {
 rules::all!(start);
 rules::of_the_table!(start, two);
 
-/// Whatever the server's default is, each statement sees what those before have done.
+/// Each statement sees the effects of earlier ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_isolation_level_spoils_nothing() {
     let (server, two) = start().await;

@@ -1,4 +1,4 @@
-//! What holds on every database.
+//! Rules for every database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,6 @@ use crate::held::Asks;
 
 const OF: u32 = 3;
 
-/// Two clients.
 pub(crate) struct Two(pub(crate) Arc<dyn DistributedLock>, pub(crate) Arc<dyn DistributedLock>);
 
 impl Two {
@@ -39,8 +38,8 @@ fn limit() -> BootInstant {
     Clock::boot().now() + LIMIT
 }
 
-/// Has eight tasks of two clients take and release `x` at once, in the modes that `mode` gives for task and
-/// round; `taken` says what it comes to with those who hold, and that must never be above `most`.
+/// Eight tasks of two clients acquire and release `x` in the modes of `mode`. The holders' weights
+/// must never add up to more than `most`.
 async fn contend(
     Two(one, two): Two,
     mode: fn(u32, u32) -> Mode,
@@ -86,7 +85,7 @@ async fn contend(
 }
 
 pub(crate) async fn nobody_gets_in_beside_a_writer(two: Two) {
-    // A writer has as much as all readers together.
+    // A writer weighs as much as all readers together.
     let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
     contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
 }
@@ -99,7 +98,7 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// Also when the last reader has left, and it hasn't asked again yet.
+/// Also between the last reader's release and the writer's next poll.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -108,7 +107,6 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let answer = busy(&*two, &writer, soon()).await;
     assert!(answer.queued, "it stands in the way of others: {answer:?}");
     busy(&*one, &late, Wait::No).await;
-    // Those who hold go on.
     let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
         panic!("one answer");
     };
@@ -120,7 +118,6 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     }
     let granted = grant(&*two, &writer).await;
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
-    // Its turn is over.
     let readers = grant(&*one, &late).await;
     assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
     one.release(&late, Settle::Answered).await.unwrap();
@@ -133,7 +130,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = tokio::time::timeout(LIMIT, async {
-        // Until it listens, which may take a moment.
+        // Until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
@@ -151,11 +148,10 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     });
     waiting.await.expect("readers are told that the writer has given up");
     grant(&*one, &late).await;
-    // It doesn't stand there any more.
     assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
 
-/// One that is renewed, and one that asks again, when all that was there before has run out.
+/// By a renewal or a repeated claim, after all earlier expiries.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -187,7 +183,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// Whoever of them has the longest TTL, and whether it stays.
+/// Even if the holder with the longest TTL releases first.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -215,7 +211,6 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         let had = grant(&*one, &first).await;
         let answer = two.swap(first.token, &moved).await.unwrap();
         let Attempt::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
-        // Readers beside each other share theirs; permits' numbers are their own.
         assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
         let repeated = two.swap(first.token, &moved).await.unwrap();
         assert_eq!(repeated, Attempt::Granted(granted));
@@ -226,7 +221,6 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         assert_eq!(one.release(&first, Settle::Answered).await.unwrap(), Ended::NotHeld);
         let error = one.try_acquire(&first).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
-        // It is one hold.
         match mode {
             Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
             _ => drop(busy(&*one, &other, Wait::No).await),
@@ -300,7 +294,6 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
         if how == BreakHow::Now {
             grant(&*one, &claim(&name)).await;
         } else {
-            // A repeat says for how long.
             let left = grant(&*one, &readers[0]).await.valid.unwrap();
             assert!(left < readers[0].ttl, "{left:?}");
             let shown = one.inspect(locked).await.unwrap();
@@ -312,8 +305,8 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// A break and a repeat of the claim meet on the server: the break has begun, and is held up at the hold's
-/// row, which `close` locks and `open` lets go. `waiting` counts, as SQL, the requests that wait for a lock.
+/// The break waits for the hold's row, which `close` locks and `open` unlocks. `waiting` is SQL
+/// that counts the requests that wait for a lock.
 pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     Two(one, two): Two,
     ask: Asks<'_>,
@@ -350,7 +343,7 @@ pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
 }
 
-/// Rows that are over: of readers, of permits, and of a writer that waited.
+/// Leaves expired rows: of readers, of permits, and of a writer that waited.
 pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     let ttl = Duration::from_secs(3);
     let gone = [
@@ -373,7 +366,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// All of them as tests, on what `$start` answers: a server, and two clients of it.
+/// All rules. `$start` returns a server and two of its clients.
 macro_rules! all {
     ($start:path) => {
         rules::all!(
@@ -402,7 +395,7 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// What is in the table of a server, seen and changed behind the backend's back.
+/// Rules that need the server's table.
 macro_rules! of_the_table {
     ($start:path, $two:path) => {
         #[tokio::test]
@@ -411,7 +404,6 @@ macro_rules! of_the_table {
             rules::leave_behind(&*one).await;
             let count = || server.sql("SELECT count(*) FROM lockwright_beside").unwrap();
             assert_eq!(count(), "3");
-            // Some minutes later.
             server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
             one.sweep(std::time::Duration::ZERO).await.unwrap();
             assert_eq!(count(), "0");

@@ -1,4 +1,4 @@
-//! Broken holds: what their holders get, and their tombstones.
+//! Broken holds: the errors of their holders, and their tombstones.
 
 use lockwright_core::{
     Attempt, BreakHow, DistributedLock, HoldState, Reason, Renew, Renewal, Seen, Settle,
@@ -12,7 +12,8 @@ on_each!(
     tombstone_of_a_broken_hold_is_swept,
 );
 
-/// The next holder waits in the server, so it holds the lock before the broken holder asks for the reason.
+/// The next holder waits in the server, so it has the lock before the broken holder asks for the
+/// reason.
 async fn holder_gets_broken_despite_a_next_holder<S: Server>(server: &S, mode: &str) {
     let operator = server.backend(mode, "").await;
     let locks = server.client(mode, LONG).await;
@@ -45,7 +46,6 @@ async fn claim_gets_broken_through_another_connection<S: Server>(server: &S, mod
     granted(&*two, &next).await;
     let renewed = two.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
-    // The broken claim is not listed as a holder.
     let inspection = two.inspect(&name("x")).await.unwrap();
     assert_eq!(inspection.holders.len(), 1, "{mode}: {inspection:?}");
     assert_eq!(inspection.holders[0].token, Some(next.token));
@@ -62,7 +62,7 @@ async fn tombstone_of_a_broken_hold_is_swept<S: Server>(server: &S, mode: &str) 
         server.sql("SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)")
     };
     assert_eq!(left(), "2", "{mode}");
-    // Makes its rows older than any sweep's limit.
+    // Older than any sweep's limit.
     let old = if server.sql("SELECT version()").contains("PostgreSQL") {
         "updated - interval '1 day', fence = 1"
     } else {

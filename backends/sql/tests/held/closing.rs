@@ -1,4 +1,4 @@
-//! Clients that are closed while a request of theirs waits in the server.
+//! Clients that are closed while a request waits in the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ async fn closed_client_is_granted_nothing<S: Server>(server: &S, mode: &str) {
     }
 }
 
-/// The lock stays held during the close.
+/// The lock remains held during the close.
 async fn closed_waiter_leaves_the_server<S: Server>(server: &S, mode: &str) {
     let one = server.backend(mode, "").await;
     let locks = server.client(mode, LONG).await;

@@ -18,7 +18,6 @@ on_each!(
     holds_are_kept_and_released_at_the_limit,
 );
 
-/// The limit of the clients.
 const LIMIT: usize = 12;
 
 const TTL: Duration = ms(4_000);
@@ -31,7 +30,7 @@ async fn client<S: Server>(server: &S, mode: &str) -> Locks {
     Locks::builder(backend).ttl(TTL).build().unwrap()
 }
 
-/// Samples the number of the clients' sessions until it is stopped.
+/// Samples the number of the clients' sessions.
 struct Sampler {
     over: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
@@ -66,7 +65,6 @@ impl Sampler {
     }
 }
 
-/// Expects that another user can connect.
 async fn application_connects<S: Server>(server: &S) {
     let asks = tokio::time::timeout(ms(10_000), server.application_asks()).await;
     asks.expect("an application can connect");
@@ -185,7 +183,7 @@ async fn holds_beyond_the_limit_say_so<S: Server>(server: &S, mode: &str) {
         matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
         "{mode}: {error:?}"
     );
-    // The holds are renewed, and a release makes room for another.
+    // A release makes room for another hold.
     tokio::time::sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();
@@ -230,7 +228,6 @@ async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &
     .await;
 }
 
-/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

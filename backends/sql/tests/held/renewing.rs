@@ -9,7 +9,7 @@ use crate::server::{Server, claim, granted, is_free, ms, on_each, within};
 
 on_each!(stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
-/// A renewal checks whether the hold was broken, and has to wait while the table is locked.
+/// A renewal checks whether the hold was broken, and waits while the table is locked.
 async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     let ttl = ms(12_000);
     let one = server.backend(mode, "").await;
@@ -20,7 +20,6 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
         let (one, held) = (Arc::clone(&one), held.clone());
         async move { one.renew(&[Renew::of(&held)]).await }
     });
-    // By now the renewal is blocked on the server.
     tokio::time::sleep(ms(500)).await;
     let begun = Instant::now();
     let released = one.release(&held, Settle::Answered).await;
@@ -30,14 +29,13 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     let renewals = renewing.await.unwrap().unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     drop(lock);
-    // The session can be used for the next hold and its renewals.
     let next = claim("x", ttl);
     within(ms(5_000), "the table to be unlocked", async || {
         matches!(one.try_acquire(&next).await, Ok(Attempt::Granted(_)))
     })
     .await;
-    // A failed renewal keeps the lock. In the mode row, a successful renewal would keep other sessions from
-    // locking the table.
+    // A failed renewal keeps the lock. In the mode `row`, a successful one would block the lock of
+    // the table.
     let lock = server.lock_table("lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");

@@ -13,7 +13,6 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
-/// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -22,12 +21,11 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// An administrator's connection that counts the clients' sessions.
 pub(crate) trait Count: Send + 'static {
     fn count(&mut self) -> impl Future<Output = usize> + Send;
 }
 
-/// A server whose sessions hold locks. It allows few connections, and has another user, `application`.
+/// A server that allows few connections, with a second user, `application`.
 pub(crate) trait Server: Sized + Send + Sync + 'static {
     fn start() -> Self;
     /// The URL of a client, through a proxy at `port`.
@@ -40,7 +38,6 @@ pub(crate) trait Server: Sized + Send + Sync + 'static {
     fn count_sessions(&self) -> impl Future<Output = impl Count> + Send + 'static;
     /// Connects as the user `application`, and runs a query.
     async fn application_asks(&self);
-    /// Locks a table until the returned value is dropped.
     async fn lock_table(&self, table: &str) -> Box<dyn Any + Send>;
     /// Sets whether each commit waits for a replica that doesn't exist.
     fn wait_for_replicas(&self, wait: bool);
@@ -221,7 +218,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -259,7 +255,7 @@ pub(crate) fn in_time(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// Waits until `done`, and returns how long it took. Fails after `limit`.
+/// Waits until `done`, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,

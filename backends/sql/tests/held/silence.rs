@@ -34,7 +34,6 @@ async fn waiter_on_a_silent_connection_ends<S: Server>(server: &S, mode: &str) {
         Err(error) => {
             let kinds = [ErrorKind::Unavailable, ErrorKind::Indeterminate];
             assert!(kinds.contains(&error.kind()), "{mode}: {error:?}");
-            // The abandoned session holds nothing.
             locks.mutex("x").wait_for(ms(20_000)).acquire().await.unwrap()
         }
     };

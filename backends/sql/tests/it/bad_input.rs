@@ -1,4 +1,4 @@
-//! Paths and files that can't be right.
+//! Invalid paths and files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -52,7 +52,7 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let place = Place::new();
     place.close(place.open().await).await;
     let sound = fs::read(place.file()).unwrap();
-    // The page of the tables' definitions, behind the header of the file.
+    // The page of the table definitions, after the file's header.
     let mut damaged = sound.clone();
     damaged[100..4096].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
@@ -60,19 +60,17 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
     assert!(text.contains("damaged"), "{text}");
     assert_eq!(text.matches("sqlite: ").count(), 1, "{text}");
-    // Cut off.
     fs::write(place.file(), &sound[..4096]).unwrap();
     let (kind, text) = refused(&place.file()).await;
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
 
-    // Opening doesn't look at the pages of the holds, so that the doctor can be asked.
+    // Opening doesn't read the holds, so the doctor can run.
     let mut damaged = sound;
     damaged[8192..].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
     let error = place.open().await.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 
-    // Tables of other shapes, and an empty one.
     for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
         let place = Place::new();
         place.close(place.open().await).await;
@@ -112,18 +110,17 @@ async fn the_tables_live_beside_an_applications_own() {
 
 #[tokio::test]
 async fn a_read_only_file_system() {
-    // There is one on every Linux, whoever runs this.
+    // Exists on every Linux, for every user.
     let (kind, text) = refused(Path::new("/proc/sys/kernel/locks.db")).await;
     assert_eq!(kind, ErrorKind::Denied, "{text}");
 }
 
-/// Runs a part of the tests as a user who owns nothing here.
+/// Runs a part of the tests as a user without permissions here.
 pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     if rustix::process::geteuid().is_root() {
-        // Where such a user can read it.
         let program = place.folder().join("program");
-        // By another process: what a child of some other test's still has open for writing can't be run.
+        // By another process: a file that is open for writing in a test's child can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());
@@ -146,7 +143,7 @@ async fn a_file_or_folder_that_cannot_be_written() {
     mode(place.folder(), 0o755);
     let mut other = start_as_another_user("not-allowed-to-write", &place);
     assert_eq!(other.hear(), "Denied: locks.db");
-    // Writable by everybody, but its log can't be put beside it.
+    // Writable for all, but its log can't be created next to it.
     mode(&place.file(), 0o666);
     mode(place.folder(), 0o555);
     other.tell();

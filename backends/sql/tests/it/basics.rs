@@ -88,7 +88,7 @@ async fn a_late_duplicate_is_refused() {
     assert_eq!(backend.release(&a, Settle::Unanswered).await.unwrap(), Ended::Released);
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
-    // Also when the release overtook its acquire, and while another holds.
+    // Also when the release overtook its acquire.
     let b = claim("x", LONG);
     assert_eq!(backend.release(&b, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
     granted(&backend, &claim("x", LONG)).await;

@@ -1,4 +1,4 @@
-//! Futures that are dropped half-way.
+//! Futures that are dropped before they complete.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use lockwright_core::{Attempt, BreakHow, DistributedLock, Renew, Seen, Settle, W
 
 use crate::support::{LONG, Place, claim, granted, ms, sql};
 
-/// Polls `future` up to `polls` times, with the runtime at work in between, and drops it.
+/// Polls `future` up to `polls` times, and drops it.
 async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -45,13 +45,13 @@ async fn nothing_is_left_behind(threads: &str) {
         }
         dropped.push(mine);
     }
-    // Each of them happened or didn't; either way its token settles it.
+    // A release reconciles requests that were carried out with those that weren't.
     for mine in &dropped {
         backend.release(mine, Settle::Unanswered).await.unwrap();
     }
     let left = backend.list("", None).await.unwrap().names;
     assert_eq!(left.len(), 1, "{threads}: {left:?}");
-    // No transaction is open: others get the write lock at once.
+    // No transaction is open.
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
     granted(&backend, &claim("n0", LONG)).await;
@@ -73,7 +73,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     let backend = place.open().await;
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
-    // The first one occupies the connection, waiting for the write lock.
+    // Occupies the connection, waiting for the write lock.
     let first = claim("first", LONG);
     let mut acquire = pin!(backend.acquire(&first, Wait::No));
     assert!(tokio::time::timeout(ms(50), acquire.as_mut()).await.is_err());
@@ -81,7 +81,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
     assert!(matches!(acquire.await.unwrap(), Attempt::Granted(_)));
-    // Behind it in the queue, if it is still there.
+    // Queued behind the second request.
     granted(&backend, &claim("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
 }

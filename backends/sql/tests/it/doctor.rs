@@ -1,4 +1,4 @@
-//! What the doctor finds, each on a file that really has it.
+//! The doctor's findings, each on a file with that problem.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -36,12 +36,11 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // With a reader in the file the mode can't be changed back.
+    // A reader prevents the change of the mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);
     sql(&mut raw, "COMMIT").await;
-    // Slower, but as safe.
     granted(&backend, &claim("x", LONG)).await;
     assert!(crate::support::is_busy(&backend, &claim("x", LONG)).await);
 }

@@ -1,4 +1,4 @@
-//! Late writes to a file of the application's own are refused.
+//! Late writes to the application's own file are rejected.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use sqlx::{Executor, Row};
 
 use crate::support::Place;
 
-/// The application's file, with a table of its own.
 async fn shop(place: &Place, patience: Duration) -> SqlitePool {
     let file = SqliteConnectOptions::new()
         .filename(place.folder().join("shop.db"))
@@ -82,7 +81,6 @@ async fn a_file_without_the_table_says_what_to_do() {
     let error = sell(&pool, "a", 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("make_fence_table"), "{error}");
-    // Again and again, and it is made once.
     for _ in 0..2 {
         make_fence_table(&mut pool.acquire().await.unwrap()).await.unwrap();
         sell(&pool, "a", 5).await.unwrap();
@@ -116,8 +114,7 @@ async fn a_file_that_may_only_be_read_is_said() {
     assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
-/// Many holders, each with its fence, on connections of their own: no write ever comes after one with a
-/// higher fence.
+/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_is_written_in_the_order_of_fences() {
     let place = Place::new();

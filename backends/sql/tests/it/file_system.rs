@@ -1,5 +1,4 @@
-//! A lock file on a file system that other machines may share. The test mounts FUSE in its own mount
-//! namespace, as sshfs does.
+//! A lock file on FUSE, mounted in the test's own mount namespace, as sshfs does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -55,7 +54,7 @@ fn inside() {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(!Path::new(&file).exists());
-    // With the parameter, SQLite tries to create the file, and this file system rejects that.
+    // SQLite tries to create the file, which this file system rejects.
     let url = format!("sqlite:{}?file_system=any", file.display());
     let error = runtime.block_on(Sqlite::connect(&url)).unwrap_err();
     assert!(!error.to_string().contains("other machines"), "{error}");

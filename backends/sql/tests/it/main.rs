@@ -1,6 +1,4 @@
-//! The SQLite backend against real files and real processes.
-//!
-//! The cases that every backend passes are in the conformance suite; here is what is SQLite's own.
+//! The SQLite backend with real files and processes: tests beyond the conformance suite.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
 mod bad_input;

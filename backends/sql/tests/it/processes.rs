@@ -17,7 +17,7 @@ use crate::support::{
     FOLDER, LONG, Place, Process, ROLE, claim, granted, is_busy, listen, ms, name, say, sql,
 };
 
-/// The part that a process plays.
+/// The role of a child process.
 #[tokio::test]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -57,8 +57,7 @@ async fn part() {
 const HELD: Duration = Duration::from_millis(1_500);
 const TURNS: u64 = 60;
 
-/// Takes turns with the others on one name, and checks on a file that knows no transactions that
-/// it is alone.
+/// Acquires one name in turn with other processes, and checks mutual exclusion on a file.
 async fn work(folder: &Path, file: &Path) {
     let backend = Sqlite::open(file).await.unwrap();
     let woken = Arc::new(Notify::new());
@@ -95,14 +94,14 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     }
 }
 
-/// The critical section: nobody else is in it, and the register hasn't seen a higher fence.
+/// The critical section: no other process is inside, and the register has no higher fence.
 fn alone(folder: &Path, fence: Fence) {
     let inside = folder.join("inside");
     OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
     let register = folder.join("register");
     let (turns, highest) = read_register(&register);
     assert!(fence.get() > highest, "fence {fence} after {highest}");
-    // Not in one step, so that a second one inside would be seen.
+    // In several steps, to detect a second process inside.
     std::thread::yield_now();
     let mut file = fs::File::create(&register).unwrap();
     write!(file, "{} {fence}", turns + 1).unwrap();
@@ -152,7 +151,7 @@ async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
         waited = true;
         tokio::time::sleep(ms(2)).await;
     }
-    // The holder looked at the clock after its grant was stored.
+    // The holder read the clock after its grant was stored.
     let since = Duration::from_nanos(Clock::boot().now().as_nanos() - held_at);
     assert!(waited, "the hold had gone before its time");
     assert!(since < HELD + ms(500), "it took {since:?}");
@@ -183,7 +182,7 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim("x", LONG);
     let fence = granted(&backend, &old).await.fence;
-    // Served after the sweep that follows the first request, which would remove what is changed below.
+    // After the first sweep, which would delete the row changed below.
     assert!(is_busy(&backend, &claim("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
@@ -252,7 +251,6 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
 
-    // Looking needs no write lock.
     assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
     let start = Instant::now();
     let mine = claim("x", LONG);
@@ -297,7 +295,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
         tokio::time::sleep(ms(5)).await;
     }
-    // A name whose row was swept goes on above its old fences.
+    // The fence is above the swept row's.
     assert!(granted(&backend, &claim("orders/8", LONG)).await.fence > fence);
 }
 

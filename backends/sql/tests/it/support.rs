@@ -1,5 +1,3 @@
-//! What the tests share.
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -14,7 +12,7 @@ use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
-/// A folder of its own, and a lock file in it.
+/// A temporary folder with a lock file.
 pub(crate) struct Place {
     folder: TempDir,
 }
@@ -36,13 +34,13 @@ impl Place {
         Sqlite::open(self.file()).await.unwrap()
     }
 
-    /// A connection past the backend, as an operator's.
+    /// Opens a connection that bypasses the backend.
     pub(crate) async fn raw(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.file()).create_if_missing(true);
         SqliteConnection::connect_with(&options).await.unwrap()
     }
 
-    /// Closes the backend, which was the last to have the file open, and waits for it.
+    /// Closes the file's last backend, and waits for the end.
     pub(crate) async fn close(&self, backend: Sqlite) {
         drop(backend);
         let log = self.folder.path().join("locks.db-wal");
@@ -50,7 +48,6 @@ impl Place {
     }
 }
 
-/// Waits for `what`, and fails when it doesn't come.
 pub(crate) async fn within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -67,7 +64,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -97,8 +93,7 @@ pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
     matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
 }
 
-/// Lets what `requests` hands in gather behind a request that waits for the write lock, so that it
-/// goes into one transaction.
+/// Queues `requests` behind a request that waits for the write lock, to share a transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,
@@ -120,7 +115,7 @@ pub(crate) async fn in_one_transaction<T>(
     result
 }
 
-/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+/// A child process of this test binary. Its role is in its environment.
 pub(crate) struct Process {
     pub(crate) child: Child,
     to: ChildStdin,
@@ -149,7 +144,7 @@ impl Process {
         Self { child, to, from }
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns the next message, without the output of the test harness.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
@@ -181,12 +176,12 @@ impl Drop for Process {
     }
 }
 
-/// What a process says to the test that started it.
+/// Sends a message to the parent test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("> {what}");
 }
 
-/// Waits until that test tells it to go on.
+/// Waits for a line from the parent test.
 pub(crate) fn listen() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }

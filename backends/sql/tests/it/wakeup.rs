@@ -1,4 +1,4 @@
-//! Who is woken, and by what.
+//! Wake-ups of waiters.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn far() -> Wait {
     Wait::Until(Clock::boot().now() + LONG)
 }
 
-/// Long enough for a busy machine. Nothing polls here, so a lost wake-up never comes.
+/// Long enough for a busy machine. These tests don't poll.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let mine = claim("x", LONG);
         assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Busy(_)));
         if round % 5 == 4 {
-            // The log begins anew: nothing hangs on it.
+            // Truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         }
         if round % 2 == 0 {
@@ -109,7 +109,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let held = claim("x", LONG);
     granted(&backend, &held).await;
     let mine = claim("x", LONG);
-    // Before its answer nobody listens.
+    // Wake-ups before the answer don't count.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
         while woken.try_recv().is_ok() {}
@@ -143,7 +143,6 @@ async fn a_release_during_the_attempt_is_not_lost() {
         let held = claim("x", LONG);
         granted(&there, &held).await;
         let mine = claim("x", LONG);
-        // Only what comes after the answer counts: before it nobody listens.
         let asking = async {
             let attempt = here.acquire(&mine, far()).await;
             while woken.try_recv().is_ok() {}

@@ -1,5 +1,3 @@
-//! The interface of the servers for these tests.
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +5,6 @@ use std::time::Duration;
 use lockwright_conformance::kit::LIMIT;
 use lockwright_core::{DistributedLock, Locks, async_trait};
 
-/// A server on which the cases run.
 #[async_trait]
 pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// Starts a server whose commits can be made to wait for a replica.
@@ -17,10 +14,8 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     fn url_through(&self, port: u16) -> String;
     fn address(&self) -> SocketAddr;
 
-    /// Connects a backend of the lease mode with default settings.
     async fn backend(url: &str) -> Arc<dyn DistributedLock>;
 
-    /// Runs statements as the administrator.
     fn sql(&self, statements: &str) -> String;
 
     /// A lock on the server, until this is dropped.
@@ -34,7 +29,6 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     fn freeze(&self);
     fn thaw(&self);
 
-    /// Returns the number of the clients' sessions on the server.
     fn sessions(&self) -> usize;
 
     /// Connects as another application, and runs a query.

@@ -29,7 +29,6 @@ async fn hold_twenty<S: Server>(server: &S, ask: impl AsyncFn(&Locks, &str) -> G
         states
     });
 
-    // Another client acquires other names.
     let other = locks::<S>(&server.url(), TTL).await;
     for number in 0..20 {
         let limit = Duration::from_secs(2);
@@ -82,7 +81,7 @@ pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
     drop(locking);
 }
 
-/// Readers that are refused lock the row in turn, so that it is locked nearly all of the time.
+/// Rejected readers lock the row in turn, nearly all of the time.
 pub(crate) async fn is_renewed_amid_requests<S: Server>() {
     let server = S::start();
     let ttl = TTL * 2;

@@ -8,7 +8,6 @@ mod postgres;
 mod sessions;
 mod silence;
 
-/// The cases, on one server.
 macro_rules! cases {
     ($server:ty) => {
         #[tokio::test(flavor = "multi_thread")]

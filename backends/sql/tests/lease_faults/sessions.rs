@@ -60,8 +60,8 @@ impl Asking {
     }
 }
 
-/// Counts sessions for `time`, and expects no more than the limit. A busy server still lists sessions for a moment
-/// after it was told to end them.
+/// Expects no more sessions than the limit for `time`. A busy server may list ended ones for a
+/// moment.
 async fn count<S: Server>(server: &S, time: Duration) {
     let begun = Instant::now();
     let mut exceeded: Option<Instant> = None;

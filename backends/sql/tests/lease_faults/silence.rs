@@ -18,7 +18,6 @@ async fn with_ttl<S: Server>(server: &S, ttl: Duration) {
     let proxy = Proxy::start(server.address()).unwrap();
     let client = locks::<S>(&server.url_through(proxy.port()), ttl).await;
     let name = |what: &str| format!("{what}-{}", ttl.as_secs());
-    // Opens several connections.
     let warming = (0..4).map(|number| {
         let asking = client.mutex(name(&format!("warm-{number}")));
         tokio::spawn(async move { asking.acquire().await.unwrap().release().await.unwrap() })

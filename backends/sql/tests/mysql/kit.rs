@@ -1,5 +1,3 @@
-//! What the tests share.
-
 pub(crate) use lockwright_conformance::kit::{LIMIT, claim, claim_for, eventually, grant, name};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;
@@ -7,7 +5,7 @@ use lockwright_testbed as testbed;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 
-/// A client whose time-outs no busy machine reaches.
+/// Connects with time limits for busy machines.
 pub(crate) async fn connect(url: &str) -> Mysql {
     patient(url).connect().await.unwrap()
 }
@@ -22,12 +20,11 @@ pub(crate) async fn server_and_client() -> (testbed::MariaDb, Mysql) {
     (server, mysql)
 }
 
-/// A session of the test's own.
 pub(crate) async fn session(server: &testbed::MariaDb) -> MySqlConnection {
     MySqlConnection::connect(&server.admin_url()).await.unwrap()
 }
 
-/// One that has locked the row of a name, until it is told otherwise.
+/// Opens a session that has locked the row of a name.
 pub(crate) async fn locking(server: &testbed::MariaDb, locked: &str) -> MySqlConnection {
     let mut session = session(server).await;
     session.execute("BEGIN").await.unwrap();
@@ -40,7 +37,7 @@ pub(crate) async fn locking(server: &testbed::MariaDb, locked: &str) -> MySqlCon
     session
 }
 
-/// Waits until so many statements of the server's user wait for a lock.
+/// Waits until `count` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &testbed::MariaDb, count: usize) {
     eventually(|| async {
         let blocked = server

@@ -1,4 +1,4 @@
-//! MariaDB's lease mode against real servers: what is its own, beside the conformance suite.
+//! MariaDB's lease mode on real servers: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
 
 mod kit;

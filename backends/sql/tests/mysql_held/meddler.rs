@@ -1,4 +1,4 @@
-//! Something between a client and its server that looks at what the client sends, and harms one request.
+//! A proxy that disturbs one request of a client.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,16 +6,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What becomes of the first request with a text in it.
+/// The disturbance of the first request that contains a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// It never arrives, and nobody hears of that.
+    /// The request is swallowed silently.
     Kept,
-    /// It is carried out, and its client's connection broken; the server doesn't hear of that.
+    /// The request is carried out, but the client's connection is closed. The server doesn't
+    /// notice.
     Unanswered,
 }
 
-/// What to do to which request, until that was done.
+/// The next disturbance, until it has happened.
 type Plan = Arc<Mutex<Option<(&'static str, Harm)>>>;
 
 /// A TCP proxy in front of a server.
@@ -50,7 +51,6 @@ impl Meddler {
         *self.plan.lock().unwrap() = Some((text, harm));
     }
 
-    /// Whether it was done.
     pub(crate) fn has_harmed(&self) -> bool {
         self.plan.lock().unwrap().is_none()
     }
@@ -72,12 +72,12 @@ async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
         // The server's end stays open.
         std::future::pending().await
     } else {
-        // Silent for as long as the server stays.
+        // Silent for as long as the server runs.
         let _ = answers.await;
     }
 }
 
-/// Passes requests on until there is one to be harmed, or the connection ends.
+/// Forwards requests until one is to be disturbed.
 async fn requests(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

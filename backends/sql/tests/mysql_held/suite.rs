@@ -14,7 +14,7 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// The undisturbed cases share one server.
 struct Server {
     mariadb: testbed::MariaDb,
     mode: &'static str,
@@ -27,7 +27,7 @@ impl Server {
 }
 
 fn in_mode(url: &str, mode: &str) -> String {
-    // Some cases have hundreds of holds, each with its own connection.
+    // Some cases have hundreds of holds and connections.
     format!("{url}?mode={mode}&connections=600")
 }
 
@@ -49,8 +49,8 @@ impl Factory for Server {
     }
 
     fn ttl(&self) -> Duration {
-        // Each hold begins with a connection and a password, which takes its time without
-        // optimisation: some cases take dozens within a TTL, on machines that do other things too.
+        // Some cases open dozens of connections within a TTL, which is slow with a password and
+        // without optimisation.
         Duration::from_secs(5)
     }
 
@@ -63,8 +63,7 @@ impl Factory for Server {
     }
 
     fn harms(&self) -> &[Harm] {
-        // A restart and a reset connection end the holds, which the profile says: what comes of that
-        // is tested elsewhere.
+        // The profile excludes a restart and a reset connection.
         &[Harm::Freeze]
     }
 
@@ -90,7 +89,7 @@ pub(crate) fn main(mode: &'static str) -> ExitCode {
     if let Some(code) = child::main(|url| async move { Mysql::connect(&url).await }) {
         return code;
     }
-    // Each hold has a connection, and so has each wait.
+    // Each hold and each wait has a connection.
     match testbed::MariaDb::options().set("max_connections", "700").start().and_then(shelf::on) {
         Ok(mariadb) => harness::main(Server { mariadb, mode }),
         Err(error) => {

@@ -1,5 +1,3 @@
-//! What the tests share.
-
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +10,6 @@ use lockwright_core::{
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
 
-/// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -41,7 +38,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -54,7 +50,6 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// A reader's.
 pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
     Claim { mode: Mode::Shared, ..claim(of, ttl) }
 }
@@ -74,7 +69,7 @@ pub(crate) fn in_time(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// Waits for `what`, and fails when it doesn't come; how long it took.
+/// Waits until `done`, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,
@@ -88,24 +83,23 @@ pub(crate) async fn within(
     start.elapsed()
 }
 
-/// Whether the server has a session that bears this token's mark for the name `x`.
+/// Counts sessions with this token's mark for the name `x`.
 pub(crate) fn sessions_of(server: &testbed::MariaDb, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// Its number, as SQL.
+/// The number of that session, as SQL.
 pub(crate) fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK(CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16)))")
 }
 
-/// How many sessions stand in a queue for a lock.
-///
-/// InnoDB's own view of waiting transactions isn't renewed while somebody looks at it all the time.
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
+/// continuously.
 pub(crate) fn queued(server: &testbed::MariaDb) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }
 
-/// How many are in the middle of writing down who holds.
+/// Counts sessions that write a holder's row.
 pub(crate) fn noting(server: &testbed::MariaDb) -> usize {
     running(server, "info LIKE 'INSERT INTO `lockwright_hold`%'")
 }
@@ -116,7 +110,7 @@ fn running(server: &testbed::MariaDb, what: &str) -> usize {
     count(server, &format!("{running} AND ({what})"))
 }
 
-/// How many names are locked in either way: `x` by a `GET_LOCK`, and rows.
+/// Counts locked names: `x` by a `GET_LOCK`, and rows.
 pub(crate) fn holding(server: &testbed::MariaDb) -> usize {
     let rows = "SELECT count(*) FROM lockwright_row";
     count(server, "SELECT IS_USED_LOCK('x') IS NOT NULL")
@@ -128,7 +122,7 @@ pub(crate) fn count(server: &testbed::MariaDb, sql: &str) -> usize {
     server.sql(sql).unwrap().parse().unwrap()
 }
 
-/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+/// A child process of this test binary. Its role is in its environment.
 pub(crate) struct Part {
     child: Child,
     from: Lines<BufReader<ChildStdout>>,
@@ -153,7 +147,7 @@ impl Part {
         Self { child, from }
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns the next message, without the output of the test harness.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
@@ -182,7 +176,7 @@ impl Drop for Part {
     }
 }
 
-/// What a process says to the test that started it.
+/// Sends a message to the parent test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("> {what}");
 }

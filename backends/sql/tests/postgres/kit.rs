@@ -1,5 +1,3 @@
-//! What the tests share.
-
 pub(crate) use lockwright_conformance::kit::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
@@ -9,7 +7,7 @@ use lockwright_testbed as testbed;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 
-/// A client whose time-outs no busy machine reaches.
+/// Connects with time limits for busy machines.
 pub(crate) async fn connect(url: &str) -> Postgres {
     patient(url).connect().await.unwrap()
 }
@@ -24,12 +22,11 @@ pub(crate) async fn server_and_client() -> (testbed::Postgres, Postgres) {
     (server, postgres)
 }
 
-/// A session of the test's own.
 pub(crate) async fn session(server: &testbed::Postgres) -> PgConnection {
     PgConnection::connect(&server.admin_url()).await.unwrap()
 }
 
-/// One that has locked the row of a name, until it is told otherwise.
+/// Opens a session that has locked the row of a name.
 pub(crate) async fn locking(server: &testbed::Postgres, locked: &str) -> PgConnection {
     let mut session = session(server).await;
     session.execute("BEGIN").await.unwrap();
@@ -42,7 +39,7 @@ pub(crate) async fn locking(server: &testbed::Postgres, locked: &str) -> PgConne
     session
 }
 
-/// Waits until so many statements of the server's user wait for a lock.
+/// Waits until `count` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &testbed::Postgres, count: usize) {
     eventually(|| async {
         let blocked = server

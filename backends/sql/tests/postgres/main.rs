@@ -1,4 +1,4 @@
-//! PostgreSQL's lease mode against real servers: what is its own, beside the conformance suite.
+//! PostgreSQL's lease mode on real servers: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
 
 mod kit;

@@ -1,5 +1,4 @@
-//! Holds in sessions of a PostgreSQL server: what the suite can't see, because it is about
-//! processes, connections and the server's own views.
+//! Holds in sessions of a PostgreSQL server: tests beyond the conformance suite.
 #![cfg(feature = "postgres")]
 #![forbid(unsafe_code)]
 

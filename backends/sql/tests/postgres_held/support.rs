@@ -1,5 +1,3 @@
-//! What the tests share.
-
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +10,6 @@ use lockwright_core::{
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
 
-/// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -41,7 +38,6 @@ pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-/// An exclusive claim with a fresh token.
 pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(of),
@@ -54,7 +50,6 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// A reader's.
 pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
     Claim { mode: Mode::Shared, ..claim(of, ttl) }
 }
@@ -74,7 +69,7 @@ pub(crate) fn in_time(time: Duration) -> Wait {
     Wait::Until(Clock::boot().now() + time)
 }
 
-/// Waits for `what`, and fails when it doesn't come; how long it took.
+/// Waits until `done`, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,
@@ -88,7 +83,7 @@ pub(crate) async fn within(
     start.elapsed()
 }
 
-/// What the server says of sessions that bear this token's mark.
+/// Counts sessions with this token's mark.
 pub(crate) fn sessions_of(server: &testbed::Postgres, token: Token) -> usize {
     count(
         server,
@@ -98,12 +93,12 @@ pub(crate) fn sessions_of(server: &testbed::Postgres, token: Token) -> usize {
     )
 }
 
-/// How many sessions stand in a queue for a lock.
+/// Counts sessions that wait for a lock.
 pub(crate) fn queued(server: &testbed::Postgres) -> usize {
     count(server, "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
 }
 
-/// How many sessions hold what holds are made of: advisory locks, or a transaction that is open.
+/// Counts sessions with advisory locks or an open transaction.
 pub(crate) fn holding(server: &testbed::Postgres) -> usize {
     count(
         server,
@@ -117,7 +112,7 @@ pub(crate) fn count(server: &testbed::Postgres, sql: &str) -> usize {
     server.sql(sql).unwrap().parse().unwrap()
 }
 
-/// Another process: this test binary, which finds its part in its environment. Killed when dropped.
+/// A child process of this test binary. Its role is in its environment.
 pub(crate) struct Part {
     child: Child,
     from: Lines<BufReader<ChildStdout>>,
@@ -142,7 +137,7 @@ impl Part {
         Self { child, from }
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns the next message, without the output of the test harness.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
@@ -171,7 +166,7 @@ impl Drop for Part {
     }
 }
 
-/// What a process says to the test that started it.
+/// Sends a message to the parent test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("> {what}");
 }

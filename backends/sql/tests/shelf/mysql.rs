@@ -1,4 +1,4 @@
-//! What locks protect in MariaDB.
+//! Protected data in MariaDB.
 
 #[macro_use]
 mod shared;

@@ -1,4 +1,4 @@
-//! What locks protect in PostgreSQL.
+//! Protected data in PostgreSQL.
 
 #[macro_use]
 mod shared;

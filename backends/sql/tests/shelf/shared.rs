@@ -1,6 +1,6 @@
-//! What locks protect in a server's database, the same for each.
+//! Protected data in a server's database.
 
-/// A value that the application keeps in a row of its own, on a `$server`; `$put` writes it, and `$get` reads it.
+/// A value in the application's own row, on a `$server`; `$put` writes it, and `$get` reads it.
 macro_rules! shelf {
     ($server:ty, $options:ty, $pool:ty, $check_fence:path, put: $put:literal, get: $get:literal) => {
         use lockwright_conformance::{Protect, Protected, protect};
@@ -19,13 +19,13 @@ macro_rules! shelf {
             Error::unavailable(error.to_string())
         }
 
-        /// The server, with the application's table.
+        /// Creates the application's table.
         pub(crate) fn on(server: $server) -> lockwright_testbed::Result<$server> {
             server.sql_as_user(TABLE)?;
             Ok(server)
         }
 
-        /// What stands in that table, on the server of this URL.
+        /// Returns access to that table, on the server of this URL.
         pub(crate) fn shelf(url: String) -> Protect {
             protect(move |name| Shelf::open(url.clone(), name))
         }

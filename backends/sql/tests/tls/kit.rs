@@ -1,16 +1,12 @@
-//! What the tests share.
-
 use std::path::Path;
 use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, Error, ErrorKind, Finding, Locks};
 
-/// The finding about a connection in the open.
 pub(crate) fn in_the_open(findings: &[Finding]) -> Option<&Finding> {
     findings.iter().find(|finding| finding.code == "connection-not-encrypted")
 }
 
-/// Locks and releases.
 pub(crate) async fn hold(backend: impl DistributedLock) {
     let locks = Locks::new(Arc::new(backend)).unwrap();
     let guard = locks.mutex("orders/42").acquire().await.unwrap();
@@ -18,7 +14,7 @@ pub(crate) async fn hold(backend: impl DistributedLock) {
     locks.close().await;
 }
 
-/// That an error is of this kind, says this, and shows nothing that is secret.
+/// Asserts that an error has this kind and text, and shows no secret.
 pub(crate) fn assert_says(error: &Error, kind: ErrorKind, says: &str, secrets: &[&str]) {
     assert_eq!(error.kind(), kind, "{error:?}");
     assert!(error.to_string().contains(says), "{error:?}");
@@ -30,13 +26,12 @@ pub(crate) fn assert_says(error: &Error, kind: ErrorKind, says: &str, secrets: &
     }
 }
 
-/// The middle of a file in PEM: no part of its first and last lines.
+/// Returns the second line of a PEM file.
 pub(crate) fn body(file: &Path) -> String {
     let text = std::fs::read_to_string(file).unwrap();
     text.lines().nth(1).unwrap().to_owned()
 }
 
-/// As it may stand in a URL.
 pub(crate) fn escape(text: &[u8]) -> String {
     let escape = |byte: &u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(*byte).to_string(),

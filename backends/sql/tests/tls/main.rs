@@ -1,5 +1,4 @@
-//! Locks over TLS, and what is said where TLS fails: against real servers, with the feature `tls`
-//! and without it.
+//! Locks over TLS and TLS errors, on real servers, with and without the feature `tls`.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(feature = "tls"),

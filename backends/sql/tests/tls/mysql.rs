@@ -1,5 +1,3 @@
-//! MariaDB.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;
@@ -7,7 +5,7 @@ use lockwright_testbed as testbed;
 
 use crate::kit::{assert_says, body, escape, hold, in_the_open};
 
-/// With a time-out that no busy machine reaches.
+/// Sets time limits for busy machines.
 fn options(url: &str) -> Options {
     let limit = std::time::Duration::from_secs(20);
     Options::from_url(url).unwrap().response_timeout(limit).connect_timeout(limit)
@@ -21,7 +19,7 @@ fn server() -> testbed::MariaDb {
     testbed::MariaDb::options().tls().start().unwrap()
 }
 
-/// The server's URL, by another host name that leads there.
+/// Returns the server's URL with another host name for it.
 fn through(url: &str, host: &str) -> String {
     url.replace("127.0.0.1", host)
 }
@@ -29,13 +27,13 @@ fn through(url: &str, host: &str) -> String {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_lock_is_held_over_tls_that_is_checked() {
-    // Nothing else gets in there, as another test shows.
+    // Unencrypted connections are rejected.
     let server = testbed::MariaDb::options().tls_only().start().unwrap();
     let ca = format!("ssl-ca={}", server.authority().display());
     for (host, wanted) in [
         ("127.0.0.1", "ssl-mode=VERIFY_IDENTITY"),
         ("localhost", "ssl-mode=VERIFY_IDENTITY&mode=session"),
-        // The certificate isn't for this one, which isn't asked about.
+        // Only the CA is verified.
         ("0.0.0.0", "ssl-mode=VERIFY_CA&mode=row"),
         ("127.0.0.1", "ssl-mode=REQUIRED"),
     ] {
@@ -115,7 +113,7 @@ async fn a_server_that_takes_only_tls_refuses_what_is_plain() {
     let plain = format!("{}?ssl-mode=DISABLED", server.url());
     let error = options(&plain).connect().await.unwrap_err();
     assert_says(&error, ErrorKind::Denied, "TLS", &[server.password()]);
-    // By default it is used where it is offered.
+    // By default TLS is used if available.
     hold(connect(&server.url()).await).await;
 }
 

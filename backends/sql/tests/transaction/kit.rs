@@ -1,19 +1,17 @@
-//! What the tests of both servers need.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Reason};
 use lockwright_sql::transaction::{Outcome, Wait};
 
-/// Long enough for everything that comes by itself.
+/// A time limit for expected events.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until the thing itself is there.
+/// Polls until `ask` returns a value.
 pub(crate) async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
     until_each(Duration::from_millis(5), what, ask).await
 }
 
-/// The same, asking no more often than so.
+/// The same, with this pause.
 pub(crate) async fn until_each<T>(
     pause: Duration,
     what: &str,
@@ -42,7 +40,7 @@ pub(crate) fn busy(answer: Result<Outcome, Error>) {
     assert_eq!(answer.unwrap(), Outcome::Busy);
 }
 
-/// The error, which must be of this kind and say this.
+/// Asserts the kind and text of an error.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(
     answer: Result<T, Error>,

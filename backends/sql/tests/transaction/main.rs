@@ -1,4 +1,4 @@
-//! Locks and fences in a transaction of the user's own.
+//! Locks and fences in the application's own transaction.
 #![forbid(unsafe_code)]
 
 mod kit;

@@ -1,4 +1,4 @@
-//! What is looked at for holds in sessions.
+//! Diagnosis for holds in sessions.
 
 use lockwright_core::{Error, Finding, Result, Severity};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
         findings.push(several_primaries(&error));
     }
-    // First: a session may be ended only if no other client shares it.
+    // First: ending a session is safe only if no other client shares it.
     if let Err(error) = sessions.check().await {
         findings.push(shared_sessions(&error));
     } else if let Err(error) = open(sessions).await {
@@ -67,7 +67,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Each hold and each name that is waited for takes one of them.
+/// Each hold and each name with waiters takes a connection.
 async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Finding>> {
     const FEW: i64 = 20;
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";

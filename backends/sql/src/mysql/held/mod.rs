@@ -1,32 +1,31 @@
-//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in a transaction that is kept
-//! open; `LOCK IN SHARE MODE` for readers, which `GET_LOCK` doesn't have). One connection of its own for each hold.
+//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in an open transaction; `LOCK
+//! IN SHARE MODE` for readers, which only this mode supports). Each hold has its own connection.
 //!
 //! # The lock of a name
 //!
-//! In the mode `session`, a name that is ASCII without capitals and has at most 64 characters is
-//! locked as it is; of any other the SHA-256 is locked, in hexadecimal. So others can take the same
-//! lock, and are kept out by it:
+//! In the mode `session`, an ASCII name without capitals and of at most 64 characters is locked as
+//! it is. For other names the SHA-256 is locked, as MySQL limits names and ignores case. Other
+//! programs can take the same lock:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! That is because MySQL takes no longer name and makes no difference between `a` and `A`. These
-//! locks belong to the server, not to one database of it. In the mode `row` others lock the name's
-//! row of the table `lockwright_row`.
+//! These locks belong to the whole server, not to one of its databases. In the mode `row`, other
+//! programs lock the name's row of the table `lockwright_row`.
 //!
 //! # The gate of a name
 //!
-//! A writer that waits while readers hold has two more locks of the kind of `GET_LOCK`: ` lockwright/waits/…`,
-//! which a reader must find free, and ` lockwright/gate/…`, behind which readers wait. Others who lock the
-//! row without them cost fairness alone.
+//! A writer that waits while readers hold has two more `GET_LOCK` locks: ` lockwright/waits/…`,
+//! which a reader must find free, and ` lockwright/gate/…`, on which readers wait. Programs that
+//! ignore them reduce only fairness.
 //!
 //! # The mark of a session
 //!
-//! While a session holds or waits it has another lock of this kind, ` lockwright/TOKEN/HASH`, with the
-//! first 16 digits of the name's SHA-256. No name begins with a space. So `IS_USED_LOCK` tells which
-//! session is a claim's, and whether it is there at all, and a session can be ended by its token.
+//! A session that holds or waits also has the `GET_LOCK` lock ` lockwright/TOKEN/HASH`, with the
+//! first 16 digits of the name's SHA-256. No lock name begins with a space. So `IS_USED_LOCK` finds
+//! a claim's session, which can then be ended.
 
 mod doctor;
 mod session;
@@ -61,20 +60,16 @@ use watch::Watch;
 /// The longest `wait_timeout`: a year, and less on Windows.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// The mark of the session that is this claim's: the same token under another name is another one.
+/// The mark of a claim's session. It includes the name, as tokens may have several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// Which lock carries the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A `GET_LOCK`.
     Session,
-    /// A locked row.
     Row,
 }
 
 impl Kind {
-    /// What stands in the tables.
     fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -82,7 +77,6 @@ impl Kind {
         }
     }
 
-    /// What it promises.
     pub(super) fn profile(self) -> &'static Profile {
         static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session", false));
         static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row", true));
@@ -92,7 +86,6 @@ impl Kind {
         }
     }
 
-    /// A text with what stands in braces replaced.
     fn expand(self, dialect: &MySql, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
@@ -137,8 +130,8 @@ impl Kind {
     }
 }
 
-/// What a writer locks while it waits for readers. Locks of this kind belong to the whole server, so it is
-/// about the table too.
+/// Returns a lock of a writer that waits for readers. Its name includes the table, as it belongs to
+/// the whole server.
 fn of_gate(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
@@ -146,7 +139,7 @@ fn of_gate(what: &str) -> String {
     )
 }
 
-/// What is locked for a name. Characters of one byte are ASCII.
+/// A name without multi-byte characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -154,8 +147,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// How much of the TTL is left at most, in µs, to the second: unknown if the session may not be looked at.
-/// MySQL counts the seconds that have begun since, so its number may be one too large; MariaDB ignores the
+/// The longest time left of the TTL, in µs, to the second; unknown if the user may not see the
+/// session. MySQL counts started seconds, so its number may be one too large. MariaDB ignores the
 /// comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
@@ -170,22 +163,21 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which its holder hears of a little later: so neither a
-    // restart of the server nor a broken way to it.
+    // A hold ends with its connection, which the holder notices later. So holds survive neither a
+    // server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
-    // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
+    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // The server counts in seconds.
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Each hold has a connection of its own, and one that is stuck mustn't delay another.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
 }
 
-/// A MySQL server whose sessions hold locks.
 #[derive(Debug)]
 pub(super) struct Sessions {
     kind: Kind,
@@ -195,7 +187,6 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Over this pool, and with a connection of its own for each hold.
     pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(&dialect, text);
@@ -208,11 +199,11 @@ impl Sessions {
         }
     }
 
-    /// Makes sure that a session is a session all the way.
+    /// Checks that each connection has its own session on the server.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
-    /// server shares sessions out.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a proxy that shares
+    /// sessions.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
             self.rows.pool.dialect().set_direct();
@@ -237,7 +228,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// The server shows how long a session has been idle in whole seconds, and [`LEFT`] may take one off.
+    /// Idle times are in whole seconds, and [`LEFT`] may subtract one.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

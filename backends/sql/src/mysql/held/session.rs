@@ -1,4 +1,4 @@
-//! One connection that carries a hold.
+//! A connection that carries a hold.
 
 use std::fmt;
 use std::pin::pin;
@@ -22,22 +22,18 @@ use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
-/// How long closing a connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A connection that carries one hold, or waits for one, or neither.
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
-    /// For what has to be done from elsewhere.
+    /// For requests about this session through other connections.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
-    /// While it holds.
     watching: Option<Watching>,
     id: SessionId,
-    /// Set as soon as the connection has failed.
     over: bool,
-    /// Then a wait in vain may have left it the gate, and its mark.
+    /// Set after a wait, which may have left the gate and the mark.
     has_waited: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
@@ -90,8 +86,8 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// Sends what takes the lock. The server counts whole seconds, and MySQL would round a part of
-    /// one: a wait of less is ended from elsewhere.
+    /// Sends the locking statement. The server counts whole seconds, and MySQL rounds, so a shorter
+    /// wait is ended through another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -102,7 +98,6 @@ impl MySqlSession {
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
             ("ttl_s", Value::Int(seconds_up(claim.ttl))),
-            // The limit on waits for tables that other sessions have locked.
             ("limit_s", Value::Int(seconds_up(claim.ttl / 4))),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
@@ -117,8 +112,8 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Its answer comes before anything else is sent on the session, so that it can't
-                    // hit a later statement.
+                    // Await the answer before sending anything else, which a late `KILL QUERY`
+                    // could hit.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -128,7 +123,7 @@ impl MySqlSession {
         match cut {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                // It may come at any time, and end whatever the session is in the middle of then.
+                // The `KILL QUERY` may still arrive, and end any later statement.
                 tracing::debug!(%error, "nobody knows whether a wait was cut off");
                 self.over = true;
                 return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
@@ -162,7 +157,7 @@ impl MySqlSession {
         slice: Option<Duration>,
         last: bool,
     ) -> sqlx::Result<Locked> {
-        // A row that isn't there yet is made, and somebody may sweep it away again.
+        // A new row may be swept before it is locked.
         const TRIES: u32 = 5;
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -183,7 +178,7 @@ impl MySqlSession {
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
-                // The lock under which it is made is left then.
+                // The advisory lock for creating the row remains then.
                 Err(error) if is_in_vain(&error) => {
                     self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
@@ -193,7 +188,6 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether a transaction survives when one of its statements times out waiting for a lock.
     async fn keeps_transaction(&mut self) -> bool {
         let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
         rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))
@@ -208,14 +202,14 @@ impl MySqlSession {
     }
 }
 
-/// An idle session that holds nothing goes too, if this process is stopped, say. No other limit ends
-/// a hold or a wait, whatever the server's defaults are; each of the two has its own.
+/// The settings of a new session. An idle session without a hold also times out, in case this
+/// process is stopped. The server's other limits are disabled.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
                       /*!80000 , max_execution_time = 0 */";
 
-/// Whatever the session has, it has no more.
+/// Releases all locks of the session, and resets its idle timeout.
 const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
 
 impl fmt::Debug for MySqlSession {
@@ -234,7 +228,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // One of more than a second ends early, by the rest of the second.
+        // A longer slice ends early, by a fraction of a second, so another follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -261,7 +255,7 @@ impl Session for MySqlSession {
             {
                 return Ok(Kept::Unsure);
             }
-            // An error may roll a transaction back, and the lock with it.
+            // In the mode `row`, an error may roll back the transaction, and with it the lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>
@@ -329,12 +323,11 @@ impl Session for MySqlSession {
     }
 }
 
-/// Rounded up: the server's unit is the second, and it has no zero.
+/// Returns seconds, rounded up, at least one.
 fn seconds_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }
 
-/// Whether a wait ended without its lock, and nothing else is wrong.
 fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(LOCK_WAIT_TIMEOUT | INTERRUPTED | DEADLOCK))
 }

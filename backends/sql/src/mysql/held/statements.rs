@@ -1,4 +1,4 @@
-//! What a session sends.
+//! The statements of a session.
 
 use lockwright_core::{Claim, Mode};
 
@@ -6,28 +6,24 @@ use super::Kind;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
 
-/// The statements that run on the session itself.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) alone: Locking,
-    /// For rows.
+    /// Only in the mode `row`.
     shared: Option<Locking>,
-    /// For rows: makes what is to be locked.
+    /// Creates the name's row in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
-    /// The mark, as SQL.
     pub(super) mark: Sql,
 }
 
-/// Those that differ between who holds alone and who reads.
+/// The statements that differ between exclusive and shared holds.
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// After a try in vain.
     pub(super) missed: Sql,
-    /// After a wait in vain.
     pub(super) waited: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -79,7 +75,6 @@ impl Statements {
         }
     }
 
-    /// Those for this claim. A mode that there isn't doesn't get here.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         self.shared.as_ref().filter(|_| claim.mode == Mode::Shared).unwrap_or(&self.alone)
     }

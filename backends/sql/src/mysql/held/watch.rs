@@ -1,8 +1,7 @@
-//! Whether the sessions that hold are still there.
+//! Detection of ended sessions.
 //!
-//! sqlx reads a connection only while a statement runs on it, and a statement would start the
-//! session's idle time anew. So another connection asks the server about all of them at once: a
-//! session that has ended has no mark any more.
+//! sqlx reads a connection only while a statement runs, which would restart the session's idle
+//! time. So one other connection asks the server about all sessions: an ended one has no mark.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,16 +17,14 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// How often the server is asked: an end is told about so late.
+/// The polling interval, and so the delay of a report.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// For how many intervals the connection is kept when there is nothing to ask.
+/// The number of idle intervals after which the connection is closed.
 const KEPT: u32 = 25;
 
-/// How many are asked about in one request.
 const BATCH: usize = 200;
 
-/// The sessions of one backend that hold.
 #[derive(Debug)]
 pub(super) struct Watch {
     pool: Arc<Pool<MySql>>,
@@ -38,11 +35,10 @@ pub(super) struct Watch {
 struct Watched {
     next: u64,
     sessions: HashMap<u64, (SessionId, Arc<str>, watch::Sender<bool>)>,
-    /// Whether a task asks.
     asked: bool,
 }
 
-/// A session that is watched until this is dropped.
+/// A watched session. Dropping this ends the watch.
 #[derive(Debug)]
 pub(super) struct Watching {
     watch: Arc<Watch>,
@@ -50,13 +46,11 @@ pub(super) struct Watching {
     ended: watch::Receiver<bool>,
 }
 
-/// What asking came to.
 enum Asked {
     Answered(Line),
-    /// The server didn't answer; that says nothing about the sessions.
+    /// No answer: the state of the sessions is unknown.
     Unsure,
-    /// No connection can be made, twice: where the server went, or the way to it, the sessions went
-    /// too.
+    /// Two attempts to connect failed: the sessions are gone too.
     Gone,
 }
 
@@ -72,7 +66,7 @@ impl Watch {
         Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
-    /// From now on, by its mark as SQL. In a runtime.
+    /// Watches a session by its mark, as SQL. Must be called inside a runtime.
     pub(super) fn over(self: &Arc<Self>, session: SessionId, mark: String) -> Watching {
         let (sender, ended) = watch::channel(false);
         let mut watched = self.watched();
@@ -186,7 +180,7 @@ impl Watch {
     }
 
     fn tell(&self, number: u64) {
-        // It may have been let go of meanwhile.
+        // The hold may have been released in between.
         if let Some((.., ended)) = self.watched().sessions.remove(&number) {
             ended.send_replace(true);
         }
@@ -197,7 +191,7 @@ impl Watch {
     }
 }
 
-/// A task that asks. When its runtime drops it, the next session starts another one.
+/// The polling task. If its runtime drops it, the next session starts another.
 struct Asking {
     watch: Arc<Watch>,
     ended: bool,
@@ -212,9 +206,8 @@ impl Drop for Asking {
 }
 
 impl Watching {
-    /// Returns when the session has ended.
     pub(super) async fn ended(&mut self) {
-        // An error would be that nobody can tell any more, which is no end.
+        // An error means that the state is unknown, which is no end.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,23 +1,22 @@
--- Grants a free or run-out name, or re-arms the token's own hold. There is no note that somebody
--- waits: nobody is told of a release here.
+-- Grants a free or expired name, or renews the token's own hold. No waiters, as there are no notifications.
 -- :name, :token, :identity, :fences, :ttl
--- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
+-- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The first statement is atomic; the second one finds out by the token what it did. A hold that
--- nobody hears of runs out.
+-- The first statement is atomic. The second finds its result by the token. A hold whose answer is lost
+-- expires.
 --
--- The clock that decides is read after the row was locked. It is read again for what follows from
--- the decision, which is taken once, in the first assignment: those after it see it.
+-- The first assignment decides, with a clock that is read after the row was locked. The later ones use its
+-- decision, and read the clock again for the new times.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- Above the floor, and above the row, should the sweeper delete it meanwhile.
+       -- Above the row too, in case a sweep deletes it in between.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 WHERE NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)
-  -- Whoever only finds it held writes nothing.
+  -- A claim that finds the name held writes nothing.
   AND NOT COALESCE(seen.token <> :token AND seen.expires > {now}, FALSE)
 ON DUPLICATE KEY UPDATE
     decided = CASE
@@ -29,7 +28,7 @@ ON DUPLICATE KEY UPDATE
     token = IF({lease}.decided = 2, VALUES(token), {lease}.token),
     identity = IF({lease}.decided = 2, VALUES(identity), {lease}.identity),
     mode = IF({lease}.decided = 2, VALUES(mode), {lease}.mode),
-    -- Before the number of fences, which is the old one's yet.
+    -- Before `fences`, which still has the old value.
     fence = IF({lease}.decided = 2, GREATEST({lease}.fence + {lease}.fences, VALUES(fence)),
                {lease}.fence),
     fences = IF({lease}.decided = 2, VALUES(fences), {lease}.fences),

@@ -1,7 +1,7 @@
--- Lets one more hold beside others if it fits, or re-arms the token's own hold. After `beside_lock`.
--- :name, :token, :identity, :kind (what stands for a token in the name's row), :mode, :permits, :size, :ttl
--- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits,
--- size
+-- Grants a shared hold if it fits, or renews the token's own hold. After `beside_lock`.
+-- :name, :token, :identity, :kind (the token column of the name's row), :mode, :permits, :size, :ttl
+-- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now,
+-- permits, size
 SELECT lease.fence, lease.fences,
        COALESCE(lease.token IS NOT NULL AND lease.expires > @lockwright_now, FALSE),
        COALESCE(lease.token = :kind AND lease.expires > @lockwright_now, FALSE),
@@ -13,7 +13,7 @@ WHERE lease.name = :name;
 
 SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
-       -- A writer that waits for these readers, or for those that have just gone.
+       -- A writer that waits for these readers, or for the previous ones.
        MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
@@ -33,7 +33,7 @@ SET @lockwright_does = CASE
     WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
     ELSE 2 END;
 
--- Readers share the fence of those who read.
+-- A new reader shares the present readers' fence.
 SET @lockwright_fence = IF(
     @lockwright_does < 2 OR (@lockwright_ours AND :size = 0),
     @lockwright_fence,
@@ -45,7 +45,7 @@ SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl
        @lockwright_now + :ttl, @lockwright_now, NULL
 FROM {meta} AS meta
 WHERE @lockwright_does = 2
--- One that is over.
+-- Reuses the row of a hold that has ended.
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
@@ -66,7 +66,7 @@ UPDATE {lease} SET
     broken = NULL
 WHERE name = :name AND @lockwright_does > 0;
 
--- Those who went without a word, so that few are looked at.
+-- Expired holders, so that few rows are read.
 DELETE FROM {beside}
 WHERE name = :name AND token <> :token AND expires < @lockwright_now - 60000000
   AND @lockwright_does = 2;

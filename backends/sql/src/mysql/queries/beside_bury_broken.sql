@@ -1,5 +1,5 @@
--- Leaves a tombstone of a hold that is about to be freed, which tells its holder at its next renewal and
--- keeps a repeat of its claim out. After `beside_lock`.
+-- Leaves a tombstone for a hold that is about to be freed, for its holder's next renewal or repeated claim.
+-- After `beside_lock`.
 -- :name, :token, :broken, :tombstone
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, @lockwright_now + GREATEST(expires - @lockwright_now, :tombstone), :broken

@@ -1,7 +1,7 @@
--- Compares the token and takes its hold out, or the note that a writer waits. After `beside_lock`, which the
--- note can do without.
+-- Removes the token's hold, or its record of a waiting writer. After `beside_lock`, which the record doesn't
+-- need.
 -- :name, :token
--- Answers: whether it held, NULL, for how many microseconds it would have
+-- Returns: whether it held, NULL, how many microseconds were left
 SET @lockwright_now = {now};
 
 SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)
@@ -15,7 +15,7 @@ SELECT MAX(expires) INTO @lockwright_ends
 FROM {beside}
 WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
 
--- The name runs out with the last of the others.
+-- The name expires with its last holder.
 UPDATE {lease} SET
     token = IF(@lockwright_ends IS NULL, NULL, token),
     expires = COALESCE(@lockwright_ends, @lockwright_now),

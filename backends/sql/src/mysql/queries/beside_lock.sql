@@ -1,5 +1,5 @@
--- What begins a change of those who hold a name beside each other: the name's row is locked, and made if
--- need be, so that all of them take turns. What follows sees what those before have done, and commits.
+-- Begins a change of shared holders: locks the name's row, created if necessary. The next statements see all
+-- earlier changes, and commit.
 -- :name
 BEGIN;
 
@@ -10,7 +10,7 @@ SELECT :name, NULL, '', 'exclusive',
        1, 0, 0, {now}, NULL, '', 0
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Locked, and as it was.
+-- Locked, but unchanged.
 ON DUPLICATE KEY UPDATE decided = {lease}.decided;
 
 SET @lockwright_now = {now};

@@ -1,10 +1,9 @@
--- Re-arms every hold of the batch that is still held beside others.
+-- Renews the shared holds of the batch that still exist.
 -- :holds JSON [[name, token, ttl], ...]
--- Answers for each: its place, 'renewed' or why not, whether somebody waits
+-- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- The rows of the names are locked first, and the clock that decides is read after that. A name whose
--- row another session has locked is 'skipped', so that it delays no other renewal.
--- By the key, because a scan waits for other rows too.
+-- Reads the clock after locking the names' rows. A name whose row another session has locked is 'skipped'.
+-- Joins by the key, because a scan waits for other rows too.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -12,7 +11,7 @@ INTO @lockwright_locked
 FROM {asked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
--- MariaDB has no OF, and MySQL requires it here.
+-- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 SET @lockwright_now = {now};
@@ -23,7 +22,7 @@ STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
     ON beside.name = lease.name
     AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
-    -- Not a writer that waits.
+    -- Excludes a waiting writer.
     AND beside.mode = lease.mode
 SET beside.ttl = locked.ttl,
     beside.expires = @lockwright_now + locked.ttl,
@@ -31,7 +30,7 @@ SET beside.ttl = locked.ttl,
 WHERE beside.expires > @lockwright_now AND beside.broken IS NULL
   AND lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
 
--- Names run out with the last of those who hold them.
+-- Names expire with their last holder.
 UPDATE (
     SELECT beside.name, MAX(beside.expires) AS ends
     FROM {locked}

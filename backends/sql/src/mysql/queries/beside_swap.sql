@@ -1,7 +1,7 @@
--- Gives a hold beside others to another token, for a ticket, and keeps the old one from ever being granted
--- again. After `beside_lock`.
+-- Transfers a shared hold to another token, for a ticket, and leaves a tombstone for the old token. After
+-- `beside_lock`.
 -- :name, :from, :token, :identity, :mode, :permits, :size, :ttl, :tombstone
--- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
+-- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
 -- now, permits, size
 SELECT MAX(lease.fence), MAX(lease.fences),
        MAX(IF(beside.token = :from, beside.fence, NULL)),
@@ -18,7 +18,7 @@ WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
 
 SET @lockwright_old = @lockwright_old AND NOT @lockwright_own;
 
--- Readers beside each other share theirs.
+-- Concurrent readers share their fence.
 SET @lockwright_epoch = IF(:size = 0, @lockwright_epoch,
                            GREATEST(@lockwright_fence + @lockwright_fences, @lockwright_now));
 
@@ -31,7 +31,7 @@ UPDATE {beside} SET
     updated = @lockwright_now
 WHERE name = :name AND token = :from AND @lockwright_old;
 
--- A repeat, whose first answer didn't arrive.
+-- A repeat, whose first answer was lost.
 UPDATE {beside} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
 WHERE name = :name AND token = :token AND @lockwright_own;
 

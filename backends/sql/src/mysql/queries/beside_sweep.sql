@@ -1,6 +1,6 @@
--- Deletes some rows of shared holds that ran out long ago. Skips rows that another session has locked.
+-- Deletes some rows of shared holds that expired long ago. Skips rows that another session has locked.
 -- :idle, :limit
--- Answers: how many
+-- Returns: how many
 SELECT MAX(part.token) INTO @lockwright_last
 FROM (
     SELECT token FROM {beside} WHERE expires < {now} - :idle ORDER BY token LIMIT :limit

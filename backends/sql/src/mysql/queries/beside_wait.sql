@@ -1,5 +1,4 @@
--- Notes that a writer waits for those who read. The note is about them alone: it is void once the name's
--- fence has moved on, so it may come late, and needs no lock.
+-- Records that a writer waits for readers. Void once the name's fence has changed, so it needs no lock.
 -- :name, :token, :identity, :ttl, :patience
 INSERT INTO {beside}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)

@@ -1,7 +1,6 @@
--- Frees the name, and leaves a tombstone, which tells the holder at its next renewal and keeps a
--- repeat of its claim out.
+-- Frees the name, and leaves a tombstone for the holder's next renewal or repeated claim.
 -- :name, :token, :broken, :tombstone
--- Answers, if it is held: for how many microseconds its holder may go on believing
+-- Returns, if it is held: for how many microseconds its holder may still rely on it
 BEGIN;
 
 UPDATE {lease} SET
@@ -10,7 +9,7 @@ UPDATE {lease} SET
     buried = RIGHT(CONCAT(buried, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
--- The row is ours until the end, so its times are those of this break.
+-- The row is still locked, so its times are from this break.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
 FROM {lease}

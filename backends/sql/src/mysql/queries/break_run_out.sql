@@ -1,6 +1,6 @@
--- Marks a hold as broken: it can't be renewed any more. The first break keeps its reason.
+-- Marks a hold as broken, which prevents its renewal. The first break keeps its reason.
 -- :name, :token, :broken
--- Answers, if it is held: in how many microseconds it runs out
+-- Returns, if it is held: in how many microseconds it expires
 UPDATE {lease} SET broken = COALESCE(broken, :broken)
 WHERE name = :name AND token = :token AND expires > {now};
 

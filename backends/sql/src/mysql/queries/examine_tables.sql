@@ -1,4 +1,4 @@
--- Changes nothing, and is refused where the user may not change the tables.
+-- Changes nothing, and is rejected if the user may not change the tables.
 INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
 UPDATE {lease} SET updated = updated WHERE FALSE;
 DELETE FROM {lease} WHERE FALSE;

@@ -1,6 +1,6 @@
 -- Compares the token and frees the name in one step.
 -- :name, :token
--- Answers: whether it held
+-- Returns: whether it held
 UPDATE {lease} SET token = NULL, updated = {now}
 WHERE name = :name AND token = :token AND expires > {now};
 

@@ -1,11 +1,10 @@
--- Re-arms every hold of the batch that is still held.
+-- Renews the holds of the batch that still exist.
 -- :holds JSON [[name, token, ttl], ...]
--- Answers for each: its place, 'renewed' or why not, whether somebody waits
+-- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- The rows are locked first. A row that another session has locked is 'skipped', so that it delays no
--- other renewal. The rows stay locked until the commit, so a hold that is alive and unbroken in the last
--- statement was so when it was re-armed.
--- By the key, because a scan waits for other rows too.
+-- Locks the rows first, until the commit. So a hold that is alive and unbroken in the last statement was so
+-- when it was renewed. A row that another session has locked is 'skipped'. Joins by the key, because a scan
+-- waits for other rows too.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))
@@ -14,7 +13,7 @@ FROM {asked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
     AND lease.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
--- MariaDB has no OF, and MySQL requires it here.
+-- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 UPDATE {locked}

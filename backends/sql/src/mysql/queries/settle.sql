@@ -1,8 +1,7 @@
--- Frees the name if the token holds it, and keeps the token from ever being granted again: by a
--- tombstone for those who ask later, and by a note in the row for one who is asking just now and
--- doesn't see the tombstone. The second statement waits for that one, so the third sees what it did.
+-- Frees the name if the token holds it, and leaves a tombstone. A concurrent claim may not see that, so the
+-- row has the token too. The second statement waits for that claim, so the third sees its result.
 -- :name, :token, :tombstone
--- Answers: whether it held
+-- Returns: whether it held
 INSERT INTO {tombstone} (token, until_us) VALUES (:token, {now} + :tombstone)
 ON DUPLICATE KEY UPDATE until_us = GREATEST(until_us, VALUES(until_us));
 

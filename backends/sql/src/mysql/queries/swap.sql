@@ -1,10 +1,8 @@
--- Gives the hold of a token to another one, for a ticket, and keeps the old one from ever being granted
--- again.
+-- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old one.
 -- :name, :from, :token, :identity, :ttl, :tombstone
--- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
--- now
+-- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The clock that decides is read after the row was locked. The token is set after what depends on it.
+-- Reads the clock after the row was locked. Assigns the token after the columns that depend on it.
 BEGIN;
 
 UPDATE {lease} SET
@@ -20,7 +18,7 @@ WHERE name = :name AND token IN (:from, :token) AND expires > {now} AND broken I
   AND LOCATE(:token, buried) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
 
--- The row is ours until the end.
+-- The row stays locked until the commit.
 INSERT INTO {tombstone} (token, until_us)
 SELECT :from, updated + :tombstone FROM {lease}
 WHERE name = :name AND token = :token AND ROW_COUNT() > 0

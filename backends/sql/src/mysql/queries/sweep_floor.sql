@@ -1,7 +1,7 @@
--- Raises the floor to the highest fence of the rows that may go, of the next ones by name.
+-- Raises the floor to the highest fence of the deletable rows, among the next rows by name.
 -- :after, :idle, :limit
 --
--- In two steps, because an update that reads rows locks them.
+-- In two steps, because an update locks the rows that it reads.
 SELECT MAX(part.fence + part.fences - 1) INTO @lockwright_floor
 FROM (SELECT * FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) AS part
 WHERE GREATEST(part.updated, IF(part.token IS NULL, 0, part.expires)) < {now} - :idle;

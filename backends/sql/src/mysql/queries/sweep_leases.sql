@@ -1,6 +1,6 @@
--- Deletes the rows that may go, of the next ones by name. Those that somebody is at are left.
+-- Deletes the deletable rows, among the next rows by name. Skips rows that another session has locked.
 -- :after, :idle, :limit
--- Answers: how many went, how many were looked at, the last one's name
+-- Returns: how many were deleted, how many were examined, the last name
 SELECT COUNT(*), MAX(part.name) INTO @lockwright_seen, @lockwright_last
 FROM (SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) AS part;
 

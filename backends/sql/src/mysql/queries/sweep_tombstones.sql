@@ -1,8 +1,8 @@
 -- Deletes some expired tombstones. Skips rows that another session has locked.
 -- :limit
--- Answers: how many
+-- Returns: how many
 --
--- By the time at which the statement began, which the index can be asked for.
+-- Compares with the start of the statement, which allows an index lookup.
 SELECT MAX(part.until_us) INTO @lockwright_last
 FROM (
     SELECT until_us FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit

@@ -1,6 +1,5 @@
 -- Locks the name's row until the transaction ends, and raises its fence.
--- Last row: the highest fence, which is ours unless it is above. Read with a lock, so that no
--- snapshot is taken before what another transaction has done.
+-- Last row: the highest fence, maybe above :fence. A locking read takes no earlier snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

@@ -1,12 +1,10 @@
--- Makes the row or changes it, which locks it until the transaction ends. Not INSERT IGNORE: that
--- takes a shared lock first, and two who have it wait for each other. Not a SELECT before: that
--- locks the gap where the row isn't, and no snapshot must be taken before the wait.
+-- Inserts or changes the row, which locks it until the transaction ends. INSERT IGNORE would take a shared
+-- lock first, which allows a deadlock. A SELECT before would lock a gap, and take a snapshot before the wait.
 --
--- The savepoint tells after a wait in vain whether the transaction is still the same.
+-- The savepoint shows after a wait whether the transaction is still the same.
 --
--- The limit is for this statement alone: MariaDB has SET STATEMENT for that, and it holds also when
--- nobody reads the answer. MySQL, which skips what is for MariaDB and reads what isn't, sets the
--- session's; see transaction_restore.sql.
+-- The limit is for this statement only: by SET STATEMENT on MariaDB, also if the client is gone. MySQL skips
+-- those parts, and sets the limit of the session. See transaction_restore.sql.
 SAVEPOINT lockwright_probe;
 SET @lockwright = NULL /*!80000 , @lockwright_limit = @@SESSION.innodb_lock_wait_timeout,
     SESSION innodb_lock_wait_timeout = :seconds */;

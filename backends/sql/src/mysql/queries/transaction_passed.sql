@@ -1,3 +1,3 @@
--- After a wait in vain: fails if the savepoint from before went with its transaction. Without
--- autocommit there is always another one.
+-- After an unsuccessful wait: fails if the savepoint ended with its transaction. Without autocommit there is
+-- always a new transaction.
 RELEASE SAVEPOINT lockwright_probe;

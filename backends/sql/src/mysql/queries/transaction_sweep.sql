@@ -1,5 +1,5 @@
--- Deletes rows that were not used for so long, but for those that a transaction has locked now.
--- They are looked for without locks first, which SET would take. Last row: how many there were.
+-- Deletes unused rows, except those that a transaction has locked. The first search uses no locks, which SET
+-- would take. Last row: how many.
 SELECT JSON_ARRAYAGG(old.name) INTO @lockwright FROM (
     SELECT name FROM {swept} WHERE {age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND LIMIT :limit
 ) AS old;

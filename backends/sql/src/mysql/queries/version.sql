@@ -1,4 +1,4 @@
--- Answers: version
+-- Returns: version
 SELECT version FROM {meta}
 -- Tables of an earlier layout lack one of these, and are completed.
 WHERE NOT EXISTS (SELECT 1 FROM {beside} WHERE FALSE)

@@ -1,4 +1,4 @@
-//! What is looked at for holds in sessions.
+//! Diagnosis for holds in sessions.
 
 use std::sync::atomic::Ordering;
 
@@ -71,7 +71,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Each hold and each name that is waited for takes one of them.
+/// Each hold and each name with waiters takes a connection.
 async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
     use crate::server::errors::Effect;
 

@@ -1,31 +1,31 @@
-//! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in a transaction that is
-//! kept open; `FOR SHARE` for readers). One connection of its own for each hold.
+//! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in an open transaction;
+//! `FOR SHARE` for readers). Each hold has its own connection.
 //!
 //! # The key of a name
 //!
-//! The mode `session` locks the first 64 bits of the name's SHA-256, so that others can take the
-//! same lock, and are kept out by it:
+//! The mode `session` locks the first 64 bits of the name's SHA-256. Other programs can take the
+//! same lock:
 //!
 //! ```sql
 //! SELECT pg_advisory_lock(
 //!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 //! ```
 //!
-//! A reader takes `pg_advisory_lock_shared` of the same key. Two names with one key keep each other out,
-//! which costs time and never safety. In the mode `row` others lock the name's row of the table
-//! `lockwright_row`.
+//! A reader takes `pg_advisory_lock_shared` of the same key. Two names with the same key exclude
+//! each other, which is slow but safe. In the mode `row`, other programs lock the name's row of the
+//! table `lockwright_row`.
 //!
 //! # The gate of a name
 //!
 //! A writer that waits while readers hold has the name's gate, an advisory lock of two numbers: the
-//! next 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. A reader
-//! must find it open. It costs fairness alone if others don't know of it.
+//! next 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. A
+//! reader enters only through an open gate. Programs that ignore it reduce only fairness.
 //!
 //! # The mark of a session
 //!
 //! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, with the key in
-//! hexadecimal, and `lockwright/idle` otherwise. So `pg_stat_activity` shows who is who, and a
-//! session can be ended by its token.
+//! hexadecimal, and `lockwright/idle` otherwise. So operators can find a claim's session in
+//! `pg_stat_activity`, and end it.
 
 mod doctor;
 mod probe;
@@ -56,20 +56,16 @@ use crate::server::table::Tables;
 use session::PgSession;
 use statements::Statements;
 
-/// The longest idle time-out that PostgreSQL takes: 2^31 - 1 ms, in whole minutes.
+/// The longest idle timeout in PostgreSQL: 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-/// Which lock carries the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An advisory lock.
     Session,
-    /// A locked row.
     Row,
 }
 
 impl Kind {
-    /// What stands in the tables.
     fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -77,7 +73,6 @@ impl Kind {
         }
     }
 
-    /// What it promises.
     pub(super) fn profile(self) -> &'static Profile {
         static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("postgres-session"));
         static ROW: LazyLock<Profile> = LazyLock::new(|| profile("postgres-row"));
@@ -87,7 +82,6 @@ impl Kind {
         }
     }
 
-    /// A text with what stands in braces replaced.
     fn expand(self, tables: &Tables, text: &str) -> String {
         let digits = |name: &str| digits_from(name, 1, 16);
         let key = |name: &str| key_from(name, 1);
@@ -112,7 +106,7 @@ impl Kind {
         tables.expand(&text, '"')
     }
 
-    /// Where the gate's digits begin, among those of the name's SHA-256.
+    /// Returns the position of the gate's digits in the name's SHA-256.
     fn gate_at(self) -> usize {
         match self {
             Self::Session => 17,
@@ -120,7 +114,6 @@ impl Kind {
         }
     }
 
-    /// The two numbers that the gate is locked by.
     fn gate(self) -> String {
         let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
         format!("{}, {}", half(self.gate_at()), half(self.gate_at() + 8))
@@ -161,12 +154,12 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// The lock that a session has while it reads for a claim, so that there is one at most.
+/// The lock of a session that reads for a claim: each claim has at most one.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the gate before a writer waits for readers, unless it has closed it before, or another
-/// writer has: then it is closed, and that one may be stopped. Readers only pass it, and are waited
-/// for. One row.
+/// Closes the gate before a writer waits for readers, unless this or another writer (perhaps
+/// stopped) has closed it. Readers only pass through the gate, so the writer waits for them. One
+/// row.
 const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -175,18 +168,18 @@ const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {gate_as_one})) \
      THEN pg_advisory_lock({gate})::text END";
 
-/// A condition: the session is still the claim's, now that the row `held` is locked. PostgreSQL caches
-/// the activity of sessions within a transaction, so the cache is cleared first. Both branches refer to
+/// A condition: the session is still the claim's, now that the row `held` is locked. PostgreSQL
+/// caches activity within a transaction, so the cache is cleared first. Both branches refer to
 /// `held`, so that neither is evaluated before the row is locked.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// What is left of a slice when something before has blocked too, in ms.
+/// The rest of a slice after an earlier statement has blocked too, in ms.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// How much of the TTL is left, in µs: unknown if the session may not be looked at.
+/// The time left of the TTL, in µs; unknown if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -199,34 +192,32 @@ fn profile(backend: &'static str) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which its holder hears of a little later: so neither a
-    // restart of the server nor a broken way to it. Nor a step of the server's clock: an idle
-    // time-out ends at an instant of the wall clock, and one that steps ahead ends holds early.
+    // A hold ends with its connection, which the holder notices later. So holds survive neither a
+    // server restart nor a network failure, nor a clock step ahead: idle timeouts use the wall
+    // clock.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
-    // Every acquire of a token runs in a task of the process that made it, so it can be kept back.
+    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // Shorter ones would run out while the hold is being written down.
+    // Shorter ones would expire while the hold's row is being written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // Each hold has a connection of its own, and one that is stuck mustn't delay another.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
 }
 
-/// A PostgreSQL server whose sessions hold locks.
 #[derive(Debug)]
 pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
     rows: Rows<Postgresql>,
-    /// Whether the server can look for clients that are gone while it keeps them waiting.
+    /// Whether the server can check for dead clients while they wait.
     checks_clients: AtomicBool,
 }
 
 impl Sessions {
-    /// Over this pool, and with a connection of its own for each hold.
     pub(super) fn new(kind: Kind, pool: Arc<Pool<Postgresql>>) -> Self {
         let dialect = pool.dialect().clone();
         let expand = |text: &str| kind.expand(dialect.tables(), text);
@@ -238,11 +229,11 @@ impl Sessions {
         }
     }
 
-    /// Makes sure that a session is a session all the way.
+    /// Checks that a connection has its own session on the server.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if something between here and the
-    /// server shares sessions out, or if the server is too old.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a pooler that shares
+    /// sessions, or if the server is too old.
     pub(super) async fn check(&self) -> Result<()> {
         probe::check(self).await
     }

@@ -1,4 +1,4 @@
-//! Whether a session is a session all the way to the server.
+//! Detection of poolers that share sessions.
 
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
@@ -10,10 +10,9 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Refuses what gives one session of the server to several connections in turn.
-///
-/// While a second connection is in a transaction, a pooler either answers it with the first one's
-/// session, or answers the first one with another than before. A session pooler does neither.
+/// Rejects a pooler that gives one server session to several connections in turn. While a second
+/// connection is in a transaction, such a pooler answers it with the first one's session, or
+/// switches the first one's. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
@@ -47,7 +46,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(shared()),
-        // The words of a pooler that shares out single statements, and takes no transaction.
+        // The error of a pooler that pools single statements and rejects transactions.
         Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),

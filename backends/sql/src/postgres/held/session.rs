@@ -1,9 +1,8 @@
-//! One connection that carries a hold.
+//! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs on it. A [`PgListener`] can also be read in
-//! between, which is how the end of the connection is noticed at once; nothing is ever listened to.
-//! Its `try_recv` may be dropped at any time: it takes nothing off the buffer before a whole message
-//! is there.
+//! sqlx reads a connection only while a statement runs. A [`PgListener`] (without a channel) can
+//! also be read in between, which reveals its end at once. Its `try_recv` is cancel-safe: it
+//! removes only complete messages from the buffer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,30 +23,26 @@ use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Value};
 
-/// How long closing a connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Whatever the session has, it has no more, and it may be idle for as long as in the beginning.
+/// Releases all locks of the session, and resets its idle timeouts.
 const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', false), \
                       set_config('idle_session_timeout', '60s', false), \
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
                       pg_advisory_unlock_all()::text";
 
-/// A connection that carries one hold, or waits for one, or neither.
 pub(crate) struct PgSession {
     listener: PgListener,
-    /// Of this one connection.
+    /// A pool with this one connection.
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
-    /// Which plans the server keeps for it.
     prepared: Vec<Arc<str>>,
-    /// Set as soon as the connection has failed: the listener would make a new one by itself, and
-    /// that one holds nothing.
+    /// Set as soon as the connection has failed: the listener would reconnect, without the hold.
     over: bool,
-    /// Then a wait in vain may have left it the gate, and its mark.
+    /// Set after a wait, which may have left the gate and the mark.
     has_waited: bool,
-    /// Whether it leaves nothing when what it waits with just now is in vain.
+    /// Set if the current wait leaves no state even if it fails.
     is_last: bool,
     checks_clients: bool,
     /// Dropped after the connection.
@@ -76,7 +71,7 @@ impl PgSession {
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
-            // What is given back is closed.
+            // A returned connection is closed.
             .after_release(|_, _| Box::pin(async { Ok(false) }))
             .connect_lazy_with(dialect.server.clone());
         let opened = Instant::now();
@@ -117,11 +112,10 @@ impl PgSession {
         }
     }
 
-    /// Settings of the role or the database that would end the session early, or cut its waits
-    /// short, are set aside.
+    /// Overrides settings that would end the session early or shorten its waits.
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // An idle session that holds nothing goes too, if this process is stopped, say. A statement
-        // in the transaction that holds must see what was committed meanwhile: a break.
+        // An idle session without a hold also times out, in case this process is stopped. A
+        // statement in the holding transaction must see later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
                         SET idle_in_transaction_session_timeout = '60s'; \
@@ -150,7 +144,7 @@ impl PgSession {
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
         if self.checks_clients {
-            // Without it a waiter that was killed stays in the queue. Not on every system.
+            // Without it, a killed waiter stays in the queue. Not available on every system.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             self.checks_clients = match self.run(set).await {
                 Ok(_) => true,
@@ -161,7 +155,6 @@ impl PgSession {
         Ok(())
     }
 
-    /// Whether the server takes waiters out of the queue whose client is gone.
     pub(super) fn checks_clients(&self) -> bool {
         self.checks_clients
     }
@@ -229,8 +222,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // The renewal reads a table that other sessions may have locked. Without a limit, a release
-            // would have to wait for it as well. Planning the statement waits for the table too.
+            // The renewal reads, and plans with, a table that other sessions may have locked.
+            // Without a limit, a release would wait for it as well.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(
@@ -257,16 +250,17 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Rows are told from nothing by their number; a try in vain has to be rolled back.
+    /// Locks a row, and creates it if necessary. The number of rows shows success; a failed attempt
+    /// is rolled back.
     async fn lock_row(
         &mut self,
         claim: &Claim,
         which: Which,
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        // A row that isn't there yet is made, and somebody may sweep it away again.
+        // A new row may be swept before it is locked.
         const TRIES: u32 = 5;
-        // A wait has other statements before.
+        // A wait is preceded by other statements.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
@@ -300,8 +294,8 @@ impl PgSession {
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
             Err(error) if is_in_vain(&error) => {
-                // It may have been granted all the same: a lock of the session's isn't undone with
-                // the statement, and the time was over between the grant and its answer.
+                // The lock may have been granted: it isn't undone with its statement, which may
+                // time out between the grant and its answer.
                 let rows = self.about(Which::Missed, claim, &[]).await?;
                 let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
                 Ok(Locked::No { same_token })
@@ -331,7 +325,7 @@ enum Which {
 
 impl fmt::Debug for PgSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the pool: its options have the password.
+        // The pool's options contain the password.
         f.debug_struct("PgSession")
             .field("id", &self.id)
             .field("over", &self.over)
@@ -366,7 +360,8 @@ impl Session for PgSession {
         let rows = match self.about(Which::Keep, claim, &[]).await {
             Ok(rows) => rows,
             Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
-                // Locks from before a savepoint survive its rollback. Prepared plans outlive an error.
+                // Locks from before a savepoint survive its rollback. Prepared plans outlive an
+                // error.
                 let undo = match self.statements.kind {
                     Kind::Session => "",
                     Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright; ",
@@ -392,7 +387,7 @@ impl Session for PgSession {
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
-        // None at all would be for ever.
+        // Zero would disable the timeout.
         let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
         let text = self.statements.shorten.render(&ttl_ms, Postgresql::literal);
         self.run(text).await.map(drop).map_err(|error| self.failed(error))
@@ -419,15 +414,15 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // Gives its connection back, and the pool closes what it is given.
+        // The drop returns the connection to the pool, which closes it.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
     }
 }
 
-/// Returns why no connection can be opened. sqlx's pool would retry without an error while no server answers,
-/// or while the server has too many clients.
+/// Returns why no connection can be opened: sqlx's pool retries silently while no server answers or
+/// the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const MOMENT: Duration = Duration::from_millis(200);
 
@@ -448,7 +443,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
-/// Rounded up: the server's unit is the millisecond.
+/// Returns milliseconds, rounded up.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
@@ -460,13 +455,12 @@ fn code_of(error: &sqlx::Error) -> Option<&'static str> {
         .find(|known| *known == code)
 }
 
-/// Whether a wait ended without its lock, and nothing else is wrong.
 fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Whether the session has ended with this error: class 57P (an operator, an idle time-out, a
-/// shutdown), class 08 (the connection), and the idle time-outs inside a transaction.
+/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
+/// class 08 (the connection), and the idle timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

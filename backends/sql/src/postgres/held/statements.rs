@@ -1,4 +1,4 @@
-//! What a session sends.
+//! The statements of a session.
 
 use lockwright_core::{Claim, Mode};
 
@@ -7,24 +7,23 @@ use crate::postgres::dialect::Postgresql;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
 
-/// The statements that run on the session itself.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) dialect: Postgresql,
     alone: Locking,
     shared: Locking,
-    /// For rows.
+    /// Creates the name's row in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
 }
 
-/// Those that differ between who holds alone and who reads.
+/// The statements that differ between exclusive and shared holds.
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// After a wait in vain; for rows after a try too.
+    /// Follows an unsuccessful wait, and in the mode `row` an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -83,7 +82,6 @@ impl Statements {
         }
     }
 
-    /// Those for this claim.
     pub(super) fn of(&self, claim: &Claim) -> &Locking {
         if claim.mode == Mode::Shared { &self.shared } else { &self.alone }
     }

@@ -1,10 +1,9 @@
--- Grants a free or run-out name, re-arms the token's own hold, or notes that somebody waits.
+-- Grants a free or expired name, renews the token's own hold, or records a waiter.
 -- :name, :token, :identity, :fences, :ttl, :waits
--- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
+-- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The clock that decides is read after the row was locked: what runs out while this waits for the
--- row isn't revived, and a grant's TTL begins no earlier than the grant. Everything is decided by
--- one reading of it.
+-- The decisive clock is read once, after the row was locked. So a hold that has expired by then isn't
+-- renewed, and a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), buried AS (
@@ -13,15 +12,15 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
     SELECT :name, :token, :identity, 'exclusive',
-           -- Above the floor, and above the row, should the sweeper delete it meanwhile.
+           -- Above the row too, in case a sweep deletes it in between.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM buried)
-      -- Whoever only finds it held writes nothing; nor does one who waits, while the note that
-      -- somebody waits stands for some seconds yet.
+      -- A claim that finds the name held writes nothing, nor does a waiter while the record of waiters is
+      -- valid for some more seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -1,9 +1,8 @@
--- Lets one more hold beside others if it fits, re-arms the token's own hold, or notes that somebody waits.
--- After `beside_lock`.
--- :name, :token, :identity, :kind (what stands for a token in the name's row), :mode, :permits, :size, :ttl,
+-- Grants a shared hold if it fits, renews the token's own hold, or records a waiter. After `beside_lock`.
+-- :name, :token, :identity, :kind (the token column of the name's row), :mode, :permits, :size, :ttl,
 -- :waits
--- Answers one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits,
--- size
+-- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now,
+-- permits, size
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
@@ -14,7 +13,7 @@ WITH seen AS MATERIALIZED (
 ), others AS MATERIALIZED (
     SELECT coalesce(sum(beside.permits) FILTER (WHERE beside.mode <> 'exclusive'), 0) AS taken,
            min(beside.expires) FILTER (WHERE beside.mode <> 'exclusive') AS first_end,
-           -- A writer that waits for these readers, or for those that have just gone.
+           -- A writer that waits for these readers, or for the previous ones.
            max(beside.expires) FILTER (WHERE beside.mode = 'exclusive' AND beside.fence = seen.fence)
                AS writer_until
     FROM seen
@@ -36,7 +35,7 @@ WITH seen AS MATERIALIZED (
                WHEN :size > 0 AND taken + :permits > :size THEN 'busy'
                ELSE 'new'
            END AS does,
-           -- Readers share the fence of those who read.
+           -- A new reader shares the present readers' fence.
            CASE WHEN ours AND :size = 0 THEN seen.fence
                 ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
     FROM seen CROSS JOIN others
@@ -45,7 +44,7 @@ WITH seen AS MATERIALIZED (
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
-    -- One that is over.
+    -- Reuses the row of a hold that has ended.
     ON CONFLICT (name, token) DO UPDATE SET
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,
@@ -74,7 +73,7 @@ WITH seen AS MATERIALIZED (
     FROM state
     WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
 ), pruned AS (
-    -- Of those who went without a word, so that few are looked at.
+    -- Expired holders, so that few rows are read.
     DELETE FROM {beside} AS beside USING state
     WHERE does = 'new' AND beside.name = :name AND beside.token <> :token
       AND beside.expires < now - 60000000

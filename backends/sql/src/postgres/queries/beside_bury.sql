@@ -1,8 +1,8 @@
--- Keeps a token from ever being granted again. Before `beside_lock`: whoever is asking for it just now is
--- waited for there, and whoever asks later sees this.
+-- Leaves a tombstone for a token. Before `beside_lock`, which waits for a concurrent claim with the token.
+-- Later claims see the tombstone.
 -- :token, :tombstone
 --
--- The level of isolation is set first, as `beside_lock` sets it: after the first query it can't be changed.
+-- Sets the isolation level first, as `beside_lock` does: it can't be changed after the first query.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {tombstone} AS tombstone (token, until)

@@ -1,7 +1,7 @@
--- Compares the token and takes its hold out, or the note that a writer waits, and tells those who may get
--- in by that. After `beside_lock`, which the note can do without.
+-- Removes the token's hold, or its record of a waiting writer, and notifies the waiters that this may admit.
+-- After `beside_lock`, which the record doesn't need.
 -- :name, :token, :channel
--- Answers: whether it held, whether that was told, for how many microseconds it would have
+-- Returns: whether it held, whether a notification was sent, how many microseconds were left
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (
@@ -11,7 +11,7 @@ WITH at AS MATERIALIZED (
     FROM {beside} CROSS JOIN at
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
-    -- The name runs out with the last of the others.
+    -- The name expires with its last holder.
     UPDATE {lease} AS lease SET
         token = CASE WHEN ends IS NOT NULL THEN lease.token END,
         expires = coalesce(ends, now),

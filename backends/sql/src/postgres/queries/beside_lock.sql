@@ -1,5 +1,5 @@
--- What begins a change of those who hold a name beside each other: the name's row is locked, and made if
--- need be, so that all of them take turns. What follows sees what those before have done.
+-- Begins a change of shared holders: locks the name's row, created if necessary. The next statements see all
+-- earlier changes.
 -- :name
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
@@ -9,5 +9,5 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
        1, 0, 0, {now}, NULL, 0, ''
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Locked, and not written.
+-- Locked, but not written.
 ON CONFLICT (name) DO UPDATE SET updated = excluded.updated WHERE false;

@@ -1,9 +1,9 @@
--- Re-arms every hold of the batch that is still held beside others.
+-- Renews the shared holds of the batch that still exist.
 -- :holds JSON [[name, token, ttl], ...]
--- Answers for each: its place, 'renewed' or why not, whether somebody waits
+-- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- The names' rows are locked first, in their order, and the clock that decides is read after that.
--- A name whose row another session has locked is 'skipped', so that it delays no other renewal.
+-- Reads the clock after locking the names' rows, in order. A name whose row another session has locked is
+-- 'skipped'.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -34,7 +34,7 @@ WITH asked AS MATERIALIZED (
       AND beside.token = asked.token
       AND beside.expires > now
       AND beside.broken IS NULL
-      -- Not a writer that waits.
+      -- Excludes a waiting writer.
       AND beside.mode <> 'exclusive'
       AND lease.mode = beside.mode AND lease.token IS NOT NULL AND lease.expires > now
     RETURNING asked.place, beside.name, beside.expires, lease.waiting > now AS waiting

@@ -1,7 +1,7 @@
--- Gives a hold beside others to another token, for a ticket, and keeps the old one from ever being granted
--- again. After `beside_lock`.
+-- Transfers a shared hold to another token, for a ticket, and leaves a tombstone for the old token. After
+-- `beside_lock`.
 -- :name, :from, :token, :identity, :mode, :permits, :size, :ttl, :tombstone
--- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
+-- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
 -- now, permits, size
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
@@ -13,14 +13,14 @@ WITH seen AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 ), old AS MATERIALIZED (
     SELECT beside.token, seen.now, seen.waiting,
-           -- Readers beside each other share theirs.
+           -- Concurrent readers share their fence.
            CASE WHEN beside.token = :token OR :size = 0 THEN beside.fence
                 ELSE greatest(seen.fence + seen.fences, seen.now) END AS next
     FROM seen
     JOIN {beside} AS beside ON beside.name = seen.name AND beside.token IN (:from, :token)
     WHERE beside.expires > seen.now AND beside.broken IS NULL
       AND beside.mode = :mode AND beside.permits = :permits AND beside.size = :size
-    -- A repeat, whose first answer didn't arrive.
+    -- A repeat, whose first answer was lost.
     ORDER BY beside.token = :token DESC
     LIMIT 1
 ), swapped AS (

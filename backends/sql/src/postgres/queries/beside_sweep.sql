@@ -1,6 +1,6 @@
--- Deletes rows of those who held beside others and ran out long ago, some at a time.
+-- Deletes some rows of shared holds that expired long ago.
 -- :idle, :limit
--- Answers: how many
+-- Returns: how many
 WITH gone AS (
     DELETE FROM {beside} WHERE (name, token) IN (
         SELECT name, token FROM {beside}

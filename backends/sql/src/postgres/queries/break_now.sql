@@ -1,7 +1,7 @@
--- Frees the name, tells those who wait, and leaves a tombstone, which tells the holder at its next
--- renewal and keeps a repeat of its claim out.
+-- Frees the name, notifies the waiters, and leaves a tombstone for the holder's next renewal or repeated
+-- claim.
 -- :name, :token, :broken, :tombstone, :channel
--- Answers, if it is held: for how many microseconds its holder may go on believing
+-- Returns, if it is held: for how many microseconds its holder may still rely on it
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL,

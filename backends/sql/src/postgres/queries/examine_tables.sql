@@ -1,5 +1,5 @@
--- What is known of our own tables. They must be there.
--- Answers: whether the user may do with them what locking takes, about how many names there are
+-- Facts about Lockwright's tables, which must exist.
+-- Returns: whether the user has the necessary permissions, the approximate number of names
 SELECT bool_and(has_table_privilege(name::regclass, privilege)),
        (SELECT reltuples::bigint FROM pg_class WHERE oid = '{lease}'::regclass)
 FROM unnest(ARRAY['{lease}', '{beside}', '{tombstone}', '{meta}']) AS name,

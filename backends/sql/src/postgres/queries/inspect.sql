@@ -1,6 +1,6 @@
--- The row of a name, or one for each of those who hold it beside each other.
+-- The row of a name, or one row for each of its shared holders.
 -- :name
--- Answers: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
+-- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
 SELECT lease.name,
        coalesce(beside.token, lease.token),
        coalesce(beside.identity, lease.identity),

@@ -1,6 +1,6 @@
--- One page of held names, each with all who hold it.
+-- One page of held names, each with all its holders.
 -- :first, :last, :after (or NULL), :limit
--- Answers: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
+-- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
 WITH held AS (
     SELECT lease.*, now
     FROM {lease} AS lease

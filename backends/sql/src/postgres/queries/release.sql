@@ -1,6 +1,6 @@
--- Compares the token and frees the name in one step, and tells those who wait.
+-- Compares the token, frees the name and notifies the waiters in one step.
 -- :name, :token, :channel
--- Answers, if the token was there: whether it held
+-- Returns, if the token was there: whether it held
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

@@ -1,9 +1,8 @@
--- Re-arms every hold of the batch that is still held.
+-- Renews the holds of the batch that still exist.
 -- :holds JSON [[name, token, ttl], ...]
--- Answers for each: its place, 'renewed' or why not, whether somebody waits
+-- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- The rows are locked first, and the clock that decides is read after that. A row that another
--- session has locked is 'skipped', so that it delays no other renewal.
+-- Reads the clock after locking the rows. A row that another session has locked is 'skipped'.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)

@@ -1,8 +1,7 @@
--- Frees the name if the token holds it, and keeps the token from ever being granted again: by a
--- tombstone for those who ask later, and by a note in the row for one who is asking just now and
--- doesn't see the tombstone. The second statement waits for that one, so the third sees what it did.
+-- Frees the name if the token holds it, and leaves a tombstone. A concurrent claim may not see that, so the
+-- row has the token too. The second statement waits for that claim, so the third sees its result.
 -- :name, :token, :tombstone, :channel
--- Answers, if the token was there: whether it held
+-- Returns, if the token was there: whether it held
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);

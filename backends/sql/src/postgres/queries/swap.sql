@@ -1,10 +1,8 @@
--- Gives the hold of a token to another one, for a ticket, and keeps the old one from ever being granted
--- again.
+-- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old one.
 -- :name, :from, :token, :identity, :ttl, :tombstone
--- Answers, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
--- now
+-- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
 --
--- The clock is read for each row, after it was locked.
+-- Reads the clock after the row was locked.
 WITH swapped AS (
     UPDATE {lease} AS lease SET
         fence = CASE WHEN lease.token = :from THEN greatest(lease.fence + lease.fences, {now})

@@ -1,4 +1,4 @@
--- Raises the floor to the highest fence of the rows that may go, of the next ones by name.
+-- Raises the floor to the highest fence of the deletable rows, among the next rows by name.
 -- :after, :idle, :limit
 UPDATE {meta} AS meta SET floor = idle.fence
 FROM (

@@ -1,6 +1,6 @@
--- Deletes tombstones that have stood long enough, some at a time.
+-- Deletes some expired tombstones.
 -- :limit
--- Answers: how many
+-- Returns: how many
 WITH gone AS (
     DELETE FROM {tombstone} WHERE token IN (
         SELECT token FROM {tombstone}

@@ -1,4 +1,4 @@
--- Deletes rows that were not used for so long, but for those that a transaction has locked now.
+-- Deletes unused rows, except those that a transaction has locked.
 WITH deleted AS (
     DELETE FROM {fence} WHERE name IN (
         SELECT name FROM {fence}

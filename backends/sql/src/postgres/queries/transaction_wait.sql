@@ -1,5 +1,5 @@
--- Blocks for a slice. When that is over in vain the transaction is rolled back to the savepoint,
--- lock_timeout with it; when not, lock_timeout is set as it was found.
+-- Blocks for a slice. An unsuccessful wait is rolled back to the savepoint, and lock_timeout with it.
+-- Otherwise lock_timeout is restored.
 SAVEPOINT lockwright;
 SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
        set_config('lock_timeout', :slice_ms::text, true);

@@ -1,4 +1,4 @@
--- Answers: version, whether the server is a replica, the server's version, the backend's id, now
+-- Returns: version, whether the server is a replica, the server's version, the backend's id, now
 SELECT version::bigint, pg_is_in_recovery(), current_setting('server_version_num')::bigint,
        pg_backend_pid()::bigint, {now}
 FROM {meta}

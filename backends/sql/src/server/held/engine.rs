@@ -1,4 +1,4 @@
-//! What the trait's methods come to: which task is asked, or the server.
+//! The backend trait: passes operations to a claim's task, or to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,16 @@ use super::shared::{Command, Shared};
 use super::task::{Inbox, Task};
 use super::withdraw::LIMIT;
 
-/// Holds in sessions of one server.
 #[derive(Debug)]
 pub(crate) struct Engine<S: Server> {
     shared: Arc<Shared<S>>,
     runtime: Handle,
-    /// When this goes, every task lets go and ends.
+    /// Dropping this makes waiting tasks withdraw. Holds remain, see [`holding`](super::holding).
     open: watch::Sender<()>,
 }
 
 impl<S: Server> Engine<S> {
-    /// Its tasks run on the current runtime.
+    /// Creates an engine whose tasks run on the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -62,7 +61,7 @@ impl<S: Server> Engine<S> {
             {
                 return Ok(outcome);
             }
-            // It has ended in between.
+            // The task has just ended.
             tokio::task::yield_now().await;
         }
         if let Some(reason) = self.shared.is_over(claim) {
@@ -76,7 +75,7 @@ impl<S: Server> Engine<S> {
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
-            // Another connection's. It can't be renewed from here.
+            // Another process or backend holds it, and only that can renew it.
             Some(holder) => {
                 RenewalOutcome::Renewed { valid: holder.remaining.or(Some(Duration::ZERO)) }
             }
@@ -107,7 +106,7 @@ impl<S: Server> DistributedLock for Engine<S> {
                     if let Ok(result) = answered.await {
                         return result.map_err(|error| self.named(error, claim));
                     }
-                    // It has ended in between, or gives the claim up.
+                    // The task has just ended, or withdraws the claim.
                     tokio::task::yield_now().await;
                 }
                 Err((place, commands)) => {
@@ -152,7 +151,7 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         if settle == Settle::Unanswered {
-            // Whatever of this claim is still on its way in this process is refused from here on.
+            // From now on, this process rejects the claim.
             self.shared.set_over(claim, Reason::Gone);
         }
         while let Some(task) = self.shared.task(claim) {
@@ -164,7 +163,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        // Another connection's, or one of ours that nobody could be sure of.
+        // The session is another process's, or its state is uncertain.
         let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
         match ending.await {
             Ok(Ok(true)) => Ok(Ended::Released),

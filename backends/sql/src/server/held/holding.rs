@@ -1,5 +1,4 @@
-//! A claim's task while it holds: it renews when asked, listens for the end of the session, and lets
-//! go.
+//! A claim's task while it holds: it renews on request, watches the session, and releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +14,13 @@ use super::task::Inbox;
 use super::withdraw::{self, LIMIT};
 use super::{Kept, Server, Session};
 
-/// How long it may take to find out why a session ended.
+/// The time limit for finding out why a session ended.
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
-/// A hold and its session.
 pub(super) struct Hold<S> {
     pub(super) session: S,
     pub(super) fence: Fence,
-    /// Just before the last statement that started the session's idle time anew.
+    /// Just before the last statement that restarted the session's idle time.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
 }
@@ -38,8 +36,8 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// A live hold. If this is dropped without [`Live::end`], the runtime has ended or the task has panicked.
-/// The hold is then reported as lost: its connection is closed, and the server frees the lock.
+/// A live hold. Dropped without [`Live::end`], at the end of the runtime or in a panic, it reports
+/// the hold as lost: its connection is closed, and the server frees the lock.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -47,7 +45,7 @@ impl<S: Server> Live<S> {
         Self(Some((Arc::clone(shared), claim.clone())))
     }
 
-    /// Ends it without a report: the hold was released, or its loss was reported.
+    /// Ends it without a report of a loss.
     fn end(mut self) {
         self.0 = None;
     }
@@ -62,7 +60,6 @@ impl<S: Server> Drop for Live<S> {
     }
 }
 
-/// How a renewal ended.
 enum Renewed {
     From(BootInstant),
     Unsure,
@@ -71,14 +68,15 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// Holds until it is released or lost. A hold that nobody heard of is let go at once.
+    /// Holds until the hold is released or lost. Releases at once if no caller received the grant
+    /// (`heard` is false).
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
             return self.let_go(None).await;
         }
         loop {
-            // Later than the server's own end of it, whatever unit that is rounded up to. Only a
-            // server that can't be heard any more gets here.
+            // Later than the server's own timeout, in whatever unit. Reached only without a
+            // connection.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -87,11 +85,11 @@ impl<S: Server> Holding<S> {
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                // When the backend is dropped its holds stay, as those on other servers do: they run
-                // out, unless the process ends.
+                // Unreachable while the task is registered: a dropped backend leaves its holds.
+                // They expire, unless the process ends first.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
-                // Given up by whoever asked, who will ask again.
+                // The caller gave up this renewal, and will send another.
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
                 Some(Command::Renew(answer)) => {
                     let outcome = match self.renew().await {
@@ -114,7 +112,7 @@ impl<S: Server> Holding<S> {
                         )),
                         Renewed::Broken => Err(lost_claim(Reason::Broken)),
                         Renewed::Lost => {
-                            // Whoever asked hears it from what is remembered.
+                            // The caller finds the reason in the tombstone.
                             drop(answer);
                             return self.lost(None).await;
                         }
@@ -136,7 +134,7 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            // What is answered after that was not renewed in time, whatever the server says.
+            // A later answer is not a timely renewal, whatever the server answers.
             () = clock.sleep_until(over) => return Renewed::Lost,
         };
         match kept {
@@ -146,7 +144,8 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // That look has started the session's time anew, which a broken hold must not have.
+                // That statement has restarted the session's idle time, which a broken hold must
+                // not use.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -161,7 +160,7 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    /// Ends the hold on the server, then tells whoever asked for that.
+    /// Ends the hold on the server, then answers the release.
     async fn let_go(self, answer: Option<oneshot::Sender<Result<Ended>>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         live.end();
@@ -174,14 +173,14 @@ impl<S: Server> Holding<S> {
                 (Ok(Ended::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // The server may have ended it by itself, and nobody has heard of that yet.
+                // The session may have timed out, without a notification yet.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { Ended::NotHeld } else { Ended::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
                 (closed.map(|_| ended), None)
             }
         };
-        // Before the answer: who asks for the claim again then must not meet this task.
+        // Before the answer: the next request for the claim must not reach this task.
         drop((place, inbox));
         if let Some(answer) = answer {
             let _ = answer.send(ended);
@@ -191,7 +190,7 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    /// The session has ended, or can't be trusted any more.
+    /// Reports the loss of a hold whose session has ended or is uncertain.
     async fn lost(self, asked: Option<oneshot::Sender<RenewalOutcome>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         let reason = if hold.broken {
@@ -209,12 +208,12 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.tell(&Event::Lost(claim.token, reason));
-        // Where only the way to the server has failed, the session may still be there.
+        // If only the connection has failed, the session may still exist.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }
 
-/// A claim that is never granted any more.
+/// Returns the error for a claim that is never granted again.
 pub(super) fn lost_claim(reason: Reason) -> Error {
     Error::new(
         ErrorKind::Lost(reason),

@@ -1,18 +1,16 @@
-//! Sessions that hold nothing, kept for a moment because connecting costs many times what a lock
-//! does. Only a session that answered to its unlocking, or that didn't get the lock, comes here.
+//! Idle sessions, kept for a moment because connecting costs many times as much as locking. A
+//! session is kept only if it certainly has no lock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How many there are at most.
 const MOST: usize = 8;
 
-/// For how long one is kept.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The sessions, the latest last.
+/// The sessions, ordered by their last use.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
@@ -26,12 +24,11 @@ impl<S> Default for Idle<S> {
 }
 
 impl<S> Idle<S> {
-    /// The one that was used last.
     pub(super) fn take(&self) -> Option<S> {
         self.sessions().pop().map(|(_, session)| session)
     }
 
-    /// Keeps it, or gives it back if there are enough.
+    /// Keeps a session, or returns it if there are enough.
     pub(super) fn keep(&self, session: S) -> Option<S> {
         let mut sessions = self.sessions();
         if sessions.len() >= MOST {
@@ -42,12 +39,12 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Waits until a session was put back. Another task may take it first.
+    /// Waits until a session is put back. Another task may take it first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }
 
-    /// Those that have been here for long, or all of them.
+    /// Removes sessions that are idle for too long, or all.
     pub(super) fn remove(&self, all: bool) -> Vec<S> {
         let mut sessions = self.sessions();
         let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {

@@ -12,8 +12,8 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// The permit of one connection. It must be dropped after the connection. The session is then ended on
-/// the server, and the permit is given back once it has ended.
+/// The permit of one connection. Dropping it, after the connection, ends the session on the server.
+/// The permit is returned once the session has ended.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -24,9 +24,6 @@ pub(crate) struct Permit<D: Dialect> {
 
 impl<D: Dialect> Permit<D> {
     /// Waits for a permit. Must be called inside a runtime.
-    ///
-    /// # Errors
-    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable): all connections are in use.
     pub(crate) async fn get(pool: &Arc<Pool<D>>, of: Use, deadline: Instant) -> Result<Self> {
         let begun = Instant::now();
         match pool.sessions().permit(of, deadline).await {
@@ -38,7 +35,6 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Returns a permit if there is one now.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_get(pool: &Arc<Pool<D>>, of: Use) -> Option<Self> {
         pool.sessions().try_permit(of).map(|permit| Self::of(pool, permit))
@@ -53,12 +49,11 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Sets the session of the connection.
     pub(crate) fn is_of(&mut self, session: ServerSession) {
         self.session = Some(session);
     }
 
-    /// Opens a connection. The permit is given back at once if the server refuses it.
+    /// Opens a connection. Returns the permit at once if the server rejects it.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     pub(crate) async fn open<C>(
         mut self,
@@ -79,7 +74,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Gives the permit back at once: the connection has no session on the server.
+    /// Returns the permit at once: the connection has no session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

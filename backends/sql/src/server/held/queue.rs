@@ -1,5 +1,5 @@
-//! One blocked connection for each name: who else of this process waits for it stands behind, first
-//! come, first served.
+//! The local queue: for each name, one connection blocks in the server. Other waiters of this
+//! process follow, first come, first served.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lockwright_core::LockName;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-/// The names that are waited for.
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
 
-/// The right to be the one who blocks. The next one gets it when this is dropped.
+/// The right to block in the server. Dropping it admits the next waiter.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queues: &'a Queues,
@@ -20,13 +19,15 @@ pub(super) struct Turn<'a> {
 }
 
 impl Queues {
-    /// Waits until nobody else of this process blocks on the name. A dropped future leaves its
-    /// place.
+    /// Waits until no other waiter of this process blocks on the name.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves the queue.
     pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // Made before the wait, so that a dropped one clears away too.
+        // Created before the wait, so that a dropped wait also removes the entry.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn
@@ -37,7 +38,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever waits has a reference of its own, taken under this lock.
+        // Each waiter has its own reference, taken under this lock.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

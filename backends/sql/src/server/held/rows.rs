@@ -1,8 +1,7 @@
-//! What is written down about holds, for the fence and for operators: the part of a [`Server`](super::Server) that
-//! is the same for each database, with the database's own texts.
+//! The rows of holds, for fences and for operators: the same for each database, but for the SQL.
 //!
-//! A row of the table says who got a name last. Whether that one still holds, only the server's own
-//! view of its sessions says, and the texts look there.
+//! A row names the last holder. The SQL looks in the server's list of sessions whether it still
+//! holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,51 +17,44 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
-/// How many names a page of a listing has.
 const PAGE: usize = 200;
 
-/// How many rows one step of a sweep deletes at most.
+/// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
-/// The texts of a database, for one way of holding. `:name` and `:token` say which hold. Where they say
-/// `{held}`, it is the table of those who hold alone or that of readers.
+/// The SQL for one kind of lock. `:name` and `:token` identify the hold. `{held}` is the table of
+/// exclusive holds or of readers.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// Writes down who holds, and answers the fence; no row if the `:session` isn't the claim's any
+    /// Records the holder, and returns the fence; no row if the `:session` isn't the claim's any
     /// more. `:identity`, `:ttl_ms`.
     pub(crate) note: &'static str,
     /// The same for a reader.
     pub(crate) shared_note: &'static str,
-    /// Answers for the hold and for its tombstone whether it was broken, and whether it was released
-    /// through another connection. No row if neither exists.
+    /// Returns whether the hold, and its tombstone, was broken, and whether it was released through
+    /// another connection. No row if neither exists.
     pub(crate) why_ended: &'static str,
-    /// Answers each holder of the name as [`View`] reads it, and one row without a session if the
-    /// name is free.
+    /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// The same for the held names above or, if `:inclusive`, from `:from` on, in the order of
-    /// their bytes, at most `:limit` rows, without waiters.
+    /// The same for the held names above or, if `:inclusive`, from `:from` on, in byte order, at
+    /// most `:limit` rows, without waiters.
     pub(crate) list: &'static str,
-    /// Records a break, unless one is recorded already, and leaves a tombstone. Answers a row if the
-    /// hold or its tombstone exists.
+    /// Records the first break, and leaves a tombstone. Returns a row if the hold or its tombstone
+    /// exists.
     pub(crate) mark_broken: &'static str,
-    /// Notes that the hold is released through another connection than its own.
     pub(crate) mark_released: &'static str,
-    /// Answers the numbers of the sessions that hold or wait for this claim.
+    /// Returns the numbers of the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still is the claim's, and returns when it has ended, or some time
-    /// has passed.
+    /// Ends the `:session` if it still is the claim's. Returns after its end, or after a timeout.
     pub(crate) kill: &'static str,
-    /// Ends the `:session` if it still holds the name, though it isn't one of ours. Empty if that
-    /// can't be done.
+    /// Ends the `:session` of another program if it still holds the name. Empty if impossible.
     pub(crate) kill_foreign: &'static str,
-    /// Stops what the `:session` is in the middle of.
     pub(crate) cancel: &'static str,
-    /// Raises the floor above the fences of at most `:limit` rows that weren't touched for
-    /// `:idle_us` and whose hold is over, deletes them, and answers how many.
+    /// Raises the floor above the fences of at most `:limit` rows that are untouched for `:idle_us`
+    /// and not held. Deletes them, and returns how many.
     pub(crate) sweep: &'static str,
 }
 
-/// The rows, by way of pooled connections.
 #[derive(Debug)]
 pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
@@ -78,7 +70,6 @@ pub(crate) struct Rows<D: Dialect> {
     sweep: Sql,
 }
 
-/// What is written about holds of one kind.
 #[derive(Debug)]
 struct Written {
     note: Sql,
@@ -86,14 +77,14 @@ struct Written {
     mark_released: Sql,
 }
 
-/// One holder of a name, as the texts answer it, column by column:
-/// 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token of the row,
-/// 4 `identity`, 5 `fence`, 6 the time left in µs, 7 `broken`, 8 the number of waiters,
-/// 9 whether it reads. The fence is the name's, which its readers share.
+/// A holder of a name, as the SQL returns it, by column: 0 `name`, 1 the holding `session`, 2 the
+/// token that the session shows, 3 the token of the row, 4 `identity`, 5 `fence`, 6 the time left
+/// in µs, 7 `broken`, 8 the number of waiters, 9 whether it reads. The fence is the name's, which
+/// its readers share.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
-    /// The texts go through `expand`, where a database replaces what stands in braces.
+    /// Creates the statements. `expand` replaces placeholders in braces.
     pub(crate) fn new(pool: Arc<Pool<D>>, texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text| Sql::new(&expand(text));
         let written = |hot, note: &str, mode| {
@@ -159,13 +150,13 @@ impl<D: Dialect> Rows<D> {
         Ok(reason)
     }
 
-    /// Ends the claim's session from elsewhere, because it was released.
+    /// Ends the claim's session through another connection.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // First, so that the holder learns why as soon as it learns that.
+        // First, so that the holder finds the reason as soon as it detects the end.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -176,7 +167,7 @@ impl<D: Dialect> Rows<D> {
         self.pool.fetch(&self.cancel, &arguments, Effect::Changes).await.map(drop)
     }
 
-    /// Ends whatever sessions are this claim's; how many there were. They have ended then.
+    /// Ends all sessions of this claim, and returns their number.
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
         let found = self.sessions_of(name, token).await?;
         for session in &found {
@@ -185,7 +176,7 @@ impl<D: Dialect> Rows<D> {
                 .await
                 .map_err(|error| self.may_not_kill(error))?;
         }
-        // The server waits for their end, and not for ever.
+        // The server waits for a limited time.
         if !found.is_empty() {
             let left = self.sessions_of(name, token).await?;
             if left.iter().any(|session| found.contains(session)) {
@@ -195,7 +186,6 @@ impl<D: Dialect> Rows<D> {
         Ok(found.len())
     }
 
-    /// The sessions that hold or wait for the claim.
     async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<SessionId>> {
         let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
         found.iter().map(|row| self.read(row.int(0))).collect()
@@ -213,7 +203,6 @@ impl<D: Dialect> Rows<D> {
         self.look(name).await.map(|(inspection, _)| inspection)
     }
 
-    /// With the numbers of the holders' sessions.
     async fn look(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
         let arguments = [("name", Value::Text(name.as_str()))];
         let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
@@ -241,7 +230,7 @@ impl<D: Dialect> Rows<D> {
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
             if !name.starts_with(prefix) {
-                // Names are in byte order, so those with the prefix stand together.
+                // Names are in byte order, so names with the prefix are contiguous.
                 return Ok(page);
             }
             let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
@@ -253,16 +242,16 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
-            // There may be more of the last one's readers; the next page has all of them.
+            // The last name may have more readers; the next page has all of them.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // It may have more than a page takes.
+                // The name may have more holders than fit on a page.
                 *only = self.inspect(&only.name).await?;
             }
-            // That one may have been released meanwhile.
+            // The name may have been released in between.
             page.names.retain(|name| !name.holders.is_empty());
         }
         Ok(page)
@@ -350,8 +339,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Whether the hold bears a mark now, by which its next renewal ends it. A hold is written down
-    /// a moment after its lock was got.
+    /// Marks the hold as broken, which ends it at its next renewal. Returns whether it is marked.
+    /// Retries, as a hold's row follows its lock.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -375,8 +364,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<Swept> {
-        // Longer than any statement takes, so that none that is under way has read the floor before
-        // it was raised.
+        // Longer than any statement, so none has read the floor before it was raised.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -445,7 +433,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // Between its lock and its row, a new holder is known by its session alone.
+        // Between its lock and its row, only the session identifies a new holder.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;
@@ -458,7 +446,7 @@ impl View<'_> {
     }
 }
 
-/// A text that is the same for both kinds of holders, about one of them.
+/// Replaces `{held}` by the table for the mode.
 pub(crate) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }

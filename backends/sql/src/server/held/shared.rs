@@ -1,5 +1,4 @@
-//! What the tasks of one backend have in common: which claims have one, what is over for ever, whom
-//! to tell, and the sessions that can be used again.
+//! The state that the tasks of one backend share.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,11 +18,11 @@ use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
 
-/// How long a claim waits for a session while all are in use.
+/// The time a claim waits for a session while all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// What is asked of a claim's task. One whose answer is dropped was not done: it is to be asked of
-/// whoever has the claim then.
+/// A request to a claim's task. If its answer is dropped, it wasn't carried out, and must be sent
+/// again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<Attempt>>),
@@ -31,7 +30,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<Ended>>),
 }
 
-/// A token under a name: the same token under another name is another hold.
+/// A hold's identity: the same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -50,7 +49,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// The claim's task, until this is dropped.
+/// A claim's entry in the task registry. Dropping it removes the entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -70,7 +69,7 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// The claim's task, or the place for a new one.
+    /// Returns the claim's task, or an entry for a new one.
     pub(super) fn task_or_place(
         self: &Arc<Self>,
         claim: &Claim,
@@ -93,7 +92,7 @@ impl<S: Server> Shared<S> {
         lock(&self.tasks).get(&key(claim)).cloned()
     }
 
-    /// No task with this claim is ever granted anything again.
+    /// Leaves a tombstone: no task with this claim is ever granted anything again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
         self.over.set(claim, reason);
     }
@@ -110,9 +109,9 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Returns a session that holds nothing, and whether it was used before and so may have ended. If all
-    /// sessions are in use, it waits briefly. The error gives that reason, so it must come before the
-    /// client's own time limit. The client asks again.
+    /// Returns a session that holds nothing, and whether it was used before and so may have ended.
+    /// If all are in use, it waits briefly: the resulting error must precede the client's own
+    /// timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -146,7 +145,7 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // One that was put back in between has seen that somebody tidies up.
+                    // A concurrent `put_back` saw the flag and relies on this task.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }
@@ -155,7 +154,6 @@ impl<S: Server> Shared<S> {
         });
     }
 
-    /// Closes the sessions that have long not been used, or all that aren't in use.
     pub(super) async fn close_idle(&self, all: bool) {
         for session in self.idle.remove(all) {
             session.close().await;

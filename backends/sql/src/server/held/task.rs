@@ -1,4 +1,4 @@
-//! One claim's task: it owns the session from before the lock is had until after it is gone.
+//! A claim's task: it owns the session from before the acquire until after the release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,21 +17,18 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// A wait blocks in the server for at most this long in one go, so that one which nobody cares for
-/// any more stands in the others' way for no longer.
+/// The longest wait of one statement, which bounds how long an abandoned wait delays others.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends so much before its limit, so that the answer comes in time and says that the name is
-/// taken, rather than nothing.
+/// A wait ends early by this time, so that the answer is on time and says that the name is held.
 const EARLY: Duration = Duration::from_millis(25);
 
-/// Between two tries while another session holds for the same claim.
+/// The pause between attempts while another session holds for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least time for the answer to a try. Half of a short TTL is too little for a slow server.
+/// The shortest limit of an attempt: half of a short TTL is too little for a slow server.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
-/// A claim's task, before it has begun.
 pub(super) struct Task<S: Server> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -39,31 +36,27 @@ pub(super) struct Task<S: Server> {
     pub(super) inbox: Inbox,
 }
 
-/// What a task hears while it is busy.
 pub(super) struct Inbox {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    /// Ends when the backend does.
+    /// Closed when the backend is dropped.
     pub(super) closing: watch::Receiver<()>,
-    /// Who asked first.
+    /// The first caller.
     pub(super) answer: Option<oneshot::Sender<Result<Attempt>>>,
-    /// Who asked again for the same claim, and waits as well.
+    /// Further callers with the same claim.
     others: Vec<oneshot::Sender<Result<Attempt>>>,
 }
 
-/// Why a claim is given up before it was granted.
+/// The reason for withdrawing a claim before it was granted.
 pub(super) enum Withdrawn {
-    /// Nobody wants the answer any more.
+    /// All callers have dropped their requests.
     Unwanted,
-    /// It was released.
     Released(oneshot::Sender<Result<Ended>>),
-    /// The backend is gone.
     Closing,
 }
 
-/// What asking came to.
 enum Asked<S> {
     Granted(Hold<S>),
-    /// A session of another connection to the server carries it, for the same claim.
+    /// A session of another process or backend holds for the same claim.
     CarriedElsewhere(Granted),
     Busy,
     Withdrawn(Withdrawn),
@@ -78,7 +71,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Returns when the claim isn't wanted any more. Meanwhile it answers those who ask about it.
+    /// Returns when the claim is withdrawn. Answers other requests until then.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -106,17 +99,17 @@ impl Inbox {
         }
     }
 
-    /// Tells everybody who asked. False if nobody heard it.
+    /// Sends the grant to all callers. Returns false if none received it.
     fn tell_granted(&mut self, granted: Granted) -> bool {
         let answers = self.answer.take().into_iter().chain(self.others.drain(..));
         let heard = answers.map(|answer| answer.send(Ok(Attempt::Granted(granted))).is_ok());
-        // Each one is told, whatever the others did.
+        // No short circuit: each caller must get the grant.
         heard.fold(false, |any, heard| any | heard)
     }
 }
 
 impl<S: Server> Task<S> {
-    /// Asks, holds, and ends.
+    /// Acquires, holds, and ends.
     pub(super) async fn run(mut self, wait: Wait) {
         let asked = self.ask(wait).await;
         let Self { shared, claim, place, mut inbox } = self;
@@ -181,7 +174,7 @@ impl<S: Server> Task<S> {
                 return Ok(Asked::Busy);
             }
             tries += 1;
-            // What a slice leaves for the next one is cleared away in the same request then.
+            // The last slice leaves no state for another.
             let last = slice.is_some_and(|slice| slice + EARLY >= left);
             let sent = shared.clock.now();
             let locked = {
@@ -222,9 +215,8 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // One that holds for the claim and isn't written down, such as what is left
-                        // of a try that nobody heard of: it is there for a while, and a server may
-                        // say so without any wait.
+                        // That session has no row, such as a leftover of an abandoned attempt. A
+                        // server may report it without waiting, for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -235,15 +227,15 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // It ended while nobody used it, as the others may have; or only the way to it
-                    // did, and what was sent has got the lock.
+                    // The session ended while idle, as the others may have. Or only the connection
+                    // has failed, and the session has acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // The server's own word about it is enough.
+                    // An error from the server itself is proof enough.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
-                    // What is on its way yet may get it after that session was looked for.
+                    // A statement in transit may acquire the lock after the search for its session.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
@@ -255,16 +247,16 @@ impl<S: Server> Task<S> {
     }
 }
 
-/// Returns how long one [`lock`](Session::lock) may take, for a server that answers within `answer`.
+/// Returns the time limit of one [`lock`](Session::lock), for a server that answers within
+/// `answer`.
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // A claim may wait twice for up to a slice, such as at the gate and for the lock.
+        // A claim may wait for two slices, at the gate and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }
 }
 
-/// Closes the session of a claim that isn't wanted any more.
 async fn given_up<S: Server>(
     shared: &Shared<S>,
     claim: &Claim,
@@ -286,12 +278,12 @@ async fn given_up<S: Server>(
 async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) {
     match tokio::time::timeout(LIMIT, session.leave()).await {
         Ok(Ok(())) => shared.put_back(session).await,
-        // What it may have left on the server ends with it.
+        // Closing the session also removes its state on the server.
         Ok(Err(_)) | Err(_) => session.close().await,
     }
 }
 
-/// Returns a session that isn't known to have ended, and whether it was used before.
+/// Returns a session without a detected end, and whether it was used before.
 async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, used) = shared.session(claim).await?;
@@ -303,7 +295,6 @@ async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S
     }
 }
 
-/// Whether the end of the session was heard of.
 async fn has_ended(session: &mut impl Session) -> bool {
     tokio::select! {
         biased;
@@ -312,7 +303,7 @@ async fn has_ended(session: &mut impl Session) -> bool {
     }
 }
 
-/// The lock is had. What follows makes it a hold.
+/// Turns an acquired lock into a hold.
 async fn granted<S: Server>(
     shared: &Arc<Shared<S>>,
     claim: &Claim,
@@ -335,7 +326,7 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The wait's own send is too early to reckon from, and its answer too late.
+        // The start of the hold isn't known: the wait's send is too early, and its answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -347,7 +338,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // What has ended meanwhile is told as an error, rather than as a hold that is lost at once.
+    // Return an error instead of a hold that is lost at once.
     let ended = has_ended(&mut session).await;
     let result = match result {
         Ok(_) if ended => Err(Error::unavailable(
@@ -364,8 +355,8 @@ async fn granted<S: Server>(
     }
 }
 
-/// What another session says of a hold with the claim's own token. It can't be renewed from here,
-/// so the answer says for how long it still is.
+/// Returns the grant of another session for the claim's own token, with its time left, as it can't
+/// be renewed from here.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

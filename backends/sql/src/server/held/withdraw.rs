@@ -1,4 +1,4 @@
-//! Giving a claim up in the middle of something, so that nothing of it is left on the server.
+//! Giving up a claim in any state, leaving nothing on the server.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,20 +7,19 @@ use lockwright_core::{Claim, Error, ErrorKind, Result};
 
 use super::{Locked, Server, Session, SessionId};
 
-/// How long one request to the server may take where nobody knows better.
+/// The default time limit of one request to the server.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a cancelled statement may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Stops a session that waits for its lock. True when its statement has ended: then it is certain
-/// that it waits for nothing any more, though it may have got the lock at the last moment.
+/// Stops a session that waits for its lock. Returns true if its statement has ended: it doesn't
+/// wait any more, but may have got the lock at the last moment.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // Twice: the first one may have arrived before the statement had begun.
+    // Twice: the first cancellation may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
             let _ = tokio::time::timeout(CANCEL_LIMIT, server.cancel(session)).await;
@@ -35,12 +34,11 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Closes a session. Unless it is `quiet`, so that closing it is enough, the server is asked to end
-/// it too. Answers whether it certainly is over: where the server knows nothing of it, what was sent
-/// last may be on its way yet.
+/// Closes a session, and unless it is `quiet` asks the server to end it. Returns whether it
+/// certainly has ended: if the server doesn't find it, its last statement may still be in transit.
 ///
 /// # Errors
-/// Nobody knows whether it still is there.
+/// If the session may still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -51,8 +49,7 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // First the server: the statement that the session is in the middle of would have to end before
-    // the connection could be closed in an orderly way.
+    // First on the server: an orderly close would wait for the session's current statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {
@@ -67,7 +64,7 @@ pub(super) async fn close<S: Server>(
     }
 }
 
-/// The error to tell, after the session with which something failed was closed.
+/// Closes the session of a failed request, and returns the error.
 pub(super) async fn failed<S: Server>(
     server: &S,
     claim: &Claim,
@@ -76,7 +73,7 @@ pub(super) async fn failed<S: Server>(
 ) -> Error {
     let closed = close(server, claim, session, false).await;
     match (error.kind(), closed) {
-        // What may have been done is undone.
+        // All effects are undone.
         (ErrorKind::Indeterminate, Ok(true)) => {
             Error::unavailable("the session that was to carry the hold failed, and was closed")
                 .with_source(error)

@@ -1,5 +1,4 @@
--- One more of those who hold a name beside each other, or a writer that waits for them. A row of the
--- same token is one that is over, or of the same writer.
+-- Adds a shared holder, or a writer that waits for them. Reuses an ended row of the token, or the writer's.
 -- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires, ?10 boot
 INSERT INTO lockwright_beside
     (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)

@@ -1,3 +1,3 @@
--- After the last one has gone.
+-- After the last holder has left.
 -- ?1 name
 DELETE FROM lockwright_lease WHERE name = ?1 AND mode <> 'exclusive'

@@ -1,5 +1,5 @@
--- Makes a name that nobody holds the readers' or the semaphore's.
--- ?1 name, ?2 what stands for the token, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
+-- Opens a free name for shared holders.
+-- ?1 name, ?2 the token column, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
 SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subsec'), NULL

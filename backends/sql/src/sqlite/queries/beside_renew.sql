@@ -1,5 +1,4 @@
--- Re-arms every hold of the batch that is still held beside others. The caller holds the write lock and
--- read ?2 after it got it.
+-- Renews the shared holds of the batch that still exist. The caller read ?2 under the write lock.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_beside
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
@@ -12,7 +11,7 @@ WHERE lockwright_beside.name = asked.name
   AND lockwright_beside.boot = ?3
   AND lockwright_beside.expires_ns > ?2
   AND lockwright_beside.broken IS NULL
-  -- Not a writer that waits.
+  -- Excludes a waiting writer.
   AND lockwright_beside.mode <> 'exclusive'
   AND lease.mode = lockwright_beside.mode
 RETURNING token

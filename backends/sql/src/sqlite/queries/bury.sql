@@ -1,4 +1,4 @@
--- Writes a tombstone, or keeps the one that stands longer.
+-- Writes a tombstone, or extends an existing one.
 -- ?1 token, ?2 until, ?3 boot, ?4 broken
 INSERT INTO lockwright_tombstone (token, until_ns, boot, broken) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (token) DO UPDATE SET

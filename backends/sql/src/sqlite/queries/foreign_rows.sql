@@ -1,4 +1,4 @@
--- How many rows no Lockwright of this version would have written.
+-- Counts rows that this version of Lockwright never writes.
 SELECT (
     SELECT count(*) FROM lockwright_lease
     WHERE NOT CASE mode

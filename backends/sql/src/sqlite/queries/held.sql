@@ -1,6 +1,5 @@
--- Which of some names nobody who waits could get now. A semaphore is one of them while no permit is
--- left, and what is read while a writer waits: if none does, it is readers that wait, for a writer that
--- has gone meanwhile.
+-- Returns those names that no waiter can acquire now: semaphores without a permit left, and names with
+-- readers and a waiting writer. Without such a writer, their waiters are readers, and the writer has left.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

@@ -1,6 +1,5 @@
--- One page of held names from a key on, each with those who hold it; the caller stops at the end of the
--- prefix.
--- ?1 from, ?2 whether that one is included, ?3 boot, ?4 now, ?5 limit
+-- One page of held names starting at a key, each with its holders. The caller stops at the end of the prefix.
+-- ?1 from, ?2 whether that key is included, ?3 boot, ?4 now, ?5 limit
 WITH held AS (
     SELECT * FROM lockwright_lease
     WHERE name >= ?1 AND (?2 OR name <> ?1) AND boot = ?3 AND expires_ns > ?4

@@ -1,5 +1,4 @@
--- Re-arms every hold of the batch that is still held. The caller holds the write lock and read ?2
--- after it got it.
+-- Renews the holds of the batch that still exist. The caller read ?2 under the write lock.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')

@@ -1,4 +1,4 @@
--- Deletes tombstones that have stood long enough, some at a time.
+-- Deletes some expired tombstones.
 -- ?1 boot, ?2 now, ?3 limit
 DELETE FROM lockwright_tombstone WHERE token IN (
     SELECT token FROM lockwright_tombstone WHERE boot <> ?1 OR until_ns <= ?2 LIMIT ?3)

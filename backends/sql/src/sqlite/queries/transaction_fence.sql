@@ -1,4 +1,5 @@
--- Raises the name's fence. Answers the highest, which is ours unless it is above.
+-- Raises the name's fence.
+-- Returns the highest fence, which is ?2 unless it is above.
 -- ?1 name, ?2 fence
 INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
 ON CONFLICT (name) DO UPDATE SET

@@ -1,5 +1,3 @@
-//! Getting to a server, or not.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Options;

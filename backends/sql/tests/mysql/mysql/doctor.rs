@@ -1,5 +1,3 @@
-//! What is wrong with a server is found, and nothing else.
-
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
@@ -36,7 +34,7 @@ async fn what_loses_commits_is_found() {
     let found = findings(&mysql).await;
     assert_eq!(found[0].code, "binary-log-format");
     assert_eq!(found[0].severity, Severity::Error);
-    // As it says.
+    // The finding is right: requests fail.
     server.terminate_sessions().unwrap();
     let refused = async || mysql.try_acquire(&claim("x")).await.unwrap_err();
     let _ = refused().await;

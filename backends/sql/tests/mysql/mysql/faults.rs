@@ -1,4 +1,4 @@
-//! Servers that freeze, refuse, and end connections: what an error says happened, happened.
+//! Faults of servers: errors state the true effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn a_frozen_server_hangs_nothing() {
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
-    // It was carried out late, or is to be done again: the same either way.
+    // Carried out late or never; the release reconciles both.
     let mysql = connect(&server.url()).await;
     mysql.release(&held, Settle::Unanswered).await.unwrap();
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -51,14 +51,13 @@ async fn a_lost_answer_is_indeterminate() {
     let held = claim("x");
     let error = mysql.try_acquire(&held).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
-    // It was granted.
     let direct = connect(&server.url()).await;
     eventually(|| async {
         let shown = direct.inspect(&name("x")).await.unwrap();
         shown.holders.first().map(|holder| assert_eq!(holder.token, Some(held.token)))
     })
     .await;
-    // And with the way mended, on a new connection, it is the same hold.
+    // It is the same hold, on a new connection.
     proxy.mend();
     assert!(matches!(mysql.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
 }
@@ -69,7 +68,7 @@ async fn it_comes_back_by_itself() {
     let held = claim("x");
     let fence = grant(&mysql, &held).await.fence;
     assert!(server.terminate_sessions().unwrap() > 0);
-    // At most one request meets a dead connection.
+    // At most one request fails on a dead connection.
     if let Err(error) = mysql.try_acquire(&held).await {
         let honest = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
         assert!(honest, "{error:?}");
@@ -113,7 +112,7 @@ async fn what_the_server_refuses_has_no_effect() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
 }
 
-/// A dropped request's connection goes, and nothing of it reaches the next request.
+/// Nothing of a dropped request reaches the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, mysql) = server_and_client().await;
@@ -126,7 +125,7 @@ async fn a_dropped_request_spoils_nothing() {
         let dropped = claim("x");
         let asking = tokio::time::timeout(Duration::from_millis(100), mysql.try_acquire(&dropped));
         assert!(asking.await.is_err(), "the row is locked");
-        // Another name isn't held up, though more are dropped than there are connections.
+        // More requests are dropped than there are connections.
         let other = claim("y");
         grant(&mysql, &other).await;
         mysql.release(&other, Settle::Answered).await.unwrap();
@@ -136,7 +135,7 @@ async fn a_dropped_request_spoils_nothing() {
     }
 }
 
-/// Each statement of a text is committed by itself.
+/// Each statement of a text is committed separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_grant_is_indeterminate() {
     let (server, mysql) = server_and_client().await;
@@ -149,7 +148,6 @@ async fn an_error_after_the_grant_is_indeterminate() {
     let held = claim("x");
     let asking = tokio::spawn(async move { (mysql.try_acquire(&held).await, held, mysql) });
     tokio::time::sleep(Duration::from_millis(400)).await;
-    // Between the first statement and the second one.
     let mut locked = crate::kit::session(&server).await;
     locked.execute("LOCK TABLES lockwright_tombstone WRITE").await.unwrap();
     let (answer, held, mysql) = asking.await.unwrap();

@@ -1,5 +1,3 @@
-//! Named after the server, as all of these need one.
-
 mod connecting;
 mod doctor;
 mod faults;

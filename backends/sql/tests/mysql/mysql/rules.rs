@@ -1,4 +1,4 @@
-//! The rules by which a row is granted: each seen to fail when it was broken by hand.
+//! The rules for granting rows. Each test failed with its rule broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::kit::{
     claim, claim_for, connect, grant, locking, name, server_and_client, wait_for_blocked,
 };
 
-/// On warm connections, so that nothing but the row decides.
+/// On open connections, so that only the row decides.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = server_and_client().await;
@@ -64,12 +64,10 @@ async fn what_ran_out_is_not_revived() {
         Ended::NotHeld,
         "it had run out by itself"
     );
-    // Asked for again, it is another hold, with another fence.
     let again = grant(&mysql, &short).await;
     assert!(again.fence > first.fence, "{again:?}");
 }
 
-/// The clock is read after the row was locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
     let (server, mysql) = server_and_client().await;
@@ -79,7 +77,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&mysql, &held).await;
         let mut row = locking(&server, "x").await;
-        // No request waits a whole TTL for a row, so this one is sent shortly before the end.
+        // Shortly before the end, as no request waits a whole TTL for a row.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (mysql, held) = (Arc::clone(&mysql), held.clone());
@@ -87,7 +85,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
                 if by_renewal {
                     renew(&mysql, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold would be right, the old one not.
+                    // A new hold is correct, the old one isn't.
                     let answer = mysql.try_acquire(&held).await;
                     matches!(answer, Ok(Attempt::Granted(granted)) if granted.fence == first.fence)
                 }
@@ -114,7 +112,7 @@ async fn a_hold_ends_by_its_own_token_only() {
     assert_eq!(mysql.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
 
-/// A claim that is on its way while its token is settled doesn't see the tombstone.
+/// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_is_settled() {
     let (server, mysql) = server_and_client().await;
@@ -137,12 +135,11 @@ async fn a_claim_under_way_is_settled() {
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
     settling.await.unwrap();
-    // Granted or not, it is over.
     let _ = asking.await.unwrap();
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     let error = mysql.try_acquire(&late).await.unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
-    // By the row too, when the tombstone can't be seen.
+    // By the row, without the tombstone.
     server.sql("DELETE FROM lockwright_tombstone").unwrap();
     let error = mysql.try_acquire(&late).await.unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
@@ -184,10 +181,10 @@ async fn fences_grow_past_what_was_reserved() {
             mysql.release(&held, Settle::Answered).await.unwrap();
         }
     }
-    // The server's clock has stepped back, as far as this row is concerned.
+    // As after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&mysql, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // And at the end of all fences there is an error, not a smaller one.
+    // After the highest fence comes an error.
     server
         .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
         .unwrap();
@@ -195,7 +192,7 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
 }
 
-/// The fence that counts is the row's when it was locked, not when the statement began.
+/// The fence is that of the locked row, not that at the start of the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, mysql) = server_and_client().await;
@@ -215,7 +212,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
 }
 
-/// Whatever the server's isolation level is: those that lose against others are sent again.
+/// Requests that lose against others are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, one) = server_and_client().await;
@@ -234,7 +231,7 @@ async fn serializable_transactions_are_no_obstacle() {
             match asked.await.unwrap() {
                 (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
                 (Ok(Attempt::Busy(_)), _) => {}
-                // It lost each time that it was sent: certainly without effect.
+                // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
@@ -243,7 +240,6 @@ async fn serializable_transactions_are_no_obstacle() {
     }
 }
 
-/// The values are written into the text.
 #[tokio::test]
 async fn nothing_in_a_value_is_taken_for_sql() {
     let (server, mysql) = server_and_client().await;
@@ -306,7 +302,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
         mysql.release(&held, lockwright_core::Settle::Answered).await.unwrap();
     }
-    // The steps of a sweep have the names from such a table too.
+    // The steps of a sweep read names from such a table too.
     let hour = "UPDATE lockwright_lease SET updated = updated - 3600000000, \
                 expires = expires - 3600000000";
     server.sql(hour).unwrap();

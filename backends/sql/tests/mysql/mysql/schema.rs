@@ -1,4 +1,4 @@
-//! Tables that make themselves, or are made by somebody else.
+//! Tables that the backend or an administrator creates.
 
 use lockwright_core::{DistributedLock, ErrorKind, Settle};
 use lockwright_sql::mysql::Options;
@@ -43,7 +43,6 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
 
-    // It is printed without a connection, and made by somebody else.
     server.sql(&Options::from_url(&url).unwrap().schema()).unwrap();
     server.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO guest@'%'").unwrap();
     let mysql = connect(&url).await;
@@ -58,14 +57,13 @@ async fn a_user_chooses_their_names() {
     server.sql("CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'").unwrap();
     let url = format!("{}?table=from&schema=select", server.url());
     let other = connect(&url).await;
-    // Other tables are other locks.
     let held = claim("x");
     grant(&usual, &held).await;
     grant(&other, &claim("x")).await;
     assert_eq!(server.sql("SELECT count(*) FROM `select`.from_lease").unwrap(), "1");
 
     let error = patient(&format!("{}?schema=nowhere", server.url())).connect().await.unwrap_err();
-    // The server doesn't tell one who may see nothing there what isn't there.
+    // The server hides missing objects from a user without permissions.
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
         let error = Options::from_url(&format!("{}?{bad}", server.url())).unwrap_err();
@@ -83,7 +81,7 @@ async fn another_version_is_refused() {
     assert!(error.to_string().contains("version 7"), "{error}");
 }
 
-/// There is no transaction for it: whoever comes next makes the rest.
+/// Without a transaction, the next client creates the rest.
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = testbed::MariaDb::start().unwrap();

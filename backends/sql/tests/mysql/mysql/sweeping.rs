@@ -1,4 +1,4 @@
-//! Names that aren't locked any more leave nothing but the floor.
+//! Unused names leave only the floor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,6 @@ fn rows(server: &testbed::MariaDb) -> u64 {
     server.sql("SELECT count(*) FROM lockwright_lease").unwrap().parse().unwrap()
 }
 
-/// As if all that is there had been left an hour ago.
 fn an_hour_passes(server: &testbed::MariaDb) {
     server
         .sql(
@@ -38,9 +37,9 @@ fn an_hour_passes(server: &testbed::MariaDb) {
         .unwrap();
 }
 
-/// Rows as they are after `count` names were locked and released, with odd fences.
+/// Inserts the rows of `count` released names, with odd fences.
 fn one_off_names(server: &testbed::MariaDb, count: usize) {
-    // In parts: the command line's statements have a limit of time.
+    // In parts: statements of the command line have a time limit.
     for from in (1..=count).step_by(20_000) {
         let to = count.min(from + 19_999);
         server
@@ -54,7 +53,7 @@ fn one_off_names(server: &testbed::MariaDb, count: usize) {
 }
 
 async fn one_off_names_go(count: usize) {
-    // A million rows don't fit into what a test's server has for them.
+    // A million rows exceed the default memory of a test's server.
     let options = testbed::MariaDb::options();
     let server = options
         .set("innodb_buffer_pool_size", "512M")
@@ -63,14 +62,13 @@ async fn one_off_names_go(count: usize) {
         .unwrap();
     let mysql = connect(&server.url()).await;
     one_off_names(&server, count);
-    // Real ones, whose fences are ahead of the clock.
+    // Fences ahead of the clock.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
         held.fences = 1_000_000_000;
         let granted = grant(&mysql, &held).await;
         fences.push(granted.fence.get() + 999_999_999);
-        // Some run out, some are released.
         if i % 2 == 0 {
             mysql.release(&held, Settle::Answered).await.unwrap();
         }
@@ -87,7 +85,6 @@ async fn one_off_names_go(count: usize) {
     assert_eq!(rows(&server), 1, "what is held stays");
     assert_eq!(grant(&mysql, &held).await.fence, held_fence);
 
-    // Each name that comes back gets a fence above its old one.
     for (i, last) in fences.into_iter().enumerate() {
         let fence = grant(&mysql, &claim(&format!("real/{i}"))).await.fence;
         assert!(fence > Fence::new(last), "real/{i} had {last}, and then got {fence}");
@@ -113,14 +110,12 @@ async fn what_is_young_held_or_waited_for_stays() {
     let released = claim("released");
     grant(&mysql, &released).await;
     mysql.release(&released, Settle::Unanswered).await.unwrap();
-    // Whatever was asked for: a statement that is under way may have missed its last change.
+    // A running statement may have missed the row's last change.
     assert_eq!(sweep(&mysql, Duration::ZERO).await, 0);
-    // Left half an hour ago, but an hour was asked for.
     server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
     assert_eq!(sweep(&mysql, Duration::from_secs(3600)).await, 0);
     assert_eq!(sweep(&mysql, Duration::from_secs(600)).await, 1);
     assert_eq!(mysql.inspect(&name("held")).await.unwrap().holders.len(), 1);
-    // And the tombstone, once it has stood long enough.
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_tombstone").unwrap(), "1");
     server.sql("UPDATE lockwright_tombstone SET until_us = 1").unwrap();
     assert_eq!(sweep(&mysql, Duration::from_secs(600)).await, 1);
@@ -137,8 +132,7 @@ async fn a_sweep_waits_for_nobody() {
     assert_eq!(sweep(&mysql, Duration::ZERO).await, 1);
 }
 
-/// A claim whose statement began while the row was there, and ends when it has gone: it knows the
-/// floor of its beginning only.
+/// The claim's statement starts before the row is deleted, with the floor of that time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, mysql) = server_and_client().await;
@@ -160,7 +154,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// One that comes of age between the raising of the floor and the deleting isn't under the floor.
+/// The row gets old enough after the floor was raised.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, mysql) = server_and_client().await;
@@ -176,8 +170,7 @@ async fn a_row_above_the_floor_stays() {
     assert_eq!(sweep(&mysql, Duration::ZERO).await, 10);
 }
 
-/// Several sweepers and lockers at once, and no fence ever goes back. Each locker goes round among
-/// names, so that there is always something that rests for the sweepers to take.
+/// No fence ever decreases. Each locker cycles through names, so there are always idle ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;

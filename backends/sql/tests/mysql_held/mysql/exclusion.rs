@@ -1,4 +1,4 @@
-//! One at a time, with a TTL that no load on the machine uses up.
+//! Mutual exclusion, with a TTL for busy machines.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sessions that end in the middle of holds and waits.
+//! Sessions that end during holds and waits.
 
 use std::time::Instant;
 
@@ -30,7 +30,6 @@ async fn a_terminated_session_is_told_at_once() {
         assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
         assert!(guard.check().is_err());
         drop(guard);
-        // And it comes back by itself.
         let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
         assert!(again.fence() > fence);
         again.release().await.unwrap();
@@ -49,7 +48,7 @@ async fn a_restart_is_told_at_once_and_outlived() {
         let begun = Instant::now();
         let signal = guard.signal();
         let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
-        // Blocks, as other tests' threads do.
+        // Blocking, as in threads of other tests.
         let server = tokio::task::spawn_blocking(move || {
             server.restart(true).unwrap();
             server
@@ -92,7 +91,7 @@ async fn a_broken_way_is_told_at_once() {
     }
 }
 
-/// A peer that died without a word: nobody hears an end, and each side goes by its own clock.
+/// A peer that died silently. Each side relies on its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl() {
     let server = server();
@@ -128,7 +127,7 @@ async fn nobody_there_is_said_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The first one is sent on the idle session, and might have arrived before the server went.
+        // Sent on the idle session, perhaps before the server stopped.
         let unknown = [ErrorKind::Unavailable, ErrorKind::Indeterminate];
         for (name, kinds) in [("x", &unknown[..]), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
@@ -139,7 +138,7 @@ async fn nobody_there_is_said_soon() {
     }
 }
 
-/// A holder that was stopped between its lock and its row must not write itself over the next one.
+/// A holder that was stopped after its lock must not overwrite the next one's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = server();
@@ -148,7 +147,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
-        // Lets the row be read, and written to only when this is over.
+        // Blocks writes of the row, but no reads.
         let mut gate = MySqlConnection::connect(&server.admin_url()).await.unwrap();
         sqlx::raw_sql("BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE")
             .execute(&mut gate)
@@ -176,7 +175,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
     }
 }
 
-/// What was sent on a session that is used again may have been carried out, though its connection broke.
+/// The request may have been carried out, though its connection broke.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_session_that_fails_leaves_no_ghost() {
     const TRIES: u32 = 20;
@@ -201,9 +200,9 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                     break;
                 }
                 Ok(Attempt::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
-                // The session that was let go of hadn't been put back yet, and this was a new one.
+                // The released session wasn't back yet.
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                // What it was sent may be on its way yet.
+                // The statement may still be in transit.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
                     within(ms(5_000), "what was sent to be carried out", async || {

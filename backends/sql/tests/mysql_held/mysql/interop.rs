@@ -1,4 +1,4 @@
-//! Others that take the same lock by what is documented: SQL alone.
+//! Other programs that take the same lock with the documented SQL.
 
 use lockwright_core::{DistributedLock, Settle};
 use sqlx::mysql::MySqlConnection;
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::support::{LONG, backend, claim, granted, is_busy, name, reader, server};
 
-/// As it stands in the documentation.
+/// The expression from the documentation.
 fn key(name: &str) -> String {
     let as_it_is =
         name.len() <= 64 && name.chars().all(|c| c.is_ascii() && !c.is_ascii_uppercase());
@@ -67,7 +67,6 @@ async fn locked_rows_of_others_exclude_both_ways() {
     backend.release(&mine, Settle::Answered).await.unwrap();
 }
 
-/// Readers beside readers, and writers alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_others_share_stand_beside_ours() {
     let server = server();

@@ -1,4 +1,4 @@
-//! What operators see, break and sweep.
+//! Inspection, breaks and sweeps by operators.
 
 use lockwright_core::{BreakHow, Broken, DistributedLock, HoldState, Reason, Seen, Settle};
 use sqlx::Connection;
@@ -83,7 +83,7 @@ async fn a_release_through_another_connection_ends_the_session() {
         assert_eq!(sessions_of(&server, held.token), 0);
         let next = claim("x", LONG);
         granted(&two, &next).await;
-        // The first one's own release comes late, and spares the next.
+        // A late release doesn't affect the next hold.
         one.release(&held, Settle::Answered).await.unwrap();
         assert_eq!(holding(&server), 1);
         two.release(&next, Settle::Answered).await.unwrap();
@@ -103,7 +103,6 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences() {
             count(&server, &format!("SELECT count(*) FROM lockwright_hold WHERE kind = '{mode}'"))
         };
         assert_eq!(rows(), 2);
-        // Nothing is old enough.
         backend.sweep(ms(0)).await.unwrap();
         assert_eq!(rows(), 2);
         server.sql("UPDATE lockwright_hold SET updated = updated - 3600000000").unwrap();
@@ -115,7 +114,7 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences() {
         }
         let floor = count(&server, "SELECT floor FROM lockwright_meta");
         assert!(floor as u64 >= before.get(), "the floor is {floor}");
-        // Ahead of the clock, so that it is the floor that counts.
+        // Ahead of the clock, so that the floor decides.
         server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
         let again = claim("over", LONG);
         let fence = granted(&backend, &again).await.fence;

@@ -1,4 +1,4 @@
-//! Holders and waiters that are other processes, and are killed or stopped.
+//! Holders and waiters in other processes, which are killed or stopped.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{
     reader, say, server, within,
 };
 
-/// The part that a process plays.
+/// The role of a child process.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -51,7 +51,6 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
         let ttl = ms(2_000);
         let mut holder = Part::start("holder", &server, mode, ttl);
         let fence: u64 = holder.hear().parse().unwrap();
-        // Renewed until then.
         tokio::time::sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
@@ -61,7 +60,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
             !is_busy(&backend, &next).await
         })
         .await;
-        // Its last renewal was at most half a TTL before.
+        // Its last renewal was at most half a TTL earlier.
         assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
         assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
         assert_eq!(holding(&server), 1, "the server has more than the next one's hold");
@@ -90,14 +89,13 @@ async fn a_killed_holder_frees_at_once() {
     }
 }
 
-/// With the fence in the transaction that is rolled back, or read from an old snapshot, both would
-/// have the same.
+/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crashed_holder_shares_its_fence_with_nobody() {
     let server = server();
     for mode in MODES {
         let backend = backend(&server, mode).await;
-        // Ahead of the clock, so that the clock can't hide a fence that was rolled back.
+        // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
@@ -107,7 +105,6 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         for _ in 0..3 {
             let mut holder = Part::start("holder", &server, mode, LONG);
             fences.push(holder.hear().parse::<u64>().unwrap());
-            // One that blocks gets it from the dead hand.
             let next = claim("x", LONG);
             let waiting = async {
                 backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG)).await.unwrap()
@@ -137,8 +134,8 @@ async fn a_killed_waiter_leaves_the_queue() {
         waiter.hear();
         within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
         waiter.kill();
-        // The server looks after its client while it waits for a `GET_LOCK`, and not while it waits
-        // for a row: there the slice is the bound.
+        // The server checks its client during a wait for a `GET_LOCK`, but not for a row, where the
+        // slice is the bound.
         let limit = if mode == "session" { ms(3_000) } else { ms(6_000) };
         within(limit, "the dead waiter to leave", async || queued(&server) == 0).await;
         backend.release(&holder, Settle::Answered).await.unwrap();
@@ -146,8 +143,7 @@ async fn a_killed_waiter_leaves_the_queue() {
     }
 }
 
-/// It stops new readers while it waits, and goes on with that for the rest of a slice and then a few seconds
-/// at most, however long its TTL is.
+/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     let server = server();

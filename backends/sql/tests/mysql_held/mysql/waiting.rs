@@ -1,4 +1,4 @@
-//! Waits that are dropped, that are long, and that are many.
+//! Dropped waits, long waits and many waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,12 +33,11 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    // The lock comes free at the very moment.
                     one.release(&holder, Settle::Answered).await.unwrap();
                 }
             }
             if release_first {
-                // It may have been granted before it was dropped; the client releases it then.
+                // If it was granted before the drop, the client releases it.
                 two.release(&waiter, Settle::Unanswered).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
@@ -50,7 +49,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert!(is_busy(&two, &claim("x", LONG)).await);
                 one.release(&holder, Settle::Answered).await.unwrap();
             }
-            // For as long as a slice, nobody comes to own it.
+            // For a whole slice.
             let begun = Instant::now();
             while begun.elapsed() < ms(600) {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
@@ -66,7 +65,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
     }
 }
 
-/// The grant and the cancelling of its wait meet at the server, in either order.
+/// Grant and cancellation reach the server in either order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
     let server = server();
@@ -84,7 +83,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
             })
             .await;
             let dropping = async {
-                // From before the release to after its end, as it takes a part of a millisecond.
+                // From before the release to after its end, in a fraction of a millisecond.
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
@@ -123,8 +122,8 @@ async fn a_wait_is_believed_from_its_end_on() {
     }
 }
 
-/// A grant that states a start before its lock came free wastes its TTL, and one that is longer than
-/// a TTL ago is thrown away by every client.
+/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
+/// ago.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_states_when_it_was_over() {
     let server = server();
@@ -173,7 +172,6 @@ async fn many_waiters_of_a_process_block_one_connection() {
                 sender.send(number).unwrap();
                 two.release(&claim, Settle::Answered).await.unwrap();
             });
-            // Until it stands behind the others.
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
             }
@@ -199,9 +197,9 @@ async fn a_limit_of_any_length_is_kept() {
         let backend = backend(&server, mode).await;
         let holder = claim("x", LONG);
         granted(&backend, &holder).await;
-        // Shorter than what it ends early by, than a slice, and longer than one.
+        // Shorter than the early end, than a slice, and longer than a slice.
         for limit in [ms(5), ms(300), ms(2_300)] {
-            // The soonest of a few: a busy machine is late now and then, a limit that isn't kept always.
+            // The fastest attempt: a busy machine is sometimes late, a missed limit always.
             let mut soonest = Duration::MAX;
             for _ in 0..5 {
                 let begun = Instant::now();
@@ -221,7 +219,7 @@ async fn a_limit_of_any_length_is_kept() {
     }
 }
 
-/// The wait's own end meets the grant at the server, in either order.
+/// In either order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
     let server = server();
@@ -244,7 +242,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
     }
 }
 
-/// What cuts a wait off might come later, and end the statement by which the hold is renewed.
+/// A late interruption would end a renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
     let server = server();
@@ -267,8 +265,7 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
     }
 }
 
-/// A session that bears the claim's mark, and of which nothing else is known: what may be left of a try
-/// that nobody heard of. The server says at once that it is there.
+/// As after a lost attempt. The server reports the session at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
     let server = server();
@@ -293,7 +290,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
         let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
         let asked = asked() - before;
         assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
-        // Some for each of twenty tries, or of thousands.
+        // Some for each of twenty attempts.
         assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
         let waiting = backend.acquire(&waiter, in_time(LONG));
         let going = async {
@@ -306,7 +303,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
     }
 }
 
-/// The TTL is a hold's: what has let go of one, or didn't get it, is kept for the next claim.
+/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = server();
@@ -319,7 +316,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let ttl = ms(1_000);
     for mode in MODES {
         let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        // The connections that end start-up sessions close again; each backend keeps a pooled one.
+        // Start-up connections close again; each backend keeps one.
         within(ms(10_000), "two connections", async || connected().len() <= 2).await;
         let held = claim("x", ttl);
         granted(&one, &held).await;

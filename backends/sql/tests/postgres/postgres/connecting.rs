@@ -1,5 +1,3 @@
-//! Getting to a server, or not.
-
 use lockwright_core::ErrorKind;
 use lockwright_sql::Postgres;
 use lockwright_sql::postgres::Options;

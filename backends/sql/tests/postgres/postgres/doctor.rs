@@ -1,5 +1,3 @@
-//! What is wrong with a server is found, and nothing else.
-
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
@@ -44,7 +42,7 @@ async fn replicas_are_found_from_both_sides() {
         (codes(&findings(&postgres).await) == ["replicas"]).then_some(())
     })
     .await;
-    // Its tables come a moment later.
+    // The tables are replicated a moment later.
     crate::kit::eventually(|| async {
         let postgres = patient(&replica.url()).for_diagnosis().connect().await.unwrap();
         let found = findings(&postgres).await;

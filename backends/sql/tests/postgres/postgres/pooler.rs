@@ -1,5 +1,3 @@
-//! Behind a pooler.
-
 use std::sync::Arc;
 
 use lockwright_core::{BootInstant, DistributedLock, Settle, Wait, WakeUp};
@@ -19,8 +17,8 @@ async fn one_that_pools_transactions_is_noticed() {
         postgres.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect();
     assert_eq!(found, ["pooler"]);
 
-    // One that sees through it, and one that doesn't, exclude each other, and many of our
-    // connections share two of the server's.
+    // A client behind the pooler and a direct client exclude each other. Many client connections
+    // share two server connections.
     let direct = connect(&server.url()).await;
     let postgres = Arc::new(postgres);
     let tasks: Vec<_> = (0..16)
@@ -45,7 +43,7 @@ async fn one_that_pools_transactions_is_noticed() {
     grant(&direct, &claim("x")).await;
 }
 
-/// A `LISTEN` would stay with a connection of the server that others use.
+/// A `LISTEN` would stay with a server connection that other clients use.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_in_a_session_of_others() {
     for ignores in [false, true] {

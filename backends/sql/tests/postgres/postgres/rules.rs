@@ -1,4 +1,4 @@
-//! The rules by which a row is granted: each seen to fail when it was broken by hand.
+//! The rules for granting rows. Each test failed with its rule broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::kit::{
     claim, claim_for, connect, grant, locking, name, server_and_client, wait_for_blocked,
 };
 
-/// On warm connections, so that nothing but the row decides.
+/// On open connections, so that only the row decides.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = server_and_client().await;
@@ -64,12 +64,10 @@ async fn what_ran_out_is_not_revived() {
         Ended::NotHeld,
         "it had run out by itself"
     );
-    // Asked for again, it is another hold, with another fence.
     let again = grant(&postgres, &short).await;
     assert!(again.fence > first.fence, "{again:?}");
 }
 
-/// The clock is read after the row was locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
     let (server, postgres) = server_and_client().await;
@@ -79,7 +77,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&postgres, &held).await;
         let mut row = locking(&server, "x").await;
-        // No request waits a whole TTL for a row, so this one is sent shortly before the end.
+        // Shortly before the end, as no request waits a whole TTL for a row.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (postgres, held) = (Arc::clone(&postgres), held.clone());
@@ -87,7 +85,7 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
                 if by_renewal {
                     renew(&postgres, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold would be right, the old one not.
+                    // A new hold is correct, the old one isn't.
                     let answer = postgres.try_acquire(&held).await;
                     matches!(answer, Ok(Attempt::Granted(granted)) if granted.fence == first.fence)
                 }
@@ -114,7 +112,7 @@ async fn a_hold_ends_by_its_own_token_only() {
     assert_eq!(postgres.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
 }
 
-/// A claim that is on its way while its token is settled doesn't see the tombstone.
+/// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_is_settled() {
     let (server, postgres) = server_and_client().await;
@@ -130,7 +128,7 @@ async fn a_claim_under_way_is_settled() {
         async move { postgres.release(&late, Settle::Unanswered).await.unwrap() }
     });
     wait_for_blocked(&server, 1).await;
-    // Its tombstone isn't committed yet, so this one doesn't see it.
+    // The tombstone isn't committed yet.
     let asking = tokio::spawn({
         let (postgres, late) = (Arc::clone(&postgres), late.clone());
         async move { postgres.try_acquire(&late).await }
@@ -168,10 +166,10 @@ async fn fences_grow_past_what_was_reserved() {
             postgres.release(&held, Settle::Answered).await.unwrap();
         }
     }
-    // The server's clock has stepped back, as far as this row is concerned.
+    // As after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&postgres, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // And at the end of all fences there is an error, not a smaller one.
+    // After the highest fence comes an error.
     server
         .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
         .unwrap();
@@ -179,7 +177,7 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
 }
 
-/// The fence that counts is the row's when it was locked, not when the statement began.
+/// The fence is that of the locked row, not that at the start of the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, postgres) = server_and_client().await;
@@ -199,7 +197,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
 }
 
-/// Whatever the server's isolation level is: those that lose against others are sent again.
+/// Requests that lose against others are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, one) = server_and_client().await;
@@ -218,7 +216,7 @@ async fn serializable_transactions_are_no_obstacle() {
             match asked.await.unwrap() {
                 (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
                 (Ok(Attempt::Busy(_)), _) => {}
-                // It lost each time that it was sent: certainly without effect.
+                // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
@@ -227,7 +225,6 @@ async fn serializable_transactions_are_no_obstacle() {
     }
 }
 
-/// The values are written into the text.
 #[tokio::test]
 async fn nothing_in_a_value_is_taken_for_sql() {
     let (server, postgres) = server_and_client().await;

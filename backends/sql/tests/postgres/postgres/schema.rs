@@ -1,4 +1,4 @@
-//! Tables that make themselves, or are made by somebody else.
+//! Tables that the backend or an administrator creates.
 
 use lockwright_core::{DistributedLock, ErrorKind, Settle};
 use lockwright_sql::postgres::Options;
@@ -43,7 +43,6 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
 
-    // It is printed without a connection, and made by somebody else.
     server.sql(&Options::from_url(&url).unwrap().schema()).unwrap();
     let error = patient(&url).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
@@ -62,7 +61,6 @@ async fn a_user_chooses_their_names() {
     server.sql("CREATE SCHEMA \"select\" AUTHORIZATION lockwright").unwrap();
     let url = format!("{}?table=from&schema=select", server.url());
     let other = connect(&url).await;
-    // Other tables are other locks.
     let held = claim("x");
     grant(&usual, &held).await;
     grant(&other, &claim("x")).await;
@@ -90,7 +88,7 @@ async fn another_version_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 }
 
-/// An update within its page writes no index, and its old versions are removed without a vacuum.
+/// Updates within a page write no index, and need no vacuum.
 #[tokio::test]
 async fn renewals_and_acquires_write_no_index() {
     let (server, postgres) = server_and_client().await;

@@ -1,5 +1,3 @@
-//! How waiters are told.
-
 use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Seen, Settle, Wait};
 use sqlx::postgres::PgListener;
 
@@ -26,7 +24,7 @@ async fn a_release_and_a_break_are_told() {
     let (first, second) = (claim("x"), claim("x"));
     grant(&holder, &first).await;
     busy(&waiter, &second, WAIT).await;
-    // Once it listens, it wakes everybody who may have missed something.
+    // Once the client listens, it wakes all waiters.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     busy(&waiter, &second, WAIT).await;
     holder.release(&first, Settle::Answered).await.unwrap();
@@ -50,7 +48,6 @@ async fn nothing_is_told_that_nobody_waits_for() {
     for i in 0..10 {
         let held = claim(&format!("quiet/{i}"));
         grant(&holder, &held).await;
-        // One that doesn't wait isn't told either.
         busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
         holder.release(&held, Settle::Answered).await.unwrap();
     }
@@ -61,7 +58,7 @@ async fn nothing_is_told_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, Settle::Answered).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // In the order of their commits: had there been others, they would have come first.
+    // In the order of commits, so others would have come first.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -100,9 +97,9 @@ async fn a_lost_listener_comes_back() {
     busy(&waiter, &second, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
-    // It wakes everybody as soon as it listens again: a release may have gone unheard.
+    // It wakes all waiters once it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    // The row has the note from before; its connections are dead, and may say so once.
+    // The row still records a waiter. The holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, Settle::Unanswered).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

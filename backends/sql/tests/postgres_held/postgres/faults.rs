@@ -1,4 +1,4 @@
-//! Sessions that end in the middle of holds and waits.
+//! Sessions that end during holds and waits.
 
 use std::time::Instant;
 
@@ -29,7 +29,6 @@ async fn a_terminated_session_is_told_at_once() {
         assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
         assert!(guard.check().is_err());
         drop(guard);
-        // And it comes back by itself.
         let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
         assert!(again.fence() > fence);
         again.release().await.unwrap();
@@ -48,7 +47,7 @@ async fn a_restart_is_told_at_once_and_outlived() {
         let begun = Instant::now();
         let signal = guard.signal();
         let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
-        // Blocks, as other tests' threads do.
+        // Blocking, as in threads of other tests.
         let server = tokio::task::spawn_blocking(move || {
             server.restart(true).unwrap();
             server
@@ -91,7 +90,7 @@ async fn a_broken_way_is_told_at_once() {
     }
 }
 
-/// A peer that died without a word: nobody hears an end, and each side goes by its own clock.
+/// A peer that died silently. Each side relies on its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl() {
     let server = server();
@@ -134,10 +133,11 @@ async fn nobody_there_is_said_soon() {
     }
 }
 
-/// A holder that was stopped between its lock and its row must not write itself over the next one.
+/// A holder that was stopped after its lock must not overwrite the next one's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
-    // The first lock allows reads and blocks writes. The statement reaches the second lock in the middle.
+    // The first lock allows reads and blocks writes. The statement reaches the second lock in the
+    // middle.
     const GATES: [&str; 2] = [
         "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
         "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",

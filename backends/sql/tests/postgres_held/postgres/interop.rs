@@ -1,4 +1,4 @@
-//! Others that take the same lock by what is documented: SQL alone.
+//! Other programs that take the same lock with the documented SQL.
 
 use lockwright_core::{DistributedLock, Mode, Settle};
 use sqlx::postgres::PgConnection;
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::support::{LONG, backend, claim, granted, is_busy, name, reader, server};
 
-/// As it stands in the documentation.
+/// The expression from the documentation.
 fn key(name: &str) -> String {
     format!(
         "('x' || substr(encode(sha256(convert_to('{name}', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint"
@@ -63,7 +63,6 @@ async fn locked_rows_of_others_exclude_both_ways() {
     backend.release(&mine, Settle::Answered).await.unwrap();
 }
 
-/// Readers beside readers, and writers alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_locks_of_others_stand_beside_ours() {
     let server = server();
@@ -114,7 +113,7 @@ async fn rows_that_others_share_stand_beside_ours() {
     assert!(!sql(&mut other, lock("SHARE")).await);
 }
 
-/// More than a page takes, between names that have one holder each.
+/// More readers than fit on a page, between single holders.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_many_read_is_listed_whole() {
     const OTHERS: usize = 230;

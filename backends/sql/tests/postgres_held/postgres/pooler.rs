@@ -1,5 +1,3 @@
-//! Poolers in between.
-
 use lockwright_core::{DistributedLock, ErrorKind, Settle};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, Account, Process, Program, port};
@@ -7,7 +5,6 @@ use tempfile::TempDir;
 
 use crate::support::{LONG, MODES, claim, granted, in_mode, ms, server, within};
 
-/// A PgBouncer before a server. Stops when dropped.
 struct Pooler {
     url: String,
     _process: Process,

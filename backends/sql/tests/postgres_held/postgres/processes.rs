@@ -1,4 +1,4 @@
-//! Holders and waiters that are other processes, and are killed or stopped.
+//! Holders and waiters in other processes, which are killed or stopped.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{
     reader, say, server, within,
 };
 
-/// The part that a process plays.
+/// The role of a child process.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -58,7 +58,6 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
             backend.release(&before, Settle::Answered).await.unwrap();
         }
         let fence: u64 = holder.hear().parse().unwrap();
-        // Renewed until then.
         tokio::time::sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
@@ -68,7 +67,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
             !is_busy(&backend, &next).await
         })
         .await;
-        // Its last renewal was at most half a TTL before.
+        // Its last renewal was at most half a TTL earlier.
         assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
         assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
         assert_eq!(holding(&server), 1, "the server has more than the next one's hold");
@@ -97,14 +96,13 @@ async fn a_killed_holder_frees_at_once() {
     }
 }
 
-/// With the fence in the transaction that is rolled back, or read from an old snapshot, both would
-/// have the same.
+/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crashed_holder_shares_its_fence_with_nobody() {
     let server = server();
     for mode in MODES {
         let backend = backend(&server, mode).await;
-        // Ahead of the clock, so that the clock can't hide a fence that was rolled back.
+        // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
         backend.release(&first, Settle::Answered).await.unwrap();
@@ -113,7 +111,6 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         for _ in 0..3 {
             let mut holder = Part::start("holder", &server, mode, LONG);
             fences.push(holder.hear().parse::<u64>().unwrap());
-            // One that blocks gets it from the dead hand.
             let next = claim("x", LONG);
             let waiting = async {
                 backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG)).await.unwrap()
@@ -143,15 +140,14 @@ async fn a_killed_waiter_leaves_the_queue() {
         waiter.hear();
         within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
         waiter.kill();
-        // Its slice would go on for five.
+        // Its slice would last for five seconds.
         within(ms(3_000), "the dead waiter to leave", async || queued(&server) == 0).await;
         backend.release(&holder, Settle::Answered).await.unwrap();
         assert_eq!(holding(&server), 0);
     }
 }
 
-/// It stops new readers while it waits, and goes on with that for the rest of a slice and then a few seconds
-/// at most, however long its TTL is.
+/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     let server = server();
@@ -171,7 +167,7 @@ async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
     }
 }
 
-/// The gate that it has closed keeps readers out, and no writers.
+/// Its gate blocks readers, but no writers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_that_waits_holds_up_no_other() {
     let server = server();
@@ -183,7 +179,7 @@ async fn a_stopped_writer_that_waits_holds_up_no_other() {
         waiter.hear();
         within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
         waiter.signal(Signal::STOP);
-        // Until its slice is over: it isn't in the queue any more, and still has its gate.
+        // Until its slice is over, which leaves the gate.
         within(ms(8_000), "the stopped one to leave", async || queued(&server) == 0).await;
         let waiting = backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG));
         let releasing = async {

@@ -1,4 +1,4 @@
-//! Waits that are dropped, that are long, and that are many.
+//! Dropped waits, long waits and many waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,12 +32,11 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    // The lock comes free at the very moment.
                     one.release(&holder, Settle::Answered).await.unwrap();
                 }
             }
             if release_first {
-                // It may have been granted before it was dropped; the client releases it then.
+                // If it was granted before the drop, the client releases it.
                 two.release(&waiter, Settle::Unanswered).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
@@ -49,7 +48,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert!(is_busy(&two, &claim("x", LONG)).await);
                 one.release(&holder, Settle::Answered).await.unwrap();
             }
-            // For as long as a slice, nobody comes to own it.
+            // For a whole slice.
             let begun = Instant::now();
             while begun.elapsed() < ms(600) {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
@@ -65,7 +64,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
     }
 }
 
-/// The grant and the cancelling of its wait meet at the server, in either order.
+/// Grant and cancellation reach the server in either order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
     let server = server();
@@ -83,7 +82,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
             })
             .await;
             let dropping = async {
-                // From before the release to after its end, as it takes a part of a millisecond.
+                // From before the release to after its end, in a fraction of a millisecond.
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
@@ -97,8 +96,8 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
     }
 }
 
-/// The lock comes free while the server's process of the waiter is stopped. When that goes on, its
-/// slice is over too, and it may answer "in vain" with the lock in its hands.
+/// The lock becomes free while the waiter's server process is stopped. When that continues, its
+/// slice is over, so it may report a timeout in spite of the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
     let server = server();
@@ -126,7 +125,7 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
                 two.release(&waiter, Settle::Unanswered).await.unwrap();
             }
         }
-        // Its session may be used again, but for another name.
+        // Its session is reusable, but for another name.
         let other = claim("y", LONG);
         granted(&*two, &other).await;
         within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim("x", LONG)).await)
@@ -135,7 +134,7 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
     }
 }
 
-/// The same, and then its client is silent: who has the lock has it for its TTL at most.
+/// The client then goes silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
     let server = server();
@@ -167,7 +166,7 @@ async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
     }
 }
 
-/// The TTL is a hold's: what has let go of one, or didn't get it, is kept for the next claim.
+/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = server();
@@ -182,7 +181,6 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
             let held = claim_for("x", ttl);
             let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
             granted(&one, &held).await;
-            // A try in vain: of a writer beside whoever holds.
             assert!(is_busy(&two, &claim("x", ttl)).await);
             one.release(&held, Settle::Answered).await.unwrap();
             let before = idle();
@@ -220,8 +218,8 @@ async fn a_wait_is_believed_from_its_end_on() {
     }
 }
 
-/// A grant that states a start before its lock came free wastes its TTL, and one that is longer than
-/// a TTL ago is thrown away by every client.
+/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
+/// ago.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_states_when_it_was_over() {
     let server = server();
@@ -270,7 +268,6 @@ async fn many_waiters_of_a_process_block_one_connection() {
                 sender.send(number).unwrap();
                 two.release(&claim, Settle::Answered).await.unwrap();
             });
-            // Until it stands behind the others.
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
             }
@@ -296,9 +293,9 @@ async fn a_limit_of_any_length_is_kept() {
         let backend = backend(&server, mode).await;
         let holder = claim("x", LONG);
         granted(&backend, &holder).await;
-        // Shorter than what it ends early by, than a slice, and longer than one.
+        // Shorter than the early end, than a slice, and longer than a slice.
         for limit in [ms(5), ms(300), ms(2_300)] {
-            // The soonest of a few: a busy machine is late now and then, a limit that isn't kept always.
+            // The fastest attempt: a busy machine is sometimes late, a missed limit always.
             let mut soonest = Duration::MAX;
             for _ in 0..5 {
                 let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Late writes are refused.
+//! Late writes are rejected.
 
 use std::time::Duration;
 
@@ -121,8 +121,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
     assert_eq!(server.sql("SELECT name, fence FROM mine_fence").unwrap(), "a\t5");
 }
 
-/// Many holders, each with its fence, and a moment before each writes: no write ever comes after one
-/// with a higher fence.
+/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_is_written_in_the_order_of_fences() {
     let (_server, pool) = shop().await;

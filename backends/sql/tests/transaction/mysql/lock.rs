@@ -1,4 +1,4 @@
-//! Who gets the lock, who doesn't, and when it is free again.
+//! Exclusion between transactions, and the end of a lock.
 
 use lockwright_core::ErrorKind;
 use lockwright_sql::Mysql;
@@ -14,12 +14,11 @@ use crate::kit::{busy, locked, refused};
 async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
     let (server, pool) = shop().await;
     let mut other = pool.begin().await.unwrap();
-    // The first one makes the row and takes it back.
+    // The first round creates the row and rolls it back.
     for end in ["rollback", "commit", "rollback", "drop", "close", "terminate"] {
         let mut connection = MySqlConnection::connect(&server.url()).await.unwrap();
         let mut tx = connection.begin().await.unwrap();
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
-        // Twice is no harm.
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
         busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
         match end {
@@ -27,7 +26,7 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
             "rollback" => tx.rollback().await.unwrap(),
             "drop" => {
                 drop(tx);
-                // Until the connection is used again, nothing is sent.
+                // Nothing is sent until the connection is used again.
                 busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
                 connection.ping().await.unwrap();
             }
@@ -46,7 +45,7 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
     }
 }
 
-/// New ones and old ones, beside each other in the index, at the level that locks gaps.
+/// New and existing names, adjacent in the index, at the level that locks gaps.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (_server, pool) = shop().await;
@@ -82,7 +81,7 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
     }
     assert_eq!(server.sql("SELECT COUNT(*) FROM lockwright_turn").unwrap(), "0");
     assert_eq!(stock(&mut connection).await, 7, "it can be used");
-    // One that was begun by hand will do, and one without autocommit.
+    // A transaction begun by hand is accepted, and a connection without autocommit.
     for begin in ["BEGIN", "SET autocommit = 0"] {
         connection.execute(begin).await.unwrap();
         locked(lock_in_transaction(&mut connection, "a", Wait::No).await);
@@ -126,7 +125,6 @@ async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
     assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
 
-/// What the server does to the whole transaction is said, and nobody goes on without one.
 #[tokio::test]
 async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     let server = MariaDb::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();
@@ -144,7 +142,7 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
 
-/// Whoever finds the tables finds all of them, though they aren't made in one transaction.
+/// Although they aren't created in one transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;

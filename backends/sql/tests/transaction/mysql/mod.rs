@@ -13,7 +13,7 @@ use sqlx::{Executor, MySqlConnection, Row};
 
 use crate::kit::until_each;
 
-/// A server of our own, a pool as an application has it, and a table with stock.
+/// Starts a server with an application's pool, and a table with stock.
 pub(crate) async fn shop() -> (MariaDb, MySqlPool) {
     shop_on(MariaDb::start().unwrap()).await
 }
@@ -40,11 +40,10 @@ pub(crate) async fn limit(connection: &mut MySqlConnection) -> u64 {
     connection.fetch_one("SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap().get(0)
 }
 
-/// Until so many transactions wait for a row.
 pub(crate) async fn waiting(server: &MariaDb, number: u32) {
     let waiting =
         "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-    // The server looks again only when nobody has asked for 100 ms.
+    // The server refreshes this view only after 100 ms without a request.
     let pause = Duration::from_millis(150);
     until_each(pause, "they wait in the server", async || {
         (server.sql(waiting).unwrap() == number.to_string()).then_some(())

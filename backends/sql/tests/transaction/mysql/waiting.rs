@@ -1,4 +1,4 @@
-//! Waiting, and what the transaction is afterwards.
+//! Waits, and the state of the transaction afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use sqlx::{Connection, Executor, MySqlConnection};
 use super::{limit, sell, shop, stock, waiting};
 use crate::kit::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// At the default level too, where a snapshot before the wait would show what was before.
+/// At the default level too, where an earlier snapshot would show old data.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;
     for level in ["REPEATABLE READ", "READ COMMITTED"] {
         for wait in [Wait::NoLimit, Wait::For(PATIENCE)] {
             let mut holder = pool.begin().await.unwrap();
-            // The waiter of the round before may still be rolling back.
+            // The previous round's waiter may still be rolling back.
             locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
             let before = stock(&mut holder).await;
             let mut waiter = MySqlConnection::connect(&server.url()).await.unwrap();
@@ -64,7 +64,6 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
     ] {
         let mut holder = pool.begin().await.unwrap();
         if case != "free" {
-            // The waiter of the round before may still be rolling back.
             locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
         }
         let mut holder = Some(holder);
@@ -72,7 +71,7 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
         connection.execute("SET SESSION innodb_lock_wait_timeout = 11").await.unwrap();
         let mut tx = connection.begin().await.unwrap();
         tx.execute("SAVEPOINT mine").await.unwrap();
-        // Reads with a lock: no snapshot.
+        // A locking read takes no snapshot.
         sell(&mut tx).await;
 
         let (answer, ()) = tokio::join!(lock_in_transaction(&mut tx, "a", wait), async {
@@ -137,7 +136,7 @@ async fn many_that_meet_a_new_name_get_it_one_after_the_other() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 0);
 }
 
-/// The one deadlock that isn't the user's: the row that all wait for is taken back.
+/// The one deadlock that isn't the user's fault.
 #[tokio::test]
 async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     let (server, pool) = shop().await;
@@ -159,7 +158,7 @@ async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     for error in answers.into_iter().filter(Result::is_err) {
         refused(error, ErrorKind::Unavailable, "begin it again");
     }
-    // From then on the row is there.
+    // From now on the row exists.
     let mut tx = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut tx, "new", Wait::No).await);
 }
@@ -175,7 +174,7 @@ async fn of_a_dropped_wait_nothing_holds_the_lock_later() {
     waiting(&server, 1).await;
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
-    // The transaction was dropped with it. Free while it may still wait.
+    // The transaction was dropped too.
     holder.commit().await.unwrap();
     let mut next = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut next, "a", Wait::For(PATIENCE)).await);
@@ -200,14 +199,14 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     waiting(&server, 1).await;
     let began = Instant::now();
     drop(tx);
-    // What comes next comes after it.
+    // The ping is sent after the wait has ended.
     while connection.ping().await.is_err() {}
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
     waiting(&server, 0).await;
     assert_eq!(limit(&mut connection).await, 50);
 }
 
-/// Without autocommit there is always a transaction: it must be the same one.
+/// Without autocommit there is always a transaction.
 #[tokio::test]
 async fn a_transaction_that_the_server_rolled_back_is_told_without_autocommit_too() {
     let server = lockwright_testbed::MariaDb::options().set("innodb_rollback_on_timeout", "ON");

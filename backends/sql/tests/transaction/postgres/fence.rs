@@ -1,4 +1,4 @@
-//! Late writes are refused.
+//! Late writes are rejected.
 
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ async fn without_its_table_it_says_what_to_do() {
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
 
-    // A backend that is connected has made it, and what is printed has it.
+    // By a connected backend, or with the printed schema.
     let backend = Postgres::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     check_fence(&mut tx, "a", fence(5)).await.unwrap();
@@ -173,8 +173,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
     assert_eq!(server.sql("SELECT name, fence FROM app.mine_fence").unwrap(), "a|5");
 }
 
-/// Many holders, each with its fence, and a moment before each writes: no write ever comes after one
-/// with a higher fence.
+/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_is_written_in_the_order_of_fences() {
     let (_server, pool) = guarded().await;

@@ -1,4 +1,4 @@
-//! Who gets the lock, who doesn't, and when it is free again.
+//! Exclusion between transactions, and the end of a lock.
 
 use lockwright_core::{ErrorKind, Locks};
 use lockwright_sql::Postgres;
@@ -20,7 +20,6 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
         let mut connection = connection;
         let mut tx = connection.begin().await.unwrap();
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
-        // Twice is no harm.
         locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
         busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
         match end {
@@ -28,7 +27,7 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
             "rollback" => tx.rollback().await.unwrap(),
             "drop" => {
                 drop(tx);
-                // Until the connection is used again, nothing is sent.
+                // Nothing is sent until the connection is used again.
                 busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
                 connection.ping().await.unwrap();
             }
@@ -94,7 +93,7 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
     }
     assert_eq!(advisory(&server, true), 0);
     assert_eq!(stock(&mut connection).await, 7, "it can be used");
-    // One that was begun by hand will do.
+    // A transaction begun by hand is accepted.
     connection.execute("BEGIN").await.unwrap();
     locked(lock_in_transaction(&mut connection, "a", Wait::No).await);
     assert_eq!(advisory(&server, true), 1);
@@ -161,14 +160,14 @@ async fn it_and_a_hold_of_a_session_exclude_each_other() {
     locks.close().await;
 }
 
-/// Ten connections share two of the server's, transaction by transaction.
+/// Ten connections share two server connections.
 #[tokio::test]
 async fn behind_a_transaction_pooler_it_is_the_same() {
     let (server, pool) = shop().await;
     pool.execute("UPDATE stock SET number = 40").await.unwrap();
     let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
     let options: PgConnectOptions = pooler.url().parse().unwrap();
-    // It refuses connections that set this one.
+    // PgBouncer rejects connections that set this parameter.
     let options = options.extra_float_digits(None).statement_cache_capacity(0);
     let shared = PgPoolOptions::new().max_connections(10).connect_with(options).await.unwrap();
     let mut buyers = tokio::task::JoinSet::new();
@@ -188,7 +187,6 @@ async fn behind_a_transaction_pooler_it_is_the_same() {
     assert_eq!(server.sql("SELECT number FROM stock").unwrap(), "0");
     assert_eq!(advisory(&server, true), 0);
 
-    // What holds it is the transaction, and not whoever has its connection next.
     let mut tx = shared.begin().await.unwrap();
     locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
     busy(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", BRIEFLY).await);

@@ -10,7 +10,7 @@ use sqlx::{Executor, PgConnection, Row};
 
 use crate::kit::until;
 
-/// A server of our own, a pool as an application has it, and a table with stock.
+/// Starts a server with an application's pool, and a table with stock.
 pub(crate) async fn shop() -> (testbed::Postgres, PgPool) {
     let server = testbed::Postgres::start().unwrap();
     let pool = PgPoolOptions::new().max_connections(10).connect(&server.url()).await.unwrap();
@@ -33,7 +33,7 @@ pub(crate) async fn setting(connection: &mut PgConnection, name: &'static str) -
     sqlx::query("SELECT current_setting($1)").bind(name).fetch_one(connection).await.unwrap().get(0)
 }
 
-/// How many advisory locks there are, granted or waited for.
+/// Returns the number of advisory locks that are granted or waited for.
 pub(crate) fn advisory(server: &testbed::Postgres, granted: bool) -> u32 {
     let locks = server
         .sql(&format!(
@@ -43,7 +43,6 @@ pub(crate) fn advisory(server: &testbed::Postgres, granted: bool) -> u32 {
     locks.parse().unwrap()
 }
 
-/// Until so many wait for an advisory lock in the server.
 pub(crate) async fn waiting(server: &testbed::Postgres, number: u32) {
     until("they wait in the server", async || (advisory(server, false) == number).then_some(()))
         .await;

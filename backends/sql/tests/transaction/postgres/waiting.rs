@@ -1,4 +1,4 @@
-//! Waiting, and what the transaction is afterwards.
+//! Waits, and the state of the transaction afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;
     for wait in [Wait::NoLimit, Wait::For(PATIENCE)] {
         let mut holder = pool.begin().await.unwrap();
-        // The waiter of the round before may still be rolling back.
+        // The previous round's waiter may still be rolling back.
         locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
         let before = stock(&mut holder).await;
         let mut waiter = pool.begin().await.unwrap();
@@ -44,7 +44,7 @@ async fn a_wait_can_be_longer_than_one_statement_of_it() {
     assert!(began.elapsed() >= limit, "{:?}", began.elapsed());
 }
 
-/// What is left as it was: the transaction's work, its savepoints, its `lock_timeout`, the session's.
+/// Unchanged: its work, its savepoints, its `lock_timeout`, and the session's.
 #[tokio::test]
 async fn after_each_outcome_the_transaction_is_as_it_was() {
     let (server, pool) = shop().await;
@@ -56,7 +56,6 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
     ] {
         let mut holder = pool.begin().await.unwrap();
         if case != "free" {
-            // The waiter of the round before may still be rolling back.
             locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
         }
         let mut holder = Some(holder);
@@ -94,7 +93,6 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
     }
 }
 
-/// The user's `lock_timeout` is about the user's statements.
 #[tokio::test]
 async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
     let (server, pool) = shop().await;
@@ -136,7 +134,7 @@ async fn a_deadlock_is_an_error_of_one_and_leaves_it_usable() {
     let (mut one, mut two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     locked(lock_in_transaction(&mut one, "a", Wait::NoLimit).await);
     locked(lock_in_transaction(&mut two, "b", Wait::NoLimit).await);
-    // Whoever gets the error rolls back, and the other one gets its lock.
+    // One gets the error and rolls back, the other gets its lock.
     let cross = async |mut tx: sqlx::Transaction<'static, sqlx::Postgres>, name: &str| {
         let answer = lock_in_transaction(&mut tx, name, Wait::NoLimit).await;
         let _ = stock(&mut tx).await;
@@ -159,7 +157,7 @@ async fn of_a_dropped_wait_nothing_holds_the_lock_later() {
     waiting(&server, 1).await;
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
-    // The transaction was dropped with it. Free while it may still wait.
+    // The transaction was dropped too.
     holder.commit().await.unwrap();
     let mut next = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut next, "a", Wait::For(PATIENCE)).await);
@@ -181,7 +179,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     assert!(limited.await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
-    // Its error is the answer to the wait. The rollback itself comes with the connection's next use.
+    // The error of the wait. The rollback happens with the connection's next use.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());

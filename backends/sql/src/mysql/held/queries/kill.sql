@@ -1,5 +1,5 @@
--- There is no connection 0: the server says so then, and does nothing. It says "done" when it has
--- asked the session to end; that is waited for, as far as it goes.
+-- For connection 0 the server only reports that there is none. KILL doesn't wait for the session's end, so
+-- the pauses do, for a limited time.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));

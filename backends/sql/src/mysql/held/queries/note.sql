@@ -1,6 +1,5 @@
--- Only for a session that still is the claim's: a holder that was stopped between its lock and this
--- must not write itself over the next one. What is decided in the first assignment, when the row is
--- locked, the others go by.
+-- Only for a session that still is the claim's: a holder that was stopped after its lock must not overwrite
+-- the next one's row. The first assignment decides, once the row is locked.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

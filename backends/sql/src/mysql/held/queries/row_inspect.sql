@@ -1,5 +1,5 @@
--- Nobody can look at row locks without more permissions: a session that bears the mark of a token that
--- was written down holds the row.
+-- Row locks aren't visible without more permissions. The holder is the session with the mark of a recorded
+-- token.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')

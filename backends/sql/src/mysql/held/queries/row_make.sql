@@ -1,4 +1,4 @@
--- One after the other: an insert of what is there waits for whoever has locked it.
+-- Serialized by a lock: an insert of an existing row waits for its lock.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

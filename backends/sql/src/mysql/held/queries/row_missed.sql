@@ -1,4 +1,5 @@
--- After a try in vain, and a reader's wait: whether there was something to lock.
+-- After an unsuccessful attempt, or a reader's wait.
+-- Returns whether the row exists.
 ROLLBACK;
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;

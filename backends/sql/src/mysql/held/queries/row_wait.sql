@@ -1,7 +1,7 @@
--- The same, and blocks for at most :slice_s seconds, of which there must be one or more. Before it
--- waits for readers it says so, which stops new ones, and closes the gate, at which those wait who
--- would be next. Who passes it does so one by one, and soon. Until it has the lock the session may be idle
--- for as long as a slice at most: a writer that isn't heard of any more soon stops nobody.
+-- As row_try, and blocks for at most :slice_s seconds, at least one. A writer that waits for readers first
+-- takes the lock that stops new ones. Then it closes the gate, where the next readers wait, and which they
+-- pass one by one. Until the session has the lock, its idle timeout is at most a slice, so a dead writer soon
+-- blocks no readers.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_waits = IF(

@@ -1,6 +1,5 @@
--- The lock says who holds it; the token is known when that session bears the mark of the one that
--- was written down. MySQL rejects a NULL as the name of a lock, so a name without a row is
--- compared with a mark that no session has.
+-- The lock shows the holding session. The token is certain if that session has the mark of the recorded
+-- token. MySQL rejects NULL as the name of a lock, so without a row a mark that no session has is used.
 SELECT :name, IS_USED_LOCK({key}),
        IF(IS_USED_LOCK({key}) <=> IS_USED_LOCK(COALESCE({mark_of_held}, ' lockwright/')), held.token, NULL),
        held.token, held.identity, held.fence, {left}, held.broken,

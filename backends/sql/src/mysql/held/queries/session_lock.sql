@@ -1,5 +1,5 @@
--- Blocks for at most :slice_s seconds. The mark comes first: without it the lock isn't asked for.
--- Answers: whether the mark was got, whether the lock was.
+-- Blocks for at most :slice_s seconds. Takes the mark first, and the lock only with the mark.
+-- Returns: whether the mark was acquired, whether the lock was.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0), @lockwright_got = NULL;
 SET @lockwright_got = IF(@lockwright_mark = 1, GET_LOCK({key}, :slice_s), NULL);

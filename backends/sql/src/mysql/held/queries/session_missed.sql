@@ -1,3 +1,3 @@
--- After a wait that was cut off: it may have been granted in the last moment.
+-- After an interrupted wait: the lock may have been granted at the last moment.
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;

@@ -1,7 +1,6 @@
--- A name that comes back starts above the floor. One that comes back while this runs may have read
--- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay.
--- Rows to lock that somebody is at stay too, and names that somebody may still read: those of readers
--- who went without a word come next.
+-- A name that is used again starts above the floor. A concurrent claim may have read the old floor, and still
+-- gets the time in microseconds, so rows with fences ahead of that stay. So do locked rows and names with
+-- readers. Names of dead readers are deleted by a later sweep.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;
@@ -35,7 +34,7 @@ BEGIN;
 SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
 FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
 WHERE '{kind}' = 'row'
--- MariaDB has no OF, and MySQL requires it here.
+-- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF locked */ SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
 COMMIT;

@@ -1,4 +1,4 @@
--- Looks up the hold and its tombstone. At most two rows.
+-- Looks up the hold and its tombstone.
 SELECT broken IS NOT NULL, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token
 UNION ALL

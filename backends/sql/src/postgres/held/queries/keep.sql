@@ -1,4 +1,4 @@
--- The process id shows a pooler that has put another session in the place of ours.
+-- The process id reveals a pooler that has switched sessions.
 SELECT pg_backend_pid()::bigint,
        EXISTS (SELECT FROM {held}
                WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL);

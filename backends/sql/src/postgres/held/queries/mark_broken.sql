@@ -1,5 +1,5 @@
--- A later break keeps the reason of the first. The next holder overwrites the row of an exclusive hold,
--- so its tombstone goes to the table of readers, with session 0.
+-- A later break keeps the first reason. The next holder overwrites the row of an exclusive hold, so its
+-- tombstone is in the table of readers, with session 0.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
     WHERE kind = '{kind}' AND name = :name AND token = :token

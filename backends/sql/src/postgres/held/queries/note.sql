@@ -1,6 +1,5 @@
--- Only for a session that still is the claim's: a holder that was stopped between its lock and this
--- must not write itself over the next one. The session is checked again once the row is locked, because
--- that may have taken a while.
+-- Only for a session that still is the claim's: a holder that was stopped after its lock must not overwrite
+-- the next one's row. Checked again once the row is locked, which may take a while.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity,
        greatest((SELECT floor FROM {meta}) + 1,

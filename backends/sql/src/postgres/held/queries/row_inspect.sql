@@ -1,5 +1,4 @@
--- Row locks stand in the rows, where nobody can look: a session that bears the mark of a token that
--- was written down holds the row.
+-- Row locks aren't visible. The holder is the session with the mark of a recorded token.
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
        (SELECT count(*) FROM pg_stat_get_activity(NULL) AS waiting

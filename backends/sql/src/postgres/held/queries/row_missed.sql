@@ -1,4 +1,5 @@
--- After a try in vain: whether there was something to lock, whether the row bears our token.
+-- After an unsuccessful attempt.
+-- Returns whether the row to lock exists, whether the name's row has the claim's token.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {row} WHERE name = :name),
        EXISTS (SELECT FROM {held}

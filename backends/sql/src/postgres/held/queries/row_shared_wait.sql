@@ -1,5 +1,5 @@
--- The same for a reader, a fifth row as well: first it waits, with nothing in its hands, until the
--- gate is open, and for the claim's own lock, as two sessions could read for one claim.
+-- As row_wait, for a reader, also with a fifth row. It waits without any lock until the gate is open. Then it
+-- waits for the claim's own lock, so that only one session reads for a claim.
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);

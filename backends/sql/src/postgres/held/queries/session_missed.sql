@@ -1,4 +1,4 @@
--- After a writer's wait in vain: the lock may have been granted in the last moment, as it isn't undone
--- with its statement. A gate that it has closed stays closed.
+-- After a writer's unsuccessful wait: the lock may have been granted at the last moment, and isn't undone
+-- with its statement. A closed gate stays closed.
 SELECT false, count(pg_advisory_unlock({key})) FROM pg_locks
 WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objsubid = 1 AND granted;

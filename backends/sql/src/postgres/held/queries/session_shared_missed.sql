@@ -1,5 +1,5 @@
--- After a reader's wait in vain: it may have been granted in the last moment. Answers whether the
--- claim's token was written down.
+-- After a reader's unsuccessful wait: the lock may have been granted at the last moment.
+-- Returns whether the claim's token has a row.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}
                WHERE kind = 'session' AND name = :name AND token = :token),

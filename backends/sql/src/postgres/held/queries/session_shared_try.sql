@@ -1,5 +1,5 @@
--- The same for a reader: not while a writer that waits has closed the gate, and not while another
--- session has the claim's own lock, as two of them could read for one claim.
+-- As session_try, for a reader: rejected while the gate is closed, or while another session has the claim's
+-- own lock, so that only one reads for a claim.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {reader}

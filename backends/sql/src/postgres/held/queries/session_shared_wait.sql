@@ -1,6 +1,6 @@
--- The same for a reader: first it waits, with nothing in its hands, until the gate is open. The locks
--- aren't part of the transaction, and may have been granted in the last moment: so their TTL is there
--- before. The claim's own comes first: two sessions could read for one claim.
+-- As session_wait, for a reader, which first waits without any lock until the gate is open. The TTL is set
+-- before the locks, which may be granted at the last moment and outlive the transaction. First the claim's
+-- own lock, so that only one session reads for a claim.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

@@ -1,5 +1,5 @@
--- One try. The TTL is set in the same statement, and only together with the lock, as the mark is.
--- Answers whether it was got, and whether the row bears our token.
+-- One attempt. Sets the TTL and the mark only together with the lock.
+-- Returns whether it was acquired, and whether the name's row has the claim's token.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {hold}

@@ -1,6 +1,5 @@
--- Blocks for a slice. Until it has the lock the session may be idle for as long as a slice at most, and
--- that stays: a writer that keeps the gate closed between two slices is soon ended by the server if it
--- isn't heard of any more.
+-- Blocks for a slice. Until the session has the lock, its idle timeout is at most a slice, also between
+-- slices. So the server soon ends a dead writer with a closed gate.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

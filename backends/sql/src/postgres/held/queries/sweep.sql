@@ -1,6 +1,6 @@
--- A name that comes back starts above the floor. One that comes back while this runs may have read
--- the floor before: it still gets the time in microseconds, so fences that are ahead of it stay. So do
--- those of names that somebody may still read, and of those who went without a word: they come next.
+-- A name that is used again starts above the floor. A concurrent claim may have read the old floor, and still
+-- gets the time in microseconds, so rows with fences ahead of that stay. So do names with readers. Names of
+-- dead readers are deleted by a later sweep.
 WITH gone AS (
     DELETE FROM {reader} WHERE (kind, name, token) IN (
         SELECT kind, name, token FROM {reader} AS held

@@ -1,4 +1,4 @@
-//! A Cluster of the testbed comes whole, fails over and reshards for real, and is gone afterwards.
+//! A Cluster starts complete, fails over, reshards, and ends with its value.
 
 use lockwright_testbed::{Cluster, Redis, wait};
 
@@ -13,7 +13,7 @@ fn set(node: &Redis, key: &str, value: &str) {
     node.command::<()>(&["SET", key, value]).unwrap();
 }
 
-/// Whether the answer sends the client elsewhere.
+/// Returns whether the answer redirects the client.
 fn redirects(answer: lockwright_testbed::Result<Option<String>>, how: &str) -> bool {
     answer.is_err_and(|error| error.to_string().contains(how))
 }

@@ -1,4 +1,4 @@
-//! The etcd clusters of the testbed do what they say.
+//! Tests of the etcd clusters.
 
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use lockwright_testbed::{Etcd, wait};
 mod support;
 use support::{assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
-/// With a limit that fits a member which can't decide anything.
+/// Writes with a time limit that suits a member without a majority.
 fn put(etcd: &Etcd, member: usize, key: &str, value: &str) -> bool {
     etcd.members[member].ctl(&["--command-timeout=2s", "put", key, value]).is_ok()
 }
 
-/// What a majority agrees on, if there is one.
+/// Reads through a majority, if there is one.
 fn get(etcd: &Etcd, member: usize, key: &str) -> Option<String> {
     let answer = etcd.members[member].ctl(&["--command-timeout=2s", "get", "-w=fields", key]);
     answer.ok().map(|answer| {
@@ -22,7 +22,7 @@ fn get(etcd: &Etcd, member: usize, key: &str) -> Option<String> {
     })
 }
 
-/// A member that is whole again may still need a while for an answer.
+/// Retries, as a member that has just rejoined may not answer at once.
 fn all_have(etcd: &Etcd, key: &str, value: &str) {
     for member in 0..etcd.members.len() {
         let answer = wait::until(wait::LIMIT, || get(etcd, member, key));
@@ -92,7 +92,7 @@ fn a_current_one_starts() {
     assert!(!status.contains(" 3.6."), "{status}");
 }
 
-/// Not a test of its own: what `they_are_gone_when_the_test_process_is_killed` starts and kills.
+/// A helper process: `they_are_gone_when_the_test_process_is_killed` starts and kills it.
 #[test]
 fn helper_that_starts_a_cluster_and_waits() {
     if !is_helper() {

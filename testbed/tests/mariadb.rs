@@ -1,4 +1,4 @@
-//! The MariaDB servers of the testbed come, answer, and are gone afterwards.
+//! MariaDB servers start, answer, and end with their value.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use lockwright_testbed::{MariaDb, wait};
 mod support;
 use support::{assert_gone, assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
-/// What the client makes of a URL of the testbed; it can't read them itself.
+/// Returns a client for a URL of the testbed. MariaDB's client doesn't accept URLs.
 fn client(server: &MariaDb, password: &str) -> Command {
     let mut command = Command::new("mariadb");
     command
@@ -22,7 +22,7 @@ fn client(server: &MariaDb, password: &str) -> Command {
     command
 }
 
-/// A session that stays.
+/// An open session.
 struct Session {
     client: Child,
     input: ChildStdin,
@@ -49,14 +49,15 @@ impl Session {
         let _ = writeln!(self.input, "{sql}");
     }
 
-    /// Empty at the end.
+    /// Returns the next line, or an empty one at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line
     }
 
-    /// The client notices when it next asks, and ends.
+    /// Returns whether the session has ended. The client notices this at its next request, and
+    /// ends.
     fn is_over(&mut self) -> bool {
         self.send("SELECT 'still here';");
         self.line().is_empty()
@@ -147,7 +148,7 @@ fn while_it_is_frozen_no_session_gets_an_answer() {
     assert_gone(pid);
 }
 
-/// Not a test of its own: see [`it_is_gone_when_the_test_process_is_killed`].
+/// A helper process: see [`it_is_gone_when_the_test_process_is_killed`].
 #[test]
 fn helper_that_starts_a_server_and_waits() {
     if is_helper() {

@@ -1,4 +1,4 @@
-//! PgBouncer passes on what it should, and is gone afterwards.
+//! PgBouncer forwards requests and ends with its value.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The PostgreSQL servers of the testbed come, answer, and are gone afterwards.
+//! PostgreSQL servers start, answer, and end with their value.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,8 +10,7 @@ use lockwright_testbed::{Postgres, wait};
 mod support;
 use support::{assert_gone, assert_gone_with_the_process_of, is_helper, tell_and_wait};
 
-/// The ids of all processes of a server, itself first: it has one for each connection, and some of
-/// its own.
+/// Returns the ids of a server's processes, the main one first.
 fn family(server: &Postgres) -> Vec<u32> {
     let pid = server.process().pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -19,7 +18,7 @@ fn family(server: &Postgres) -> Vec<u32> {
     [pid].into_iter().chain(children).collect()
 }
 
-/// A session that stays.
+/// An open session.
 struct Session {
     psql: Child,
     input: ChildStdin,
@@ -47,14 +46,14 @@ impl Session {
         let _ = writeln!(self.input, "{sql}");
     }
 
-    /// Empty at the end.
+    /// Returns the next line, or an empty one at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line
     }
 
-    /// `psql` notices when it next asks, and ends.
+    /// Returns whether the session has ended. `psql` notices this at its next request, and ends.
     fn is_over(&mut self) -> bool {
         self.send("SELECT 'still here';");
         self.line().is_empty()
@@ -153,7 +152,7 @@ fn a_frozen_one_is_gone_when_dropped() {
     all.into_iter().for_each(assert_gone);
 }
 
-/// Not a test of its own: see [`it_is_gone_when_the_test_process_is_killed`].
+/// A helper process: see [`it_is_gone_when_the_test_process_is_killed`].
 #[test]
 fn helper_that_starts_a_server_and_waits() {
     if is_helper() {
@@ -162,7 +161,7 @@ fn helper_that_starts_a_server_and_waits() {
     }
 }
 
-/// Not a test of its own: see [`it_is_gone_when_the_test_process_is_killed`].
+/// A helper process: see [`it_is_gone_when_the_test_process_is_killed`].
 #[test]
 fn helper_that_freezes_a_server_and_waits() {
     if is_helper() {

@@ -1,8 +1,8 @@
-//! Redis servers with TLS, with users, and several at once.
+//! Redis servers with TLS, with users, and several in parallel.
 
 use lockwright_testbed::{Program, Redis, redis::Fleet, wait};
 
-/// What `redis-cli` says to `command` over TCP, complaints too.
+/// Returns the output of `redis-cli` over TCP, with errors.
 fn cli(server: &Redis, arguments: &[&str], command: &[&str]) -> String {
     let port = server.port().to_string();
     let folder = std::env::temp_dir();

@@ -1,4 +1,4 @@
-//! A Sentinel set of the testbed comes whole, fails over for real, and is gone afterwards.
+//! A Sentinel set starts complete, fails over, and ends with its value.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn a_replica_takes_over_from_a_killed_master_which_comes_back_as_a_replica() {
     assert_eq!(role(&set.servers[0]), "slave");
     wait_for(&set.servers[0], "k", "w");
 
-    // And it remembers that.
+    // It keeps its role after a restart.
     set.servers[0].restart(true).unwrap();
     assert_eq!(role(&set.servers[0]), "slave");
     set.wait_until_whole().unwrap();

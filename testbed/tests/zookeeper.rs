@@ -1,4 +1,4 @@
-//! The ZooKeeper ensembles of the testbed do what they say.
+//! Tests of the ZooKeeper ensembles.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn create(zookeeper: &ZooKeeper, member: usize, path: &str) {
     zookeeper.members[member].cli(&["create", path, "value"]).unwrap();
 }
 
-/// Through each member.
+/// Checks each member.
 fn all_have(zookeeper: &ZooKeeper, path: &str) {
     for (index, member) in zookeeper.members.iter().enumerate() {
         let found = member.cli(&["get", path]).unwrap();
@@ -115,7 +115,7 @@ fn sessions_have_the_lengths_that_were_asked_for() {
     }
 }
 
-/// Not a test of its own: what `they_are_gone_when_the_test_process_is_killed` starts and kills.
+/// A helper process: `they_are_gone_when_the_test_process_is_killed` starts and kills it.
 #[test]
 fn helper_that_starts_an_ensemble_and_waits() {
     if !is_helper() {

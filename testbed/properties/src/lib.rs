@@ -14,8 +14,7 @@ use arbtest::arbtest;
 /// The time for which each property is checked by default.
 pub const BUDGET: Duration = Duration::from_millis(200);
 
-/// Characters with a special meaning in URLs, JSON, keys, headers and configurations, and some unusual
-/// characters.
+/// Characters with a special meaning in URLs, JSON, keys, headers and configurations.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -28,7 +27,7 @@ fn budget() -> Duration {
     seconds.map_or(BUDGET, Duration::from_secs)
 }
 
-/// Checks a property of texts. Most of them are mutations of `valid` texts.
+/// Checks a property of texts, most of them mutations of `valid` texts.
 ///
 /// # Panics
 /// If the property panics. The text is printed.
@@ -36,7 +35,7 @@ pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
 }
 
-/// Checks a property of byte strings. Most of them are mutations of `valid` byte strings.
+/// Checks a property of byte strings, most of them mutations of `valid` byte strings.
 ///
 /// # Panics
 /// If the property panics. The bytes are printed.
@@ -110,7 +109,7 @@ impl<T: Debug> Drop for Shown<T> {
     }
 }
 
-/// Returns a random text: usually a `valid` sample with some edits, sometimes only random characters.
+/// Returns a random text: usually a `valid` sample with some edits.
 ///
 /// # Errors
 /// If the random input is used up.

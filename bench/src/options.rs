@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use lockwright_bench::{WORKLOADS, servers};
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-/// What is asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,
@@ -24,15 +23,15 @@ pub(crate) struct Bench {
     pub(crate) only: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) smoke: bool,
-    /// Where the results go.
+    /// The file for the results.
     pub(crate) out: PathBuf,
-    /// Where the peers' programs are.
+    /// The folder with the peers' programs.
     pub(crate) peers: PathBuf,
-    /// The program of an earlier build of ours.
+    /// Lockwright's program from an earlier build.
     pub(crate) before: Option<String>,
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     match words.first().map(String::as_str) {
         Some("compare") => compare(&words[1..]),

@@ -83,7 +83,7 @@ final class Protocol {
     static void serve(
             String name, String group, String artifact, List<String> backends, List<String> notes, Library library) {
         var answers = System.out;
-        // What a library prints isn't an answer.
+        // A library's output isn't an answer.
         System.setOut(System.err);
         answers.printf(
                 "{\"name\": %s, \"library\": %s, \"runtime\": %s, \"backends\": %s, \"notes\": %s}%n",
@@ -105,7 +105,7 @@ final class Protocol {
         } catch (IOException | InterruptedException error) {
             System.err.println(error);
         }
-        // At once, whatever is held or waited for.
+        // Immediately, with locks held or waited for.
         Runtime.getRuntime().halt(0);
     }
 
@@ -184,7 +184,7 @@ final class Protocol {
         library.prepare(ttl);
         var times = new long[1024];
         var count = 0;
-        // The instants of Java are those of CLOCK_MONOTONIC.
+        // System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {

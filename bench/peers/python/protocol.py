@@ -14,7 +14,7 @@ import time
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-# How many names are acquired or released at a time.
+# The number of names that are acquired or released in parallel.
 AT_A_TIME = 16
 
 now = time.monotonic_ns
@@ -51,13 +51,13 @@ class Library:
     """A lock library at work, connected as its users would have it. Its methods are called by many
     threads at the same time. All TTLs are in milliseconds."""
 
-    # What the tables call it.
+    # The name in the tables.
     name = ""
-    # The names of its package and of those whose versions matter as much, as pip knows them.
+    # The pip names of its package and of other packages whose versions matter.
     packages = ()
     backends = ()
     notes = ()
-    # How many locks it may be asked to hold.
+    # The maximum number of locks to hold.
     most = sys.maxsize
 
     def open(self, backend, urls):
@@ -244,7 +244,7 @@ def serve(library):
     def read():
         for line in sys.stdin:
             commands.put(line)
-        # At once, whatever is held or waited for.
+        # Immediately, with locks held or waited for.
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()

@@ -1,9 +1,9 @@
-//! The floor: what each server could do at best through the client library that Lockwright uses, by the
-//! bare commands. No fence, no proof, no reconnecting, no wait that can be given up: what a lock library
-//! adds costs time, and this is what it is added to.
+//! The baseline: the best possible performance of each server with the client library that
+//! Lockwright uses. It has no fences, proofs, reconnects or cancellable waits, whose cost is
+//! measured against it.
 //!
-//! It excludes, or it would be the floor of something else. All that its workloads don't need is left out,
-//! so it is nothing to lock with.
+//! It does exclude, but it omits everything that its workloads don't need, so it is unfit for other
+//! uses.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -78,22 +78,22 @@ const NOTES: &[&str] = &[
      longer than the contest; ours queues once in each process.",
 ];
 
-/// The bare commands of one server.
+/// The basic commands of a server.
 trait Floor: Sized + 'static {
     type Hold: 'static;
 
     async fn open(backend: &str, url: &str) -> Result<Self>;
 
-    /// A name that nobody else wants, or one that is kept.
+    /// Acquires an uncontended name, or one that is kept.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// A name that others want too. What is held by [`Self::lock_alone`] is waited for, but needn't be
-    /// heard of when it ends: nothing that is measured goes from one to the other.
+    /// Acquires a contended name. It also waits for a hold of [`Self::lock_alone`], but without a
+    /// notification of its release, because no workload needs one.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Renews what [`Self::lock_alone`] holds, for ever.
+    /// Renews holds of [`Self::lock_alone`] indefinitely.
     async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         pending().await
@@ -167,12 +167,12 @@ floors! {
     ZooKeeper(ZooKeeper): "zookeeper",
 }
 
-/// The name is held, though nobody else should want it.
+/// Returns the error for a name that is unexpectedly held.
 fn held(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} is held by somebody else").into()
 }
 
-/// Not there, though it was ours.
+/// Returns the error for a missing hold.
 fn lost(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} was lost before it was released").into()
 }

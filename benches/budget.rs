@@ -175,7 +175,6 @@ async fn ratio() {
     }
 }
 
-/// Returns nanoseconds per call.
 async fn time<F: Future<Output = ()>>(times: u32, mut call: impl FnMut() -> F) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
@@ -184,7 +183,6 @@ async fn time<F: Future<Output = ()>>(times: u32, mut call: impl FnMut() -> F) -
     start.elapsed().as_nanos() as f64 / f64::from(times)
 }
 
-/// Returns the 5th, 50th and 95th percentile.
 fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

@@ -31,7 +31,6 @@ fn client(runtime: &Runtime) -> Locks {
     runtime.block_on(lockwright::connect("memory:")).unwrap()
 }
 
-/// Measures the futures of `call`.
 fn measure<F: Future>(
     criterion: &mut Criterion,
     title: &str,

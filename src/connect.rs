@@ -73,7 +73,6 @@ macro_rules! backends {
             $(open: $open:expr,)?
         }
     )+) => {
-        /// The known schemes.
         const SCHEMES: &[Scheme] = &[$(
             $(Scheme { name: $scheme, features: &[$feature], here: cfg!(feature = $feature) },)+
             $($(Scheme {
@@ -117,12 +116,9 @@ macro_rules! backends {
     };
 }
 
-/// A scheme of URLs.
 struct Scheme {
     name: &'static str,
-    /// The features to enable for it.
     features: &'static [&'static str],
-    /// Whether this build supports it.
     here: bool,
 }
 

@@ -25,7 +25,6 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// Returns the compiler's version. The servers' are added elsewhere.
 #[must_use]
 pub(crate) fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([(

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use lockwright_bench::{WORKLOADS, servers};
 
-/// The output of `--help`.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
 #[derive(Debug)]
@@ -16,22 +15,18 @@ pub(crate) enum Command {
     Compare { old: PathBuf, new: PathBuf, all: bool },
 }
 
-/// A run.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) backends: Vec<String>,
     pub(crate) only: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) smoke: bool,
-    /// The file for the results.
     pub(crate) out: PathBuf,
-    /// The folder with the peers' programs.
     pub(crate) peers: PathBuf,
     /// Lockwright's program from an earlier build.
     pub(crate) before: Option<String>,
 }
 
-/// Parses the command line.
 pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     match words.first().map(String::as_str) {
         Some("compare") => compare(&words[1..]),

@@ -31,7 +31,6 @@ pub(crate) fn some(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats a duration for users.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -15,7 +15,6 @@ use crate::harmless::harmless;
 
 /// Another client holds the lock; `-E` changes the code.
 pub(crate) const HELD: u8 = 1;
-/// The command line is invalid.
 pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another way, or its entry isn't Lockwright's.
 pub(crate) const CONFLICT: u8 = 65;
@@ -23,7 +22,6 @@ pub(crate) const CONFLICT: u8 = 65;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The supervisor process was killed, or an internal error occurred.
 pub(crate) const SUPERVISOR: u8 = 70;
-/// The operating system refused a process or a file.
 pub(crate) const OS: u8 = 71;
 /// The hold was lost, so CMD was ended.
 pub(crate) const LOST: u8 = 75;
@@ -31,12 +29,9 @@ pub(crate) const LOST: u8 = 75;
 pub(crate) const DENIED: u8 = 77;
 /// The URL or the build is unsuitable.
 pub(crate) const CONFIG: u8 = 78;
-/// CMD can't be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// CMD doesn't exist.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The table in `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   CMD's own, and 128+N when signal N ended it; otherwise

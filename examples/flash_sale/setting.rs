@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use lockwright::{Config, Error, Result, redact};
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
-/// The options of the command line.
 pub(crate) struct Setting {
     /// The configuration file that every process reads.
     pub(crate) config: PathBuf,
@@ -119,7 +118,6 @@ pub(crate) fn read(file: &Path) -> Result<Config> {
     })
 }
 
-/// Returns the URL without secrets.
 pub(crate) fn shown(config: &Config) -> String {
     redact::url(&config.url)
 }

@@ -72,7 +72,6 @@ async fn api(folder: &Path) -> Result<()> {
     }
 }
 
-/// Returns the key of a request without a body.
 async fn key_of(
     connection: &mut BufReader<tokio::net::TcpStream>,
 ) -> std::io::Result<Option<String>> {

@@ -107,7 +107,6 @@ impl Writer {
         Ok(Self { child, said })
     }
 
-    /// Returns its next line of output.
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         match self.said.read_line(&mut line).map_err(io)? {
@@ -116,7 +115,6 @@ impl Writer {
         }
     }
 
-    /// Makes it write.
     fn go_on(&mut self) -> Result<()> {
         let input = self.child.stdin.as_mut().expect("its input is piped");
         writeln!(input).map_err(io)

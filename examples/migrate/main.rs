@@ -31,11 +31,8 @@ const TURNS: u32 = 20;
 /// The locks of a member.
 #[derive(Clone, Copy)]
 enum Version {
-    /// Redis only.
     Old,
-    /// Both.
     Between,
-    /// etcd only.
     New,
 }
 
@@ -54,9 +51,7 @@ const STEPS: [(&str, [Version; 4]); 5] = {
 /// The check of late writes, here in memory.
 #[derive(Clone, Default)]
 struct Registers {
-    /// Redis's fences.
     old: Gate,
-    /// etcd's fences.
     new: Gate,
 }
 

@@ -31,7 +31,6 @@ const CALLS: usize = 4;
 const TTL: Duration = Duration::from_secs(10);
 /// The TTL of the killed process, for which the others wait.
 const SHORT_TTL: Duration = Duration::from_secs(2);
-/// The duration of a call.
 const CALL: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {

@@ -33,7 +33,6 @@ const ITEMS: i64 = 50;
 const TTL: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The way to exclude other buyers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Nothing,
@@ -68,7 +67,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sells all items in each of the ways.
 async fn the_sales() -> Result<()> {
     let (mut postgres, mut mariadb) = (None, None);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -252,7 +250,6 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
     Ok(())
 }
 
-/// Waits to be stopped and continued.
 async fn stand_still(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("still"), "")?;
     let limit = Instant::now() + LIMIT;

@@ -2,7 +2,6 @@
 
 use crate::{Error, Result, wait};
 
-/// Runs the job for all items in parallel.
 pub(crate) fn all_at_once<T: Send, R: Send>(
     things: impl IntoIterator<Item = T>,
     job: impl Fn(T) -> Result<R> + Sync,

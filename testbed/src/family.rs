@@ -32,7 +32,6 @@ pub(crate) fn stands_still(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
 }
 
-/// Returns whether the process has ended.
 pub(crate) fn is_over(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }

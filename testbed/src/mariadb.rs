@@ -17,7 +17,6 @@ use crate::{
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
-/// The superuser and its password.
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 

@@ -92,7 +92,6 @@ impl Network {
         state.apply();
     }
 
-    /// Reconnects a member.
     pub(crate) fn heal(&self, member: usize) {
         let mut state = self.0.state();
         state.isolated.retain(|isolated| *isolated != member);

@@ -50,7 +50,6 @@ pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// The ports that this process has reserved.
 struct Ports {
-    /// The folder with the lock files.
     folder: PathBuf,
     blocks: Vec<Block>,
     /// The number of ports that were returned so far.

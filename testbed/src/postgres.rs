@@ -14,7 +14,6 @@ use crate::{
 
 const PACKAGE: &str = "postgresql";
 
-/// The superuser and its password.
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 /// The server's hash of the password. It has one round instead of 4096, as the client computes it

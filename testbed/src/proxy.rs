@@ -53,7 +53,6 @@ struct State {
     swallowed_answers: usize,
     /// The number of dropped pieces, in both directions.
     swallowed: usize,
-    /// The number of delayed pieces.
     delayed: usize,
     /// The number of the connection whose requests are held, and the count of held pieces.
     keeping: Option<usize>,

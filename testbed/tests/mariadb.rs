@@ -22,7 +22,6 @@ fn client(server: &MariaDb, password: &str) -> Command {
     command
 }
 
-/// An open session.
 struct Session {
     client: Child,
     input: ChildStdin,
@@ -49,7 +48,6 @@ impl Session {
         let _ = writeln!(self.input, "{sql}");
     }
 
-    /// Returns the next line, or an empty one at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();

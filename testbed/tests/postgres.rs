@@ -18,7 +18,6 @@ fn family(server: &Postgres) -> Vec<u32> {
     [pid].into_iter().chain(children).collect()
 }
 
-/// An open session.
 struct Session {
     psql: Child,
     input: ChildStdin,
@@ -46,7 +45,6 @@ impl Session {
         let _ = writeln!(self.input, "{sql}");
     }
 
-    /// Returns the next line, or an empty one at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();

@@ -12,7 +12,6 @@ fn create(zookeeper: &ZooKeeper, member: usize, path: &str) {
     zookeeper.members[member].cli(&["create", path, "value"]).unwrap();
 }
 
-/// Checks each member.
 fn all_have(zookeeper: &ZooKeeper, path: &str) {
     for (index, member) in zookeeper.members.iter().enumerate() {
         let found = member.cli(&["get", path]).unwrap();

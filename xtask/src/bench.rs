@@ -81,7 +81,6 @@ fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     Ok(target.join("release/bench-ours"))
 }
 
-/// Returns git's output.
 fn git(folder: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new("git").current_dir(folder).args(args).output();
     let output = output.map_err(|error| format!("git: {error}"))?;

@@ -12,10 +12,8 @@ use crate::report::{Counts, Outcome, Report};
 use crate::versions::Root;
 use crate::{lanes, table, tested};
 
-/// The time limit for listing tests.
 const LISTING: Duration = Duration::from_secs(60);
 
-/// A test binary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Binary {
     pub(crate) package: String,
@@ -28,7 +26,6 @@ pub(crate) struct Binary {
     folder: PathBuf,
     /// The server that replaces the installed one, with its title in the table.
     on: Option<(&'static str, Root)>,
-    /// A filter for the tests' names.
     only: Option<&'static str>,
 }
 
@@ -269,7 +266,6 @@ fn complain(what: &str, suite: &Suite) {
 mod tests {
     use super::*;
 
-    /// Returns a message as cargo writes it.
     fn message(id: &str, kind: &str, name: &str, source: &str, test: bool, path: &str) -> String {
         format!(
             "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///a/{id}\",\

@@ -13,7 +13,6 @@ const USAGE: &str = include_str!("../../chaos/usage.txt");
 /// With all features of the workspace, as for the tests, so that nothing is built twice.
 const BUILD: [&str; 5] = ["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"];
 
-/// The time limit of the fixed seeds.
 const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -53,7 +52,6 @@ fn runner(args: &[String]) -> Command {
     command
 }
 
-/// Runs the fixed seeds.
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("the faults are of servers");

@@ -16,7 +16,6 @@ use crate::steps::Options;
 
 const CRATE: &str = "lockwright-cost";
 
-/// The function in which callgrind counts.
 const COUNTED: &str = "lockwright_cost::counted_by_callgrind";
 
 const PROFILE: &str = "cost";
@@ -92,7 +91,6 @@ fn count() -> Result<Costs, String> {
     Ok(Costs { built: recorded::Built { rustc, host, libc, vectors }, paths })
 }
 
-/// Returns a program's output.
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
     let cannot =
         |problem: &str| format!("`{program} {}` can't be asked: {problem}", args.join(" "));

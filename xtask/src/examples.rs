@@ -69,7 +69,6 @@ pub(crate) const ALL: &[Example] = &[
 ];
 
 impl Example {
-    /// Its name and arguments.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.name, self.args.join(" ")).trim().to_owned()
     }

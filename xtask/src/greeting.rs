@@ -55,7 +55,6 @@ impl Text<'_> {
         }
     }
 
-    /// Parses a text or a list of texts.
     fn strings(&mut self) -> Result<Vec<String>, String> {
         while self.0.next_if(|c| c.is_whitespace()).is_some() {}
         if self.0.next_if_eq(&'[').is_none() {

@@ -35,7 +35,6 @@ fn signal(signal: &str, pids: &[u32]) {
     }
 }
 
-/// Returns a process and its descendants.
 fn all(first: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         processes().filter_map(|(pid, folder)| Some((pid, parent(&folder)?))).collect();

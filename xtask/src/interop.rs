@@ -12,7 +12,6 @@ pub(crate) const CRATE: &str = "lockwright-interop";
 
 const TESTS: &str = "conformance/interop/tests";
 
-/// Runs the steps `servers` and `interop`.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     match args {
         [] => crate::test::main(&["servers".to_owned(), "interop".to_owned()]),

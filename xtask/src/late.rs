@@ -126,7 +126,6 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(late(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
     }
 
-    /// Returns the output of a failed test.
     fn printed(text: &str) -> String {
         format!(
             "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n{text}\n\n\

@@ -20,9 +20,7 @@ pub(crate) struct Suite {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
-    /// As the binary reports it.
     pub(crate) took: Duration,
-    /// The whole output.
     pub(crate) lines: Vec<String>,
     /// Whether it printed a result. A binary that aborts doesn't.
     pub(crate) finished: bool,
@@ -77,7 +75,6 @@ impl Suite {
         }
     }
 
-    /// Returns whether its tests are the cases of the conformance suite.
     pub(crate) fn is_conformance(&self) -> bool {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }

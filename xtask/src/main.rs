@@ -73,7 +73,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an error in the command line and the usage.
 fn usage_error(problem: &str) -> ExitCode {
     eprint!("cargo xtask: {problem}\n\n{}", help());
     ExitCode::from(2)
@@ -113,7 +112,6 @@ Full output is kept in target/xtask/.
     text
 }
 
-/// Returns the root of the repository.
 fn root() -> PathBuf {
     // At run time if possible: several clones may share a target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -121,12 +119,10 @@ fn root() -> PathBuf {
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
-/// Returns cargo's target folder.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Returns the folder with the full output of each step.
 fn log_folder() -> PathBuf {
     target_folder().join("xtask")
 }

@@ -22,7 +22,6 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// One way to resolve packages.
 struct Attempt {
     suites: &'static [&'static str],
     /// The suite of the dependencies, if only the packages themselves come from the first suite.
@@ -272,13 +271,11 @@ fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
     mirrors
 }
 
-/// Returns a value of `/etc/os-release`.
 fn field<'a>(release: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix('=');
     release.lines().find_map(value).map(|value| value.trim_matches('"'))
 }
 
-/// Returns the output of a program.
 fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;

@@ -15,7 +15,6 @@ use crate::{process, servers};
 
 const SOURCES: &str = "bench/peers";
 
-/// The time limit of a program's handshake.
 const GREETING: Duration = Duration::from_secs(60);
 
 /// A language and the build of its peers.
@@ -79,7 +78,6 @@ const LANGUAGES: &[Language] = &[
 /// The file that a language's peers share isn't a peer. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
-/// A peer and the result of its build.
 struct Peer {
     file: String,
     name: String,
@@ -177,7 +175,6 @@ fn meet(name: &str, command: &[String]) -> Result<Greeting, String> {
     }
 }
 
-/// Returns the missing peers with the reasons.
 fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     let mut missing: Vec<(String, String)> = peers
         .iter()

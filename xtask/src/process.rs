@@ -57,7 +57,6 @@ pub(crate) fn without_our_own(command: &mut Command) {
     }
 }
 
-/// Returns whether output may be coloured.
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
@@ -149,7 +148,6 @@ pub(crate) fn run(
     finished
 }
 
-/// A child and its deadline.
 struct Running {
     child: Child,
     end: Instant,
@@ -193,7 +191,6 @@ impl Finished {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }
 
-    /// Returns whether it exceeded its limit.
     pub(crate) fn hung(&self) -> bool {
         self.hung.is_some()
     }
@@ -272,7 +269,6 @@ pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     finished
 }
 
-/// Returns `line` without colours.
 pub(crate) fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();
@@ -300,7 +296,6 @@ fn progress(line: &str) {
     }
 }
 
-/// Clears the progress line.
 pub(crate) fn clear_progress() {
     if io::stdout().is_terminal() {
         print!("\r\u{1b}[K");

@@ -6,7 +6,6 @@ use std::{fs, io};
 
 use crate::process;
 
-/// The source and target folders of a language's peers.
 pub(crate) struct Place {
     source: PathBuf,
     target: PathBuf,
@@ -28,7 +27,6 @@ impl Place {
         self.target.join(name)
     }
 
-    /// Returns the content of these sources.
     fn texts(&self, names: &[&str]) -> Result<String, String> {
         let read = |name: &&str| {
             let path = self.source(name);

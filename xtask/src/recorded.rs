@@ -8,7 +8,6 @@ const TOLERANCE: f64 = 0.03;
 /// The tolerance for system calls. They are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
-/// The counts and their build.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Costs {
     pub(crate) built: Built,
@@ -107,7 +106,6 @@ pub(crate) fn table(paths: &[Path], indent: &str) -> String {
     text
 }
 
-/// Returns a line for each difference.
 pub(crate) fn compare(now: &[Path], recorded: &[Path]) -> Vec<String> {
     let mut problems = Vec::new();
     for path in now {

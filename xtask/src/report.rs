@@ -8,12 +8,10 @@ pub(crate) enum Outcome {
     LeftOut(String),
 }
 
-/// A step's outcome and its tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
-    /// The parts that weren't run.
     pub(crate) left_out: Vec<String>,
     /// The tests that were late and then passed alone, with the reasons.
     pub(crate) late: Vec<String>,

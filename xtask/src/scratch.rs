@@ -49,7 +49,6 @@ pub(crate) fn tell(command: &mut Command) {
     }
 }
 
-/// Returns the folder for temporary files.
 pub(crate) fn folder() -> PathBuf {
     FOLDER.get().cloned().unwrap_or_else(std::env::temp_dir)
 }
@@ -89,7 +88,6 @@ fn available(memory: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the free space in KiB.
 fn free(folder: &Path) -> Option<u64> {
     let output = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
     last_line_free(&String::from_utf8(output.stdout).ok()?)

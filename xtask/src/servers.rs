@@ -9,7 +9,6 @@ use crate::process;
 
 /// A program that cargo can't build.
 struct Need {
-    /// Its name for users.
     what: &'static str,
     binary: &'static str,
     /// Folders to search before PATH. A `*` stands for a number, the largest first. After PATH, the
@@ -22,9 +21,7 @@ struct Need {
     files: &'static [&'static str],
     /// The oldest supported version.
     least: Option<Version>,
-    /// Its Debian packages.
     packages: &'static [&'static str],
-    /// The reason for the requirement.
     why: &'static str,
 }
 
@@ -270,7 +267,6 @@ fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     if process::quietly("servers", command).ok() { self::missing(wanted) } else { missing }
 }
 
-/// Returns the missing programs, each with its problem.
 fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     wanted.iter().filter_map(|need| Some((*need, problem(need)?))).collect()
 }

@@ -13,10 +13,8 @@ use crate::{
     binaries, chaos, cost, examples, interop, lanes, pages, servers, table, tested, versions,
 };
 
-/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Only tests without servers.
     pub(crate) quick: bool,
     /// The number of parallel test binaries.
     pub(crate) at_a_time: usize,
@@ -47,7 +45,6 @@ impl Step {
         Self { name, what, stops: false, beside: false, run }
     }
 
-    /// Marks a step that only builds.
     const fn beside(self) -> Self {
         Self { beside: true, ..self }
     }
@@ -307,7 +304,6 @@ fn judged(example: &Example, finished: &Finished) -> Report {
     Report::of(did)
 }
 
-/// Returns the names and versions of a package's crates.
 fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
     // Quietly: a message about a download would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));

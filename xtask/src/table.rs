@@ -10,10 +10,8 @@ use crate::libtest::{MARK, SERVER, Suite};
 use crate::process::plain;
 use crate::versions;
 
-/// The page with the table.
 const PAGE: &str = "docs/src/conformance.md";
 
-/// The result of a case on a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -71,7 +69,6 @@ impl Table {
         }
     }
 
-    /// Parses the page's table.
     fn of_page(page: &str) -> Self {
         let mut labels = Vec::new();
         let mut table = Self::default();
@@ -219,7 +216,6 @@ fn folder() -> PathBuf {
     crate::root().join("target/conformance")
 }
 
-/// Removes the results of earlier runs.
 pub(crate) fn begin() -> io::Result<()> {
     match fs::remove_dir_all(folder()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -244,7 +240,6 @@ pub(crate) fn note(suite: &Suite) {
     }
 }
 
-/// Returns the table of the last test run.
 fn read() -> io::Result<Table> {
     let mut table = Table::default();
     let mut files: Vec<PathBuf> =

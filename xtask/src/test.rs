@@ -80,7 +80,6 @@ fn run_in_turn(steps: &[&'static Step], options: &Options) -> Vec<Done> {
     done
 }
 
-/// A finished step.
 struct Done {
     step: &'static str,
     took: Duration,

@@ -6,7 +6,6 @@
 use crate::binaries::Binary;
 use crate::interop;
 
-/// A crate whose tests start servers.
 struct Tested {
     package: &'static str,
     /// The servers, by their names in other crates' tests.

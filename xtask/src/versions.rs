@@ -19,11 +19,9 @@ pub(crate) struct Server {
     folder: &'static str,
     /// The title in the conformance table.
     pub(crate) title: &'static str,
-    /// Its packages in Debian and Ubuntu.
     packages: &'static [&'static str],
     /// The path of its program in the folder of packages. A `*` matches a number.
     binary: &'static str,
-    /// The arguments that print its version.
     probe: &'static [&'static str],
     /// Text in that output, which identifies the server.
     says: &'static str,

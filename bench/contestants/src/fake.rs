@@ -15,7 +15,6 @@ enum Kind {
     Open,
     /// Doesn't support waiting.
     Unable,
-    /// Ends at the first lock request.
     Ending,
     /// Prints something that isn't an answer.
     Talkative,

@@ -11,7 +11,6 @@ use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local, yield_now};
 use crate::turns::Contest;
 use crate::{Cannot, Contestant, Greeting, Result, now};
 
-/// The number of names that `hold` acquires in parallel.
 const AT_A_TIME: usize = 64;
 
 /// Runs a subject until its input ends.
@@ -49,7 +48,6 @@ struct State<C: Contestant> {
     waiting: JoinSet<()>,
 }
 
-/// The holds of `hold` and their renewal task.
 struct Held<C: Contestant> {
     holds: Rc<Vec<C::Hold>>,
     keeper: JoinHandle<()>,

@@ -18,7 +18,6 @@ struct Turn {
     released: u64,
 }
 
-/// The arguments of `turns`.
 pub(crate) struct Contest {
     pub(crate) name: String,
     pub(crate) ttl: Duration,

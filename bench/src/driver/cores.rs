@@ -22,7 +22,6 @@ impl Regime {
         pin(contestants, self.core_of_contestants());
     }
 
-    /// Returns the subjects' core.
     pub(super) fn core_of_contestants(self) -> usize {
         match self {
             Self::OneCore => SERVERS,
@@ -48,7 +47,6 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the processor time of these processes.
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
     // The threads' sum is exact but lacks ended threads. The process's time has them, in ticks.

@@ -49,7 +49,6 @@ impl<'a> Field<'a> {
         self.teams.iter_mut().for_each(Team::dismiss);
     }
 
-    /// Returns whether the workload is selected.
     pub(super) fn wants(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
@@ -168,7 +167,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Measures growth with waiters and with processes.
     pub(super) fn measure_growth(&mut self) {
         let (pace, regime) = (self.pace, Regime::TwoCores);
         let alone = Contest { processes: 1, tasks: 1, time: pace.growth, section: Duration::ZERO };
@@ -267,7 +265,6 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the figures of pairs.
 pub(super) fn of_pairs(mut used: Used<Vec<u64>>) -> Round {
     let mut round = Round::default();
     let times = &mut used.of;
@@ -283,7 +280,6 @@ pub(super) fn of_pairs(mut used: Used<Vec<u64>>) -> Round {
     round
 }
 
-/// Returns the figures of a contest.
 fn of_contest(used: Used<Turns>, players: usize) -> Round {
     let mut round = Round::default();
     let (turns, count) = (&used.of, used.of.count() as f64);

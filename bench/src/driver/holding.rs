@@ -14,7 +14,6 @@ use crate::servers::Watched;
 /// With separate cores, each side is measured by itself.
 const REGIME: Regime = Regime::TwoCores;
 
-/// The number of processes with waiters.
 const WAITING_PROCESSES: usize = 4;
 
 impl Field<'_> {
@@ -168,7 +167,6 @@ fn hold(
     Ok((used.of, round))
 }
 
-/// Returns the cost of an idle period.
 fn watch(
     team: &mut Team<'_>,
     servers: &Watched,

@@ -40,7 +40,6 @@ use pace::Pace;
 use player::Program;
 use progress::Progress;
 
-/// The number of parallel backends in a smoke run.
 const SMOKE_LANES: usize = 4;
 
 /// The estimated duration of a backend's profiles.
@@ -181,7 +180,6 @@ pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Contestant>)>
     Ok((profiles, programs.iter().map(presented).collect()))
 }
 
-/// The results of one backend.
 struct Found {
     version: (String, String),
     exclusion: Vec<Exclusion>,
@@ -189,7 +187,6 @@ struct Found {
     profiles: Vec<Profile>,
 }
 
-/// Common parameters of all backends.
 struct Run<'a> {
     plan: &'a Plan,
     pace: &'a Pace,

@@ -8,35 +8,26 @@ use crate::results::{Kind, Regime};
 
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    /// Rounds of each cell.
     pub(super) rounds: usize,
-    /// Contending processes.
     pub(super) processes: usize,
-    /// Contending tasks of one process.
     pub(super) tasks: usize,
-    /// `pairs`.
     pub(super) pairs: Duration,
     /// A contest with an empty critical section.
     pub(super) contest: Duration,
     /// A contest with a critical section of 5 ms.
     pub contest_5ms: Duration,
-    /// The check of exclusion.
     pub(super) exclusion: Duration,
-    /// Warm-up before the measurement.
     pub(super) warming: Duration,
     /// The time until all waiters wait.
     pub(super) settling: Duration,
     /// How long the servers are measured while all wait: a third of the TTL, so that periodic work
     /// occurs once.
     pub(super) waiting: Duration,
-    /// The number of these waiters.
     pub(super) waiters_waiting: usize,
-    /// Numbers of holds.
     pub(super) holds: Vec<u64>,
     /// The maximum number of a peer's holds. Libraries with automatic renewal have a task or thread
     /// for each.
     pub(super) holds_of_peers: u64,
-    /// The time limit for acquiring them.
     pub(super) holding: Duration,
     /// The time between acquisition and measurement of renewals: half the renewal interval, so that
     /// a batch of all renewals falls into the middle.
@@ -45,16 +36,13 @@ pub(super) struct Pace {
     pub(super) renewal: Duration,
     /// The TTL of all locks, if the library has one.
     pub(super) ttl: Duration,
-    /// Rounds of each point of a growth curve.
     pub(super) growth_rounds: usize,
-    /// A contest of a growth curve.
     pub(super) growth: Duration,
     /// Numbers of waiters that the processes share evenly.
     pub(super) waiters: Vec<u64>,
     /// The maximum number of a peer's waiters. All waiters are granted once after the end, and a
     /// thousand polling ones would take minutes.
     pub(super) waiters_of_peers: u64,
-    /// The minimum number of hand-overs for the check of exclusion.
     pub(super) hand_overs_seen: usize,
     /// Whether all processes stay on the cores of the regime.
     pub(super) stays_put: bool,
@@ -65,7 +53,6 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns the parameters of a full run.
     #[must_use]
     pub(super) fn full(rounds: usize) -> Self {
         Self {
@@ -159,7 +146,6 @@ impl Pace {
         WORKLOADS.iter().map(|known| known.id).filter(|id| wants(id)).map(seconds).sum()
     }
 
-    /// Returns the parameters of a smoke run.
     #[must_use]
     pub(super) fn smoke() -> Self {
         Self {

@@ -11,10 +11,8 @@ use serde::Deserialize;
 
 use crate::results::Kind;
 
-/// The time limit for starting, connecting and releasing.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A subject's handshake.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Greeting {
     /// The name in the tables.
@@ -30,7 +28,6 @@ pub(super) struct Greeting {
     pub(super) notes: Vec<String>,
 }
 
-/// A subject's program.
 #[derive(Debug)]
 pub(super) struct Program {
     command: Vec<String>,
@@ -39,7 +36,6 @@ pub(super) struct Program {
     pub(super) kind: Kind,
 }
 
-/// The reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The library lacks this function.
@@ -49,7 +45,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns the text for the report.
     #[must_use]
     pub(super) fn text(&self) -> &str {
         let (Self::Cannot(text) | Self::Failed(text)) = self;

@@ -17,13 +17,11 @@ const REGIME: Regime = Regime::OneCore;
 /// Samples per second, no divisor of timer frequencies.
 const FREQUENCY: &str = "2997";
 
-/// The time until the sampler is active.
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// Smaller shares are omitted.
 const LEAST: f64 = 0.01;
 
-/// The maximum number of lines.
 const LINES: usize = 12;
 
 impl Field<'_> {

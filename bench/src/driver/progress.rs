@@ -32,7 +32,6 @@ impl Progress {
         self.state().done += seconds;
     }
 
-    /// Shows the next step.
     pub(super) fn say(&self, what: &str) {
         let mut state = self.state();
         let terminal = stderr().is_terminal();
@@ -50,7 +49,6 @@ impl Progress {
         };
     }
 
-    /// Prints a permanent line.
     pub(super) fn tell(&self, what: &str) {
         let start = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
         let _ = writeln!(stderr(), "{start}{what}");

@@ -10,10 +10,8 @@ use crate::results::{Cell, Regime};
 const SHARES: [f64; 13] =
     [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0];
 
-/// The key of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// A workload's id.
     pub(super) workload: &'static str,
     /// The number, or 0 if the workload has none.
     pub(super) at: u64,
@@ -21,7 +19,6 @@ pub(super) struct Key {
     pub(super) contestant: String,
 }
 
-/// The results of one round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     measures: Vec<(&'static str, f64)>,
@@ -48,7 +45,6 @@ impl Round {
     }
 }
 
-/// All cells of one backend.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: BTreeMap<Key, Row>,
@@ -63,7 +59,6 @@ struct Row {
 }
 
 impl Table {
-    /// Returns whether the cell was abandoned.
     #[must_use]
     pub(super) fn is_over(&self, key: &Key) -> bool {
         self.rows.get(key).is_some_and(|row| row.is_over)
@@ -97,7 +92,6 @@ impl Table {
         row.is_over = true;
     }
 
-    /// Returns the cells for the results.
     pub(super) fn cells(self, backend: &str) -> impl Iterator<Item = Cell> {
         self.rows.into_iter().map(move |(key, mut row)| {
             row.samples.sort_unstable();

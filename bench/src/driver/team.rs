@@ -27,7 +27,6 @@ pub(super) struct Team<'a> {
 #[derive(Debug)]
 pub(super) struct Used<T> {
     pub(super) of: T,
-    /// Commands that the servers executed.
     pub(super) served: Option<f64>,
     /// The servers' processor time, in microseconds.
     pub(super) servers_us: f64,
@@ -35,7 +34,6 @@ pub(super) struct Used<T> {
     pub(super) contestant_us: f64,
 }
 
-/// A contest for a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
     pub(super) processes: usize,
@@ -67,7 +65,6 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// Returns the TTL of its locks.
     #[must_use]
     pub(super) fn ttl(&self) -> Duration {
         self.ttl
@@ -96,12 +93,10 @@ impl<'a> Team<'a> {
         Ok(&mut self.players[..count])
     }
 
-    /// Kills all processes.
     pub(super) fn dismiss(&mut self) {
         self.players.clear();
     }
 
-    /// Returns the ids of the first `count` processes.
     fn ids(&self, count: usize) -> Vec<u32> {
         self.players.iter().take(count).map(Player::pid).collect()
     }

@@ -4,7 +4,6 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
-    /// The task of the process.
     pub(super) task: usize,
     pub(super) asked: u64,
     pub(super) granted: u64,
@@ -59,7 +58,6 @@ impl Turns {
         Ok(Self { turns, lost, start, end })
     }
 
-    /// Returns the number of turns.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.turns.len()

@@ -10,14 +10,12 @@ use super::statistics::{BETWEEN_RUNS, CERTAINTY, relevant};
 use super::view::View;
 use crate::results::{Exclusion, Kind};
 
-/// Returns the warning of a smoke run.
 pub(super) fn warning(view: &View<'_>) -> Option<Block> {
     let text = "This was a smoke run: everything was done once, for a moment, to see that it works. \
                 Its figures mean nothing.";
     view.results.settings.smoke.then(|| Block::Paragraph(Line::default().strong(text)))
 }
 
-/// Returns the machine, the versions, the rounds.
 pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
     let results = view.results;
     let machine = &results.machine;
@@ -50,7 +48,6 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
     ]
 }
 
-/// Returns the method and the treatment of noise.
 pub(super) fn method() -> Vec<Block> {
     let percent = |share: f64| names::percent(share);
     let points = [
@@ -104,14 +101,12 @@ pub(super) fn method() -> Vec<Block> {
     vec![Block::heading("How this was measured"), Block::List(items.collect())]
 }
 
-/// Formats text between backquotes as code.
 fn code_spans(text: &str) -> Line {
     text.split('`').enumerate().fold(Line::default(), |line, (index, part)| {
         if index % 2 == 1 { line.code(part) } else { line.text(part) }
     })
 }
 
-/// Returns the subjects and the missing ones.
 pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
     let mut blocks = vec![Block::heading("Who took part, and who is missing")];
@@ -178,7 +173,6 @@ fn backends(view: &View<'_>, these: &[&str]) -> String {
     }
 }
 
-/// Returns which subjects excluded.
 pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
     let mut blocks = vec![Block::heading("Who was seen to exclude")];

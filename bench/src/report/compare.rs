@@ -86,7 +86,6 @@ fn list<'a>(text: &mut String, head: &str, lines: impl Iterator<Item = &'a str>)
     }
 }
 
-/// Describes a cell without its number.
 fn kind_of(cell: &Cell) -> String {
     format!(
         "{}, {}, {}: {}",

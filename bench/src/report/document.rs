@@ -10,7 +10,6 @@ pub(super) enum Block {
     Picture(Picture),
 }
 
-/// A list item with subitems.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     pub(super) line: Line,
@@ -35,18 +34,15 @@ pub(super) struct Row {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Picture {
-    /// Its file name.
     pub(super) file: String,
     /// Its alternative text.
     pub(super) alt: String,
     pub(super) svg: String,
 }
 
-/// Running text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Line(pub(super) Vec<Span>);
 
-/// A piece of running text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Span {
     Text(String),

@@ -12,7 +12,6 @@ use crate::workload::Workload;
 /// Below this share of the baseline, Lockwright is far from it.
 pub(super) const FAR: f64 = 0.5;
 
-/// The maximum number of a profile's shares.
 const SHARES: usize = 6;
 
 /// Two subjects' figures at one place.
@@ -283,7 +282,6 @@ fn parts(cell: &Cell) -> Vec<Part> {
     parts
 }
 
-/// Returns the notes on why a baseline was beaten.
 fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     let Comparison { place, own, other, .. } = &group[0];
     let cells = group.iter().flat_map(|comparison| [comparison.own, comparison.other]);

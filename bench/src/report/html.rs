@@ -61,7 +61,6 @@ pub(super) fn page(blocks: &[Block], title: &str) -> String {
     )
 }
 
-/// Returns links to all parts.
 fn contents(blocks: &[Block]) -> String {
     let links = blocks.iter().enumerate().filter_map(|(number, block)| match block {
         Block::Heading(2, text) => {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::document::{Block, Line, Span, Table};
 
-/// The maximum length of lines.
 const WIDTH: usize = 100;
 
 /// Returns the page. `pictures` is relative to it.

@@ -111,7 +111,6 @@ fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture]) -> Vec<Block> {
     blocks
 }
 
-/// Removes pictures of earlier reports.
 fn remove_old(folder: &Path, drawn: &[Picture]) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| of(folder, error))? {
         let path = entry?.path();

@@ -3,10 +3,8 @@
 use super::statistics::Spread;
 use crate::results::Regime;
 
-/// The text for a missing figure.
 pub(super) const NONE: &str = "–";
 
-/// Returns a measure's title in tables.
 pub(super) fn title(measure: &str) -> String {
     let known = match measure {
         "p50_us" => "p50",
@@ -71,7 +69,6 @@ pub(super) fn ratio(ratio: &Spread) -> String {
     format!("{median} ({}–{})", times(ratio.low), times(ratio.high))
 }
 
-/// Formats a ratio.
 pub(super) fn times(ratio: f64) -> String {
     if !ratio.is_finite() {
         NONE.to_owned()
@@ -110,7 +107,6 @@ pub(super) fn many(number: u64, of: &str) -> String {
     format!("{} {of}", count(number as f64))
 }
 
-/// Formats microseconds.
 pub(super) fn time(microseconds: f64) -> String {
     if microseconds < 0.9995 && microseconds > 0.0 {
         return format!("{} ns", number(microseconds * 1e3));
@@ -131,7 +127,6 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Formats a fraction as a percentage.
 pub(super) fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }

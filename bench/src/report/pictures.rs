@@ -16,7 +16,6 @@ const BEFORE: &str = "#7fb2e5";
 const FLOOR: &str = "#6e7781";
 /// Peers' bars are labelled, so they share a colour.
 const PEER: &str = "#a9b8c6";
-/// The colours of the peers' lines.
 const LINES: [&str; 8] =
     ["#d9730d", "#2e8b57", "#b5418b", "#8a6d3b", "#c0392b", "#0f9d9d", "#7b61c9", "#9a9a00"];
 
@@ -160,7 +159,6 @@ fn spaced(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// Draws the figure by the growing number.
 fn growth(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let grows = workload.grows?;
     let numbers = view.numbers(workload);
@@ -210,7 +208,6 @@ fn title(backend: &str, regime: Regime, regimes: &[Regime]) -> String {
     format!("{backend} · {}", names::regime(regime))
 }
 
-/// Returns a line for each subject with points.
 fn series<'a>(
     view: &View<'a>,
     workload: &Workload,

@@ -23,13 +23,11 @@ pub(super) struct BarValue {
 #[derive(Debug)]
 pub(super) struct Bars {
     pub(super) title: String,
-    /// The axis's caption.
     pub(super) caption: String,
     pub(super) panels: Vec<String>,
     pub(super) groups: Vec<(String, Vec<Bar>)>,
     /// The start of the bars, if all values are compared with one.
     pub(super) base: Option<f64>,
-    /// The format of the axis's values.
     pub(super) tick: fn(f64) -> String,
 }
 
@@ -109,7 +107,6 @@ impl Bars {
     }
 }
 
-/// A line of a small plot.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -130,12 +127,10 @@ pub(super) struct Panels {
     pub(super) title: String,
     /// The caption of both axes.
     pub(super) caption: String,
-    /// The unit of the vertical axis.
     pub(super) measure: &'static str,
     pub(super) panels: Vec<Panel>,
     /// Positions and labels on the horizontal axis. The caller takes logarithms if needed.
     pub(super) ticks: Vec<(f64, String)>,
-    /// Whether points are drawn as dots.
     pub(super) dots: bool,
 }
 

@@ -7,17 +7,13 @@ use super::names;
 /// The mark at the start of each picture. Only files with it are removed later.
 pub(super) const MADE: &str = "<!-- made by lockwright-bench -->";
 
-/// The colour of text.
 pub(super) const INK: &str = "#24292f";
-/// The colour of secondary text.
 pub(super) const PALE: &str = "#57606a";
-/// The colour of grid lines.
 const GRID: &str = "#d8dee4";
 
 /// The approximate width of a letter relative to its size, rather too wide. No font is measured.
 const LETTER: f64 = 0.62;
 
-/// A picture under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     body: String,
@@ -65,7 +61,6 @@ impl Svg {
         );
     }
 
-    /// Draws a line through all points.
     pub(super) fn path(&mut self, points: &[(f64, f64)], colour: &str, more: &str) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -103,12 +98,10 @@ impl Svg {
     }
 }
 
-/// Returns the approximate width of a text.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// Escapes a text for XML and HTML.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -152,7 +145,6 @@ impl Axis {
         Self { low: 0.0, high: high * 1.06, is_log: false, from, to }
     }
 
-    /// Creates a linear axis.
     pub(super) fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         Self { low, high: if high > low { high } else { low + 1.0 }, is_log: false, from, to }
     }
@@ -168,7 +160,6 @@ impl Axis {
         self.from + part * (self.to - self.from)
     }
 
-    /// Returns round values.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
             let rough = (self.high - self.low) / 5.0;
@@ -226,7 +217,6 @@ pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f6
     }
 }
 
-/// Returns the attributes of small text.
 pub(super) fn small() -> String {
     format!("font-size=\"10\" fill=\"{PALE}\"")
 }

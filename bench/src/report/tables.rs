@@ -45,7 +45,6 @@ pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     ]
 }
 
-/// Returns the part on one workload.
 pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture]) -> Vec<Block> {
     let mut blocks = vec![Block::heading(workload.title), Block::text(workload.what)];
     let better = if workload.more_is_better { "more" } else { "less" };

@@ -36,7 +36,6 @@ const SPEEDS: [(&str, Kind, f64); 4] = [
     ("slow", Kind::Peer, 0.04),
 ];
 
-/// Returns a complete run.
 fn run() -> Results {
     let mut noise = Noise(0x5eed);
     let mut cells = Vec::new();

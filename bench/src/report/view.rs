@@ -34,7 +34,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Results, indexed by place.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) results: &'a Results,
@@ -72,18 +71,15 @@ impl<'a> View<'a> {
         known.map_or(Kind::Peer, |known| known.kind)
     }
 
-    /// Returns the workloads that have cells.
     pub(super) fn workloads(&self) -> impl Iterator<Item = &'static Workload> + '_ {
         let has = |workload: &&Workload| self.places(workload).next().is_some();
         WORKLOADS.iter().filter(has)
     }
 
-    /// Returns the places of a workload.
     pub(super) fn places(&self, workload: &Workload) -> impl Iterator<Item = Place<'a>> {
         self.cells.keys().copied().filter(move |place| place.workload == workload.id)
     }
 
-    /// Returns the regimes of a workload.
     pub(super) fn regimes(&self, workload: &Workload) -> Vec<Regime> {
         let has = |regime: &Regime| self.places(workload).any(|place| place.regime == *regime);
         REGIMES.into_iter().filter(has).collect()
@@ -97,7 +93,6 @@ impl<'a> View<'a> {
         numbers
     }
 
-    /// Returns the cells of a place.
     pub(super) fn at(&self, place: &Place<'a>) -> &[&'a Cell] {
         self.cells.get(place).map_or(&[], Vec::as_slice)
     }
@@ -143,13 +138,11 @@ impl<'a> View<'a> {
         found.into_iter().map(|(_, _, contestant)| contestant).collect()
     }
 
-    /// Compares a cell with its baseline.
     pub(super) fn to_floor(&self, cell: &'a Cell) -> Option<Against> {
         against(cell, self.floor(&Place::of(cell))?)
     }
 }
 
-/// Returns the spread of a measure.
 pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
     Spread::of(cell.measures.get(measure)?)
 }

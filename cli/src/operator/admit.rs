@@ -5,7 +5,6 @@ use super::{print, print_json};
 use crate::exit::{self, Failure};
 use crate::harmless::harmless;
 
-/// The exit code if a node doesn't vote.
 const NOT_ALL_VOTE: u8 = 1;
 
 /// The treatment of new nodes.

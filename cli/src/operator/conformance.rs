@@ -15,10 +15,8 @@ use crate::harmless::harmless;
 use crate::json::profile;
 use crate::voice::Voice;
 
-/// The exit code if a case failed.
 const CASE_FAILED: u8 = 1;
 
-/// The suite's access to the server.
 struct Server {
     url: String,
 }

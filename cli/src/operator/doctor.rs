@@ -8,7 +8,6 @@ use crate::exit::Failure;
 use crate::harmless::harmless;
 use crate::json::profile;
 
-/// The exit code if an error was found.
 const ERROR_FOUND: u8 = 1;
 
 /// Prints the findings, the worst first.

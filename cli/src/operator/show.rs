@@ -39,7 +39,6 @@ fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
     })
 }
 
-/// Prints the holders of `name`.
 pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(name).await?;
     if json {

@@ -128,7 +128,6 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     refused
 }
 
-/// The result of [`kill_all`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Killed {
     /// The number of living processes.

@@ -16,7 +16,6 @@ impl Terminal {
         Self(File::options().read(true).write(true).open("/dev/tty").ok())
     }
 
-    /// Returns whether `group` has the foreground.
     pub(crate) fn is_with(&self, group: Pid) -> bool {
         self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
     }

@@ -28,7 +28,6 @@ pub(crate) const BECOME: &str = "__become";
 /// This program, even if its file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Code(u8),
@@ -37,7 +36,6 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// Returns how it ended, if it did.
     pub(crate) fn of(status: WaitStatus) -> Option<Self> {
         let code = status.exit_status().map(|code| Self::Code(code as u8));
         code.or_else(|| status.terminating_signal().map(Self::Signal))

@@ -79,7 +79,6 @@ pub(crate) fn main(args: ArgsOs) -> ExitCode {
     }
 }
 
-/// The times at which the descendants are ended.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     term_at: Option<BootInstant>,
@@ -106,7 +105,6 @@ struct Supervisor {
     /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
     theirs: Pid,
     command: Pid,
-    /// How CMD ended, if it did.
     exit: Option<Exit>,
     term: Term,
     end: End,
@@ -284,7 +282,6 @@ impl Supervisor {
         }
     }
 
-    /// Sets the times at which the descendants are ended.
     fn decide(&mut self, now: BootInstant) {
         if now >= self.term.lost_at {
             self.end.lost = true;

@@ -61,7 +61,6 @@ pub(crate) enum Report {
     OutOfReach(u32),
     /// CMD and all its descendants are gone.
     Done {
-        /// How CMD ended.
         exit: Exit,
         /// Whether it was ended because the hold was lost.
         lost: bool,

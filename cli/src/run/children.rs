@@ -19,7 +19,6 @@ const AGAIN_LIMIT: Duration = Duration::from_millis(10);
 /// The required number of consecutive empty scans if the kernel can't be asked.
 const EMPTY_LOOKS: u32 = 3;
 
-/// The descendants of this process.
 pub(super) struct Children {
     /// Descendants that aren't the command's, because a shell with jobs became this process by
     /// `exec`.

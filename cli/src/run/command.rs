@@ -48,7 +48,6 @@ fn exists(program: &OsStr) -> bool {
 }
 
 impl Resolved {
-    /// Returns the command itself.
     pub(crate) fn itself(&self) -> Command {
         let mut command = Command::new(&self.0[0]);
         command.args(&self.0[1..]);

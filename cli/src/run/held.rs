@@ -31,7 +31,6 @@ pub(crate) enum Outcome {
     Lost(Failure),
 }
 
-/// The result, and the remaining processes.
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
@@ -191,7 +190,7 @@ impl Held<'_> {
     /// Ends the whole command. Returns `true` if certainly nothing of it is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.had_any_before() {
-            // Remaining descendants stem from earlier ones.
+            // The remaining descendants stem from strangers.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -312,8 +311,8 @@ impl Held<'_> {
         );
     }
 
-    /// Returns when the supervisor should have ended everything long ago: halfway between its KILL
-    /// and the deadline, or the same time span after an early loss.
+    /// Returns when the supervisor should have ended everything: halfway between its KILL and the
+    /// deadline, or the equivalent time from now after an early loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();

@@ -30,7 +30,6 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// The limit after a loss, when the server is mostly unreachable and the hold expires soon.
 const FAREWELL_WHEN_LOST: Duration = Duration::from_secs(1);
 
-/// Runs the command under the lock and returns the exit code.
 pub(crate) fn run(place: &Place, run: &Run) -> ExitCode {
     let voice = Voice::new(place.json);
     match prepare_and_run(voice, place, run) {

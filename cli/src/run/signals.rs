@@ -7,7 +7,6 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that are forwarded to CMD.
 const FORWARDED: [Signal; 8] = [
     Signal::TERM,
     Signal::INT,

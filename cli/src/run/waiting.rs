@@ -103,7 +103,6 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
     format!("waiting for {name:?}: held by {}{others}{left} ({waited})", who(holder))
 }
 
-/// Describes the holder briefly.
 pub(crate) fn who(holder: &Holder) -> String {
     match (&holder.identity, &holder.token) {
         (Some(identity), _) => harmless(&identity.to_string()),

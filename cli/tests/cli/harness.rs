@@ -64,12 +64,10 @@ impl Sandbox {
         command
     }
 
-    /// Runs `lockwright` to its end.
     pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
         self.finish(&mut self.lockwright(args))
     }
 
-    /// Runs `lockwright run ARGS` to its end.
     pub(crate) fn output_of(&self, args: &[&str]) -> Finished {
         self.finish(self.lockwright(["run"]).args(args))
     }
@@ -145,7 +143,6 @@ pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_lockwright")
 }
 
-/// The output of an ended process.
 pub(crate) struct Finished(pub Output);
 
 impl Finished {
@@ -225,7 +222,6 @@ impl Running {
     }
 }
 
-/// Returns the children of a process.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     fs::read_dir(format!("/proc/{pid}/task")).map_or_else(
         |_| Vec::new(),

@@ -67,7 +67,6 @@ impl Scene {
     }
 }
 
-/// The content of the log.
 struct Told {
     deadline: f64,
     first: Vec<Entry>,

@@ -228,7 +228,6 @@ fn only_what_has_no_end_is_shown_as_without_limit() {
     assert!(shown["holders"][0]["remaining_ms"].is_u64(), "{shown}");
 }
 
-/// Runs an operator's usual commands on this URL.
 fn is_operated(url: &str, backend: &str) {
     let sandbox = Sandbox::at(url);
     let held = sandbox.start(&["--ttl", "5s", "jobs/night", "--", "sleep", "60"]);

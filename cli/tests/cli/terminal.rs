@@ -56,7 +56,6 @@ impl Terminal {
         self.master.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Returns the whole output so far.
     fn screen(&mut self) -> String {
         let mut bytes = [0; 4096];
         // An error means that there is nothing new, or that the other side is closed.

@@ -27,7 +27,6 @@ pub(super) struct Cluster {
     pub(super) control: Control,
 }
 
-/// The ports of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
@@ -187,7 +186,6 @@ impl Member {
         lines.find(|(found, _)| *found == name)?.1.parse().ok()
     }
 
-    /// Returns its data folder.
     pub(super) fn data(&self) -> PathBuf {
         data(self.folder.path())
     }

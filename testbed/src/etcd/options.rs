@@ -116,7 +116,6 @@ impl Options {
         port::retried(|| Etcd::start_with(&self))
     }
 
-    /// Returns `http` or `https`.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }

@@ -25,7 +25,6 @@ pub struct Options {
     wants_client_certificates: bool,
     /// Another server's certificates, for servers that trust each other.
     pub(super) certificates: Option<Arc<Certificates>>,
-    /// The node timeout, in a Cluster.
     pub(super) cluster: Option<Duration>,
     /// Whether other processes set its role: master, or replica of a certain master.
     pub(super) is_told_its_role: bool,
@@ -156,7 +155,6 @@ impl Options {
         format!("{}:{}@", in_url(name), in_url(password))
     }
 
-    /// Returns the URL's scheme.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls { "rediss" } else { "redis" }
     }

@@ -15,7 +15,6 @@ use super::{Options, Redis, launch};
 use crate::ensemble::{all_at_once, wait_until};
 use crate::{Error, Process, Result, folder, port};
 
-/// The name of the master.
 const MASTER: &str = "lockwright";
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;

@@ -15,7 +15,6 @@ use crate::{Error, Process, Program, Result, folder, port};
 const JAVA_PACKAGE: &str = "default-jre-headless";
 const PACKAGE: &str = "libzookeeper-java";
 
-/// The folder of Debian's packages.
 const JARS: &str = "/usr/share/java";
 
 /// The first file's manifest refers to most of its dependencies.
@@ -34,14 +33,12 @@ const SMALL: [&str; 5] =
 /// The heap of ZooKeeper's own script.
 const FULL_SIZE: &str = "-Xmx1000m";
 
-/// JVM options of all members.
 const JAVA: [&str; 3] = [
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// Settings of a small ZooKeeper.
 const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
@@ -197,7 +194,6 @@ impl Member {
         answer.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned)
     }
 
-    /// Returns its data folder.
     pub(super) fn data(&self) -> PathBuf {
         data(self.folder.path()).join("version-2")
     }

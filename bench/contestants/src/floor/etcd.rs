@@ -24,7 +24,6 @@ const END: char = '\0';
 
 pub(super) struct Etcd {
     client: Client,
-    /// A lease for each TTL.
     leases: RefCell<HashMap<Duration, Rc<OnceCell<i64>>>>,
     queues: OnceCell<Arc<Mutex<Queues>>>,
     asked: Cell<u64>,
@@ -39,7 +38,6 @@ pub(super) struct Hold {
 struct Queues {
     /// The keys of each name by their revisions.
     keys: HashMap<String, BTreeMap<i64, String>>,
-    /// The waiters of this process.
     waiting: HashMap<String, oneshot::Sender<()>>,
     /// All events up to this revision have been seen.
     revision: i64,
@@ -60,7 +58,6 @@ impl Etcd {
         Ok(*lease.await?)
     }
 
-    /// Starts the watch, once.
     async fn queues(&self) -> Result<&Arc<Mutex<Queues>>> {
         let begin = async || {
             let mut client = self.client.clone();

@@ -78,7 +78,6 @@ const NOTES: &[&str] = &[
      longer than the contest; ours queues once in each process.",
 ];
 
-/// The basic commands of a server.
 trait Floor: Sized + 'static {
     type Hold: 'static;
 
@@ -167,12 +166,10 @@ floors! {
     ZooKeeper(ZooKeeper): "zookeeper",
 }
 
-/// Returns the error for a name that is unexpectedly held.
 fn held(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} is held by somebody else").into()
 }
 
-/// Returns the error for a missing hold.
 fn lost(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} was lost before it was released").into()
 }

@@ -19,12 +19,10 @@ pub(super) struct Lent<C> {
 }
 
 impl<C> Pool<C> {
-    /// Creates a pool with at most `most` connections. Further tasks wait.
     pub(super) fn of(most: usize) -> Self {
         Self { idle: RefCell::default(), places: Arc::new(Semaphore::new(most)) }
     }
 
-    /// Creates a pool without a limit.
     pub(super) fn unlimited() -> Self {
         Self::of(Semaphore::MAX_PERMITS)
     }

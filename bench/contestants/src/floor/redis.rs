@@ -19,7 +19,6 @@ pub(super) struct Redis {
 
 pub(super) struct Hold {
     name: Box<str>,
-    /// Present after a wait.
     turn: Option<Turn>,
 }
 

@@ -69,7 +69,6 @@ impl Server {
         Ok(delete.query_async(&mut self.connection()).await?)
     }
 
-    /// Renews leases and returns their number.
     pub(super) async fn renew(&self, names: &[&str], ttl: Duration) -> Result<usize> {
         let mut renewed = 0;
         for batch in names.chunks(BATCH) {

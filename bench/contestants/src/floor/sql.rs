@@ -50,19 +50,15 @@ pub(super) trait Server: Sized + 'static {
     /// Takes a lock of the session, with or without waiting.
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
 
-    /// Releases it. Returns `false` if there was none.
     async fn free(on: &mut Self::Connection, name: &str) -> Result<bool>;
 
-    /// Locks a row in a new transaction.
     async fn lock_row(on: &mut Self::Connection, name: &str) -> Result<()>;
 
     async fn unlock_row(on: &mut Self::Connection) -> Result<()>;
 
-    /// Runs the cheapest statement.
     async fn ping(on: &mut Self::Connection) -> Result<()>;
 }
 
-/// A row of the table of leases.
 pub(super) struct Lease<'a> {
     pub(super) name: &'a str,
     pub(super) token: i64,
@@ -78,7 +74,6 @@ enum Mode {
 pub(super) struct Sql<S: Server> {
     server: S,
     mode: Mode,
-    /// The same for all leases of this process.
     token: i64,
     requests: Pool<S::Connection>,
     waiting: Pool<S::Connection>,
@@ -86,12 +81,15 @@ pub(super) struct Sql<S: Server> {
 }
 
 pub(super) enum Hold<C> {
-    /// A row.
     Lease(Box<str>),
     /// A row, and a turn, which belongs to a connection.
     LeaseInTurn(Box<str>, Lent<C>),
     /// A connection that has the lock, from the pool of waiters if it waited.
-    Connection { name: Box<str>, lent: Mutex<Lent<C>>, waited: bool },
+    Connection {
+        name: Box<str>,
+        lent: Mutex<Lent<C>>,
+        waited: bool,
+    },
 }
 
 impl<S: Server> Sql<S> {

@@ -128,7 +128,6 @@ impl Floor for Sqlite {
     }
 }
 
-/// Retries while the database is busy.
 async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> {
     loop {
         match ask().await {

@@ -39,7 +39,6 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits until the node doesn't exist.
     async fn gone(&self, path: &str) -> Result<()> {
         if let (Some(_), watch) = self.client.check_and_watch_stat(path).await?
             && watch.changed().await.event_type != EventType::NodeDeleted

@@ -43,7 +43,6 @@ fn measured(backend: &str) -> Results {
     results
 }
 
-/// Returns the problems.
 fn lacking_in(results: &Results, backend: &str) -> Vec<String> {
     let mut lacking = Vec::new();
     for contestant in ["floor", "lockwright"] {

@@ -10,7 +10,6 @@ use lockwright_bench_peers::library;
 use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
 use sqlx::mysql::MySqlPoolOptions;
 
-/// The pool's maximum number of connections.
 const CONNECTIONS: u32 = 32;
 
 /// The time limit for a lock, longer than any measurement.

@@ -11,7 +11,6 @@ use lockwright_bench_peers::library;
 use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
 use sqlx::postgres::PgPoolOptions;
 
-/// The pool's maximum number of connections.
 const CONNECTIONS: u32 = 32;
 
 struct Dlock {

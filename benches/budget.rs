@@ -1,6 +1,6 @@
-//! The cost of a hold. Allocations and bytes are asserted, because they don't depend on the
-//! machine's load. The CPU time of 100,000 holds and the ratio to a plain mutex are measured and
-//! printed. `cargo bench --bench budget`; see `benches/README.md` for figures.
+//! The cost of a hold: allocations and bytes are asserted; the CPU time of 100,000 holds and the
+//! ratio to a plain mutex are printed. `cargo bench --bench budget`; figures are in
+//! `benches/README.md`.
 #![allow(missing_docs)]
 #![allow(unsafe_code)] // for the counting allocator
 

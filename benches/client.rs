@@ -1,8 +1,8 @@
-//! The client's own cost, on the memory backend, each with its baseline. `cargo bench --bench
-//! client`; see `benches/README.md`.
+//! The client's own cost on the memory backend, next to baselines. `cargo bench --bench client`;
+//! see `benches/README.md`.
 //!
-//! Criterion measures in sequence, so ratios of its figures contain changes of the machine's load.
-//! `benches/budget.rs` measures ratios alternately, and `cargo xtask cost` counts instructions.
+//! Criterion measures in sequence, so ratios of its figures vary with the machine's load.
+//! `benches/budget.rs` alternates, and `cargo xtask cost` counts instructions.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 

@@ -58,8 +58,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Adds new profiles, and our own programs' notes, to existing results. Often the reason for a weak
-/// baseline is found only after a run.
+/// Adds new profiles and our own programs' notes to existing results. The reason for a weak
+/// baseline is often found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;

@@ -107,8 +107,7 @@ pub struct Exclusion {
     pub contestant: String,
     /// The number of checked turns.
     pub turns: usize,
-    /// The number of turns that began before an earlier turn's end. If there are any, the subject
-    /// isn't timed.
+    /// The number of turns that overlap an earlier one. With any, the subject isn't timed.
     pub overlaps: usize,
     /// The error, if there was one. Then the subject isn't timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +127,8 @@ pub struct Cell {
     pub regime: Regime,
     /// The subject.
     pub contestant: String,
-    /// For each measure, the figures of the rounds in order. Ratios are between figures of the same
-    /// round. The name contains the unit.
+    /// For each measure (its name has the unit), the figures of the rounds in order. Ratios are
+    /// within a round.
     pub measures: BTreeMap<String, Vec<f64>>,
     /// The distribution of all rounds' waits or pairs: quantiles (0 to 1) and microseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,8 +138,7 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// The used cores. A machine's loopback has two speeds, and a program that moves between cores
-/// flips between them.
+/// The used cores. A machine's loopback has two speeds, and an unpinned program flips between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {

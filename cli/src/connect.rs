@@ -20,8 +20,8 @@ pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failur
     Ok(config(place)?.connect_for_diagnosis().await?)
 }
 
-/// Returns the configuration file's settings, overridden by the command line's. Its URL may contain
-/// a password and must never be printed.
+/// Returns the file's settings, overridden by the command line's. Never print its URL: it may
+/// contain a password.
 pub(crate) fn config(place: &Place) -> Result<Config, Failure> {
     let mut config = match &place.config {
         Some(file) => {
@@ -68,8 +68,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // Usually a mistyped variable. With the default, a job that should lock across machines
-        // would lock on each machine separately.
+        // Usually a mistyped variable. With the default, each machine would lock separately.
         "" => invalid(
             "--url or LOCKWRIGHT_URL is set, but empty (or the configuration's url is); say where the \
              locks are, or leave it out for a file that only this machine's processes share",

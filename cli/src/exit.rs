@@ -89,8 +89,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns the error and its causes in one line, without causes that an earlier text quotes, and
-/// without repeating the backend and the lock.
+/// Returns the error and its causes in one line, without repeating quoted causes, the backend or
+/// the lock.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

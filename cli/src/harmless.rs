@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-/// Escapes control characters (`\u{1b}`, `\n`) and those that change the text direction. Labels and
-/// reasons come from other clients: they must not move the cursor, set the clipboard or imitate
-/// another line.
+/// Escapes control characters (`\u{1b}`, `\n`) and changes of text direction. Other clients' labels
+/// and reasons must not move the cursor, set the clipboard or imitate a line.
 pub(crate) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

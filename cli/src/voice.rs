@@ -10,8 +10,8 @@ use crate::exit::Failure;
 use crate::harmless::harmless;
 use crate::unwaited;
 
-/// The chosen format of messages. Standard error may be closed or full: lost messages aren't
-/// errors, and writing never blocks while a lock is held.
+/// The format of messages. Standard error may be closed or full: lost messages aren't errors, and
+/// writing never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Voice {
     json: bool,

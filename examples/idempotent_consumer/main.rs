@@ -67,8 +67,8 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// Handles a message under its lock. No other process holds the lock between the check of the
-/// ledger and the entry. Afterwards, the ledger ensures that the message takes effect once.
+/// Handles a message under its lock: no other process acts between the check of the ledger and the
+/// entry. Afterwards the ledger prevents a repetition.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;

@@ -211,8 +211,7 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
         Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
     };
     // A real program works in `guard.run(..)` and checks `guard.check()`, which is nearly always
-    // enough. This one checks nothing, like a process that is stopped between its check and its
-    // write.
+    // enough. This one checks nothing, like a process stopped between check and write.
     if let (Some(folder), Way::MutexAndFence) = (victim, way) {
         stand_still(folder).await?;
     }

@@ -26,8 +26,8 @@ pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// Accepts a release without an answer once the work is done. The client repeats it in the
-/// background, and the hold ends with its TTL at the latest.
+/// Accepts a release without an answer: the client repeats it in the background, and the hold ends
+/// with its TTL at the latest.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),

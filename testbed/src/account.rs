@@ -4,8 +4,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// The user and group of a server when the tests run as root: PostgreSQL and MariaDB refuse to run
-/// as root.
+/// A server's user and group if the tests run as root, which PostgreSQL and MariaDB reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -13,7 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first of these users that exists, otherwise `nobody`. Returns `None` unless this
+    /// Returns the first existing one of these users, otherwise `nobody`; `None` unless this
     /// process is root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {

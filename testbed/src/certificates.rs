@@ -23,13 +23,13 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// A CA and a certificate, shared by several servers, or used by none: a CA that a client trusts by
+/// A CA and a server certificate, for several servers, or for none: a CA that a client trusts by
 /// mistake.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
 impl Certificates {
-    /// Creates a CA, and a certificate for `localhost` and `127.0.0.1`, valid for two days.
+    /// Creates a CA and a certificate for `localhost` and `127.0.0.1`, valid for two days.
     ///
     /// # Errors
     /// If `openssl` isn't installed.

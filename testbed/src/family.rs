@@ -1,7 +1,5 @@
-//! A process and its descendants.
-//!
-//! PostgreSQL has a process for each connection. Each of them leads its own session, so no process
-//! group contains them all.
+//! A process and its descendants, which need not share a process group: PostgreSQL's connections
+//! have a process and session each.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -54,15 +52,13 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Kills frozen processes when this process ends. A frozen process doesn't notice its parent's
-/// death, and would stay.
+/// Kills frozen processes when this process ends, which they can't notice themselves.
 #[derive(Debug)]
 pub(crate) struct Undertaker(Child);
 
 impl Undertaker {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // Its standard input closes when this process ends. It has its own group, because Ctrl-C is
-        // sent to this process's group.
+        // Its standard input closes when this process ends. Its own group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "undertaker"])
             .args(pids.iter().map(u32::to_string))

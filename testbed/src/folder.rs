@@ -24,8 +24,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// The cache has one archive per user of the machine, server and `recipe` (versions and settings).
-/// It is a single file so that a clean-up of the temporary folder can't remove parts of it.
+/// The cache has one archive per user, server and `recipe` (versions and settings). A single file
+/// can't be removed partially by a clean-up.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -95,8 +95,8 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
 }
 
-/// Returns the folder of the cache, and checks that only this user can write to it: other users may
-/// have created it first.
+/// Returns the folder of the cache, and checks that it is private: other users may have created it
+/// first.
 ///
 /// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, for processes with different temporary
 /// folders that must share the locks of ports.

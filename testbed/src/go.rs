@@ -13,10 +13,10 @@ const PACKAGE: &str = "golang-go";
 /// The time limit for fetching modules and building.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Builds the Go module in the folder `source`, unless it has been built, and returns the program.
+/// Builds the Go module in `source`, unless it has been built, and returns the program.
 ///
 /// # Errors
-/// If Go isn't installed, is older than `go.mod` requires, or can't fetch or build the module.
+/// If Go isn't installed, is older than `go.mod` requires, or fails.
 pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     let failed = |error: io::Error| Error::new(format!("{}: {error}", place.display()));

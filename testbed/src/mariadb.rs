@@ -25,8 +25,7 @@ const USER: &str = "lockwright";
 /// A unique text, so that a test can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// Options for starting a [`MariaDb`]. The defaults are the server's, except that it is small and
-/// doesn't sync to disk.
+/// Options for a [`MariaDb`]. The defaults are the server's, but small and without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -136,8 +135,8 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// Logs in as each user through the unix socket. MySQL rejects a user's first TCP login after its start
-    /// if it is without TLS.
+    /// Logs in as each user through the unix socket. Otherwise MySQL rejects a user's first TCP
+    /// login without TLS.
     fn log_in(&self) -> Result<()> {
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
@@ -197,9 +196,8 @@ impl MariaDb {
         &self.process
     }
 
-    /// Restarts the server on the same port, also after [`MariaDb::stop`] or [`MariaDb::kill`].
-    ///
-    /// Without `keep_data`, its database is new.
+    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
+    /// database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -246,8 +244,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`, with MariaDB's command line client.
-    /// Returns the rows, one per line, with tabs between the fields.
+    /// Runs SQL as the superuser in the database `lockwright`, with MariaDB's client. Returns the
+    /// rows as lines with tabs between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
@@ -258,7 +256,7 @@ impl MariaDb {
     }
 
     /// Adds a user that may read the database `lockwright`, and logs in once: MySQL requires TLS or
-    /// RSA only for the first login.
+    /// RSA only the first time.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -281,8 +279,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` as an administrator. Returns their number after
-    /// they have ended. New sessions may have begun since.
+    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
+    /// number. New sessions may have begun since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -312,7 +310,7 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
 }
 
-/// Returns the user of the server if this process is root, as it refuses to run as root.
+/// Returns the server's user if this process is root.
 fn account() -> Option<Account> {
     Account::instead_of_root(&["mysql"])
 }
@@ -493,8 +491,8 @@ fn server() -> Result<Program> {
     Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
-/// Checks the server's handshake on its unix socket. The server opens it after its port, and no
-/// other process can listen there.
+/// Checks the server's handshake on its unix socket, which opens after its port and can't be
+/// another process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -1,9 +1,9 @@
 //! A network between the members of an ensemble. A member can be cut off from the others while its
 //! clients still reach it.
 //!
-//! Each connection between two members passes through a [`Door`] and belongs to a [`Link`] of the
-//! dialling and the dialled member. A cut link is silent, like a pulled cable: no connection is
-//! closed. Data in flight arrives late, as TCP retransmits it.
+//! Each connection between members passes a [`Door`] and belongs to the [`Link`] of the dialling
+//! and the dialled member. A cut link is silent, like a pulled cable. Data in flight arrives late,
+//! as TCP retransmits it.
 
 use std::fs;
 use std::io;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door holds a connection until the member behind it listens. ZooKeeper's members dial
-/// a new leader before it listens, and dial again if refused. If the connection opens and then
-/// closes, they regard the leader as dead and elect another.
+/// How long a door holds a connection until its member listens. ZooKeeper's members dial a new
+/// leader early, and redial if refused. If the connection instead opens and closes, they elect
+/// another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 /// Reads the first message of a connection and returns its replacement.
@@ -27,8 +27,7 @@ pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 /// How a door identifies the dialling member.
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The member with this index: only it has the address. Its first message may have to be
-    /// changed.
+    /// The only member with this address. Its first message may have to be changed.
     Is(usize, Greeting),
     /// The member whose process has the other end of the connection.
     HasTheOtherEnd,

@@ -7,21 +7,20 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// The first port. It is below the kernel's range for outgoing connections, so that none of them
-/// occupies a server's port during a restart.
+/// The first port, below the kernel's range for outgoing connections, which could otherwise occupy
+/// a server's port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// The number of ports that a process reserves at a time. It keeps them until it ends. Otherwise
-/// another process's server could take the port of a killed server before its restart.
+/// The number of ports that a process reserves at a time, until it ends. So no other process's
+/// server takes the port of a killed server before its restart.
 const BLOCK: u16 = 50;
 
 /// The maximum number of attempts to start a server, each with other ports.
 const TRIES: usize = 5;
 
-/// Returns a loopback port on which no process listens and which no other test process gets.
-///
-/// Another program may take it before the server does. Callers retry with a new port.
+/// Returns a loopback port on which no process listens and that no other test process gets. Another
+/// program may still take it, so callers retry.
 ///
 /// # Panics
 /// If no port is free.

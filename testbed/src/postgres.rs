@@ -16,8 +16,8 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The server's hash of the password. It has one round instead of 4096, as the client computes it
-/// for each connection, slowly without compiler optimizations.
+/// The server's hash of the password, with one round instead of 4096: clients without compiler
+/// optimizations compute it slowly.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
@@ -29,8 +29,7 @@ const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
-/// Options for starting a [`Postgres`]. The defaults are PostgreSQL's, except that it is small and
-/// doesn't sync to disk.
+/// Options for a [`Postgres`]. The defaults are PostgreSQL's, but small and without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -183,9 +182,8 @@ impl Postgres {
         &self.process
     }
 
-    /// Restarts the server on the same port, also after [`Postgres::stop`] or [`Postgres::kill`].
-    ///
-    /// Without `keep_data`, its database is new.
+    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
+    /// database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -219,8 +217,8 @@ impl Postgres {
         }
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`, with PostgreSQL's command line
-    /// client. Returns the rows, one per line, with `|` between the fields.
+    /// Runs SQL as the superuser in the database `lockwright`, with `psql`. Returns the rows as
+    /// lines with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
@@ -241,8 +239,8 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` as an administrator. Returns their number after
-    /// they have ended.
+    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
+    /// number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
@@ -268,7 +266,7 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("postgres://{user}:{}@127.0.0.1:{port}/{DATABASE}", in_url(password))
 }
 
-/// Returns the user of the server if this process is root, as it refuses to run as root.
+/// Returns the server's user if this process is root.
 pub(crate) fn account() -> Option<Account> {
     Account::instead_of_root(&["postgres"])
 }
@@ -368,8 +366,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes the System V segment of a killed server: the machine has a limited number. The file that
-/// names it remains only after a kill.
+/// Removes a killed server's System V segment, a limited resource. The file that names it remains
+/// only after a kill.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
@@ -392,8 +390,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Returns the folder with PostgreSQL's programs: from the chosen packages, from Debian's newest
-/// version, or from PATH.
+/// Returns the folder with PostgreSQL's programs: the chosen packages', Debian's newest version, or
+/// PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND

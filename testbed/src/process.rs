@@ -73,8 +73,8 @@ impl Program {
         self
     }
 
-    /// Sets the signal, without `SIG`, that the program gets when this process ends, if `KILL`
-    /// would leave something behind.
+    /// Sets the signal (without `SIG`) at this process's end, if `KILL` would leave something
+    /// behind.
     pub fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
@@ -91,8 +91,8 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, where it also writes its log. The program ends with this
-    /// process, even if this process is killed.
+    /// Starts the program in `folder`, which also gets its log. It ends with this process, even on
+    /// a kill.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
@@ -110,12 +110,11 @@ impl Program {
         Ok(Process { name: self.short_name().to_owned(), child, log, undertaker: Mutex::default() })
     }
 
-    /// Runs the program to its end in `folder`, with `input` as its standard input. Returns its
-    /// standard output.
+    /// Runs the program to its end in `folder`, with `input` as its standard input, and returns its
+    /// output.
     ///
     /// # Errors
-    /// If the exit code isn't 0, or if the program exceeds the limit and is killed. The error has
-    /// all its output.
+    /// With all its output, if the exit code isn't 0 or the limit is exceeded.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let mut command = self.dying_with_us()?;
@@ -152,8 +151,8 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Prepares a child that dies with this process. `setpriv` sets the kernel's flag in the child,
-    /// as the parent would need unsafe code.
+    /// Prepares a child that dies with this process, by `setpriv`, because setting the kernel's
+    /// flag here would need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -193,8 +192,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts children from one thread that never ends. The kernel's "parent death" is the death of the
-/// *thread* that started the child, and a test's thread ends before its process.
+/// Starts children from one thread that never ends, because the kernel's "parent death" is the
+/// death of the starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();

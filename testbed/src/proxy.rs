@@ -76,8 +76,8 @@ impl Proxy {
         Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
     }
 
-    /// Starts a proxy at the given address, for example with the port of `target` on another
-    /// loopback address, for servers that announce only their port.
+    /// Starts a proxy at a given address, for example on another loopback address for servers that
+    /// announce only their port.
     ///
     /// # Errors
     /// If the address is in use.
@@ -105,10 +105,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment of bytes, for open connections too.
-    ///
-    /// A connection that has lost bytes keeps losing them until it closes, because TCP never
-    /// continues after a gap.
+    /// Changes the treatment of bytes, also on open connections. After a loss, a connection keeps
+    /// losing until it closes, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -167,8 +165,8 @@ impl Proxy {
         self.shared.wait_until(|state| state.accepted >= count)
     }
 
-    /// Holds the requests of the connection with this number, counted from 0, until the next call.
-    /// Other data passes.
+    /// Holds the requests of one connection, counted from 0, until the next call. Other data
+    /// passes.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
@@ -363,8 +361,8 @@ impl Shared {
                 break;
             }
         }
-        // Close both directions, as no test needs a half-closed connection. After a loss, the peer
-        // stays open like one that died silently.
+        // No test needs a half-closed connection. After a loss, the peer's side stays open, like a
+        // silent death.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

@@ -1,9 +1,9 @@
-//! Finds the process at the other end of a local connection. The kernel numbers each socket, and
-//! `/proc/PID/fd` lists a process's numbers.
+//! Finds the process at the other end of a local connection, by the kernel's number of the socket
+//! in `/proc/PID/fd`.
 //!
-//! The kernel is queried for a single socket, through `sock_diag(7)`. Its table `/proc/net/tcp`
-//! takes milliseconds per read. The members of an incomplete ensemble dial constantly, so reading
-//! the table kept a core busy. It is the fallback.
+//! The kernel is queried for a single socket, through `sock_diag(7)`. Reading `/proc/net/tcp`, the
+//! fallback, takes milliseconds, and kept a core busy because members of an incomplete ensemble
+//! dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};

@@ -80,8 +80,8 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// Returns the text of `key` in one of cargo's messages: the first match, which is correct for all
-/// keys used here.
+/// Returns the text of `key` in one of cargo's messages. The first match is right for all keys used
+/// here.
 fn text(json: &str, key: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!("\"{key}\":\""))?;
     let mut text = String::new();
@@ -95,9 +95,9 @@ fn text(json: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, and prints a line for each, with the whole
-/// output after a failure. Exclusive binaries come last. Then the tests that were late are run
-/// again, one by one. A binary that exceeds `limit` is killed and has failed.
+/// Runs the binaries, at most `at_a_time` in parallel, and prints a line for each, or the output of
+/// a failure. Exclusive binaries come last. Then late tests are run again, one by one. A binary
+/// that exceeds `limit` is killed and has failed.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,

@@ -1,8 +1,8 @@
 //! The cost of the client's hot paths in instructions: `cargo xtask cost`, and a step of the test
 //! command.
 //!
-//! Unlike times, instructions don't depend on the machine's load, so they can be compared with a
-//! record. `benches/README.md` explains the counts and the tolerance.
+//! Unlike times, instructions don't depend on the machine's load. `benches/README.md` explains the
+//! counts and the tolerance.
 
 use std::fs;
 use std::io;
@@ -128,8 +128,8 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     }
     let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // The environment and the program's path lie on the stack and affect its alignment, and so the
-    // cost of copies. So both are fixed.
+    // The environment and the program's path lie on the stack, whose alignment affects copies. So
+    // both are fixed.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));

@@ -12,8 +12,8 @@ pub(crate) struct Example {
     pub(crate) ends_well: bool,
     /// Its output must also contain this text.
     pub(crate) closing: &'static str,
-    /// Whether `--quick` skips it. Such examples are built with the tests' features, so that
-    /// nothing is built twice; the others are built and run as a newcomer does it.
+    /// Whether `--quick` skips it. Such examples are built with the tests' features to save a
+    /// build; the others as a newcomer does it.
     pub(crate) needs_server: bool,
 }
 

@@ -1,9 +1,8 @@
 //! Tests that were late, not wrong.
 //!
-//! On a shared machine, a server may not answer for seconds. A test that fails because something
-//! was *late* is run once more, alone, after all others. A test that reports something *wrong* (two
-//! holders, a decreasing fence, an unexpected answer) has failed, even on a slow machine. Late
-//! tests are shown when they happen, and in the summary.
+//! On a shared machine, a server may not answer for seconds. A test that was *late* is run once
+//! more, alone, at the end. A test that reports something *wrong* (two holders, a decreasing fence,
+//! an unexpected answer) has failed. Late tests are shown at once and in the summary.
 
 use crate::libtest::{PANICKED, Suite};
 
@@ -27,7 +26,7 @@ const WORDS: &[&str] = &[
     "did not end within",
 ];
 
-/// The maximum number of tests to run again. More are not a brief delay, and would take too long.
+/// The maximum number of tests to run again. More aren't a brief delay.
 const MOST: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,8 +57,8 @@ fn of_a_case(said: &[String]) -> Option<&String> {
     said.iter().find(|line| line.contains(LATE) || line.contains(NOT_DONE))
 }
 
-/// Returns the first report of lateness if each panic has one, because another thread's panic may
-/// be the cause. Output before the panic and expected values don't count.
+/// Returns the first report of lateness if each panic has one, as another thread's panic may be the
+/// cause. Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);
     let first = said.iter().position(is_beginning)?;

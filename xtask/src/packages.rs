@@ -119,7 +119,7 @@ impl Archive {
     }
 
     /// Unpacks the packages and their dependencies into the new folder `root`. If `check` rejects
-    /// the result, tries the next way to resolve packages.
+    /// the result, tries the next attempt.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -325,8 +325,8 @@ fn loader(root: &Path) -> Option<PathBuf> {
     folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
 }
 
-/// Replaces each program of a folder by a script that starts it with the packages' loader and libraries. The
-/// system's libraries may be too old.
+/// Replaces each program of a folder by a script that uses the packages' loader and libraries,
+/// because the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -1,8 +1,7 @@
-//! `cargo xtask peers`: builds programs with other lock libraries, for comparison in the
-//! benchmarks.
+//! `cargo xtask peers`: builds programs with other lock libraries, for the benchmarks.
 //!
-//! Each file in `bench/peers/` is a peer. A failed build isn't an error of the command: it and the
-//! benchmarks' report show the reason.
+//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the reason is shown here
+//! and in the benchmarks' report.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};

@@ -15,8 +15,8 @@ use crate::{hanging, scratch};
 /// The time limit of a command that includes a build. Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The time limit of tests. The slowest take four minutes on two cores, twice that on slow ones,
-/// and the first that needs a Go program builds it.
+/// The time limit of tests. The slowest take four minutes on two fast cores, eight on slow ones,
+/// plus the first build of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 /// Returns a command for the same `cargo` that runs this, at the repository's root.
@@ -78,8 +78,8 @@ pub(crate) struct Finished {
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too. Kills it after `limit`. Both
-/// outputs go to the log `target/xtask/NAME.log` and, line by line, to `each`.
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. Both
+/// outputs go to `target/xtask/NAME.log` and, by line, to `each`.
 pub(crate) fn run(
     name: &str,
     mut command: Command,

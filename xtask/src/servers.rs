@@ -11,8 +11,8 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders to search before PATH. A `*` stands for a number, the largest first. After PATH, the
-    /// folders of servers are searched, which a user's PATH often lacks.
+    /// Folders to search before PATH; a `*` stands for a number, the largest first. Folders of
+    /// servers, which a user's PATH often lacks, follow.
     places: &'static [&'static str],
     /// Arguments with which it exits with 0 if it is complete. If `least` is given, it prints its
     /// version.
@@ -240,8 +240,8 @@ pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }
 
-/// Checks for the programs of the benchmarks' peers and installs missing ones if possible. Returns
-/// the reasons for those that are still missing, by binary.
+/// Checks for the programs of the benchmarks' peers, installs missing ones if possible, and returns
+/// why others are missing.
 pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
     let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();

@@ -32,8 +32,7 @@ impl Default for Options {
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Whether a failure makes the following steps pointless. Otherwise they run, so that one run
-    /// shows all failures.
+    /// Whether a failure ends the run. Otherwise the other steps run, to show all failures.
     pub(crate) stops: bool,
     /// Whether it only builds. It then runs at low priority next to the tests.
     pub(crate) beside: bool,

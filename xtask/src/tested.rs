@@ -1,7 +1,7 @@
 //! The crates whose tests start servers or run exclusively.
 //!
-//! A new backend needs a line here. Other crates need no servers, except for tests in a module with
-//! the name of a server in the list (`mod redis`) or with a name such as `on_redis`.
+//! A new backend needs a line here. In other crates, tests with servers are in a module such as
+//! `mod redis` or have a name such as `on_redis`.
 
 use crate::binaries::Binary;
 use crate::interop;
@@ -15,8 +15,8 @@ struct Tested {
     without: &'static [&'static str],
 }
 
-/// In the order of their start: the longest first, and among them those that mostly wait, in
-/// parallel with others that use the processor.
+/// In the order of their start: the longest first, and among them those that mostly wait, next to
+/// others that use the processor.
 #[rustfmt::skip] // one line each
 const LIST: &[Tested] = &[
     Tested { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
@@ -30,13 +30,12 @@ const LIST: &[Tested] = &[
     Tested { package: interop::CRATE, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run exclusively. Clusters whose members are killed and restarted keep both
-/// cores busy, and two of them in parallel don't elect a leader in time.
+/// Test binaries that run exclusively. Clusters with killed and restarted members keep both cores
+/// busy, so two in parallel don't elect a leader in time.
 const ALONE: &[(&str, &str)] = &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries that mostly wait for servers, with the number of their parallel tests, above the
-/// number of cores. Not the suites: their cases share a server, and disruptive cases wait until all
-/// others have stopped.
+/// Test binaries that mostly wait for servers, with their parallel tests, above the number of
+/// cores. Not the suites, whose cases share a server.
 const PATIENT: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "beside", "6"),
     ("lockwright-sql", "held", "6"),

@@ -175,8 +175,8 @@ pub(crate) struct Root {
 }
 
 impl Place {
-    /// Uses folders below the target folder, which are kept for the next run. Packages are unpacked
-    /// to a temporary folder if servers, which don't run as root, can't enter the target folder.
+    /// Uses folders below the target folder, which are kept. Packages go to a temporary folder if
+    /// servers, which don't run as root, can't enter the target folder.
     fn new() -> Result<Self, String> {
         let kept = crate::target_folder().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());

@@ -59,8 +59,8 @@ pub trait Contestant: Sized + 'static {
         self.lock_alone(name, ttl).await
     }
 
-    /// Keeps holds alive indefinitely, for libraries that don't renew automatically. The holds are
-    /// those of a `hold` command and have this TTL.
+    /// Keeps the holds of a `hold` command alive indefinitely, for libraries without automatic
+    /// renewal.
     async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         std::future::pending().await

@@ -15,8 +15,8 @@ const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Moves servers and subjects to their cores, but not this process: its children would start on
-    /// its core and see a machine with one core.
+    /// Moves servers and subjects to their cores. This process moves to none: its children would
+    /// start there and see a machine with one core.
     pub(crate) fn settle(self, servers: &[u32], contestants: &[u32]) {
         pin(servers, SERVERS);
         pin(contestants, self.core_of_contestants());
@@ -49,7 +49,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The threads' sum is exact but lacks ended threads. The process's time has them, in ticks.
+    // The threads' sum is exact but lacks ended threads, unlike the process's time in ticks.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }
@@ -72,7 +72,7 @@ fn used_in_ticks(process: u32) -> u64 {
     ticks().unwrap_or(0) * (1_000_000_000 / clock_ticks_per_second())
 }
 
-/// Returns the memory of these processes in bytes, with a proportional part of shared memory.
+/// Returns the memory of these processes in bytes, with their parts of shared memory.
 #[must_use]
 pub(super) fn memory(processes: &[u32]) -> u64 {
     let memory_of = |process: &u32| -> Option<u64> {

@@ -104,8 +104,7 @@ impl<'a> Field<'a> {
         seen
     }
 
-    /// Lets a team contend, for longer if there were few hand-overs: on a busy machine, programs
-    /// start late, and some wait long.
+    /// Lets a team contend, for longer if there were few hand-overs, as programs may start late.
     fn check(
         &self,
         team: &mut Team<'_>,
@@ -221,7 +220,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Runs `act` for each team that hasn't failed, with a different first team in each round.
+    /// Runs `act` for each team that hasn't failed. The first team changes each round.
     fn each(
         &mut self,
         workload: &'static str,

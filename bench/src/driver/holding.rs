@@ -53,8 +53,8 @@ impl Field<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.teams.len() {
-                // A different first team in each round, because a server's memory may be reused by
-                // the next team.
+                // The first team changes each round, because a server's memory may be reused by the
+                // next team.
                 let team = (at + round) % self.teams.len();
                 let kind = self.teams[team].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -91,8 +91,7 @@ impl Field<'_> {
         }
     }
 
-    /// Measures a number of holds and their effect on others, and checks that they were held until
-    /// the end.
+    /// Measures holds and their effect on others, and checks that they were held until the end.
     fn held(&mut self, team: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let contestant = self.teams[team].program.greeting.name.clone();

@@ -56,8 +56,7 @@ pub struct Plan {
     pub rounds: usize,
     /// Whether the run only checks that everything works.
     pub smoke: bool,
-    /// Lockwright's own programs: the baseline, the current build, and an earlier build if there is
-    /// one.
+    /// Lockwright's own programs: the baseline, the current build, optionally an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
     /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
@@ -76,11 +75,10 @@ impl Plan {
     }
 }
 
-/// Runs all measurements. `so_far` gets the results after each backend, so that little is lost if
-/// the run is interrupted.
+/// Runs all measurements. `so_far` gets the results after each backend.
 ///
 /// # Errors
-/// If our own programs can't be started. Failures of peers and servers are lines of the report.
+/// If our own programs can't be started. Other failures are lines of the report.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,
@@ -157,7 +155,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Takes only the profiles, for an earlier run's results, and updates our own programs' notes.
+/// Takes only the profiles, for an earlier run, with our own programs' notes.
 ///
 /// # Errors
 /// If servers, our own programs or the sampler can't be started.

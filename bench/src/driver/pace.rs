@@ -20,8 +20,8 @@ pub(super) struct Pace {
     pub(super) warming: Duration,
     /// The time until all waiters wait.
     pub(super) settling: Duration,
-    /// How long the servers are measured while all wait: a third of the TTL, so that periodic work
-    /// occurs once.
+    /// How long the servers are measured while all wait: a third of the TTL contains all periodic
+    /// work once.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
@@ -29,10 +29,10 @@ pub(super) struct Pace {
     /// for each.
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// The time between acquisition and measurement of renewals: half the renewal interval, so that
-    /// a batch of all renewals falls into the middle.
+    /// The time from acquisition to the measurement of renewals: half the renewal interval, so that
+    /// a batch falls into the middle.
     pub(super) before_renewal: Duration,
-    /// How long renewals are measured: a third of the TTL has one renewal of each hold.
+    /// How long renewals are measured: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
     /// The TTL of all locks, if the library has one.
     pub(super) ttl: Duration,
@@ -40,8 +40,8 @@ pub(super) struct Pace {
     pub(super) growth: Duration,
     /// Numbers of waiters that the processes share evenly.
     pub(super) waiters: Vec<u64>,
-    /// The maximum number of a peer's waiters. All waiters are granted once after the end, and a
-    /// thousand polling ones would take minutes.
+    /// The maximum number of a peer's waiters. All are granted once after the end; a thousand
+    /// polling ones would take minutes.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
     /// Whether all processes stay on the cores of the regime.

@@ -54,9 +54,6 @@ impl Failure {
 
 impl Program {
     /// Starts the program and reads its handshake.
-    ///
-    /// # Errors
-    /// If it can't be started or has no handshake.
     pub(super) fn meet(
         command: Vec<String>,
         kind: Kind,
@@ -76,10 +73,6 @@ impl Program {
         Ok(program)
     }
 
-    /// Starts a process.
-    ///
-    /// # Errors
-    /// If it can't be started or has no handshake.
     pub(super) fn player(&self) -> Result<Player, Failure> {
         Ok(self.start()?.0)
     }
@@ -133,9 +126,6 @@ impl Player {
     }
 
     /// Returns the text after `word` in the answer to the last command, which itself takes `time`.
-    ///
-    /// # Errors
-    /// If it answers something else or not at all.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

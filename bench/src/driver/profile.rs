@@ -25,10 +25,7 @@ const LEAST: f64 = 0.01;
 const LINES: usize = 12;
 
 impl Field<'_> {
-    /// Profiles Lockwright in the main workloads, for the report.
-    ///
-    /// # Errors
-    /// If the sampler isn't installed or not permitted.
+    /// Profiles Lockwright in the main workloads.
     pub(super) fn profile(&mut self, folder: &Path) -> Result<Vec<Profile>, Failure> {
         let mut profiles = Vec::new();
         for workload in ["pairs", "hand-over"] {

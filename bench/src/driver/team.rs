@@ -71,9 +71,6 @@ impl<'a> Team<'a> {
     }
 
     /// Starts and connects processes until there are `count`.
-    ///
-    /// # Errors
-    /// If they can't be started or can't connect.
     pub(super) fn muster(&mut self, count: usize) -> Result<&mut [Player], Failure> {
         let before = self.players.len();
         while self.players.len() < count {
@@ -102,9 +99,6 @@ impl<'a> Team<'a> {
     }
 
     /// Lets one process acquire and release an uncontended name. Returns each pair's nanoseconds.
-    ///
-    /// # Errors
-    /// If it fails.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,
@@ -121,10 +115,8 @@ impl<'a> Team<'a> {
         })
     }
 
-    /// Lets the processes contend for a name.
-    ///
-    /// # Errors
-    /// If one fails. The others may still be running then: dismiss the team.
+    /// Lets the processes contend for a name. After an error the others may still run: dismiss the
+    /// team.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,
@@ -148,9 +140,6 @@ impl<'a> Team<'a> {
     }
 
     /// Runs `act` with pinned processes and measures its use of resources.
-    ///
-    /// # Errors
-    /// If they can't be started, or it fails.
     pub(super) fn used<T>(
         &mut self,
         servers: &Watched,

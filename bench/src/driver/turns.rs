@@ -21,11 +21,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Parses each process's answer: `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` after turns
-    /// whose release found another holder.
-    ///
-    /// # Errors
-    /// With the invalid text.
+    /// Parses each process's answer: `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release
+    /// found another holder.
     pub(super) fn parse<'a>(
         answers: impl Iterator<Item = &'a str>,
         start: u64,
@@ -63,7 +60,7 @@ impl Turns {
         self.turns.len()
     }
 
-    /// Returns the number of turns that began before an earlier turn's end, or that were lost.
+    /// Returns the number of turns that overlap an earlier one or were lost.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
@@ -75,8 +72,8 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// Returns how often the lock changed to another player, in all turns. A player is a process,
-    /// or a task if there is one process.
+    /// Returns how often the lock changed to another player: a process, or a task if there is one
+    /// process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
@@ -94,8 +91,8 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds. They include requests that were granted after the
-    /// end; omitting these would hide starvation.
+    /// Returns the sorted waits in nanoseconds, including grants after the end, which reveal
+    /// starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -103,10 +100,9 @@ impl Turns {
         waits
     }
 
-    /// Returns Jain's index of fairness among `players` (1: even, 1/players: one had all). A player
-    /// is a process, or a task if there is one process. R. Jain, D. Chiu, W. Hawe: A Quantitative
-    /// Measure of Fairness and Discrimination for Resource Allocation in Shared Computer Systems,
-    /// 1984.
+    /// Returns Jain's index of fairness among `players` (1: even, 1/players: one had all), as in
+    /// [`Self::hand_overs`]. R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and
+    /// Discrimination for Resource Allocation in Shared Computer Systems, 1984.
     #[must_use]
     pub(super) fn jain(&self, players: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();

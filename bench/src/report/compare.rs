@@ -16,9 +16,9 @@ struct Change {
     line: String,
 }
 
-/// Describes the changes from `old` to `new`, worst first, of Lockwright or of `all`. It compares
-/// each cell's ratio to the baseline of its run, to ignore a slower machine; without a baseline,
-/// the figure itself.
+/// Describes the changes from `old` to `new`, worst first, of Lockwright or of `all`. Each cell is
+/// compared by its ratio to its run's baseline, which ignores a slower machine; without a baseline,
+/// by the figure.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

@@ -297,8 +297,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     Line::from(format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a subject's note may be the reason: it names the backend or its family, or the
-/// workload or the baseline without a backend.
+/// Returns whether a note may be the reason: it names the backend or its family, or the workload or
+/// baseline without a backend.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

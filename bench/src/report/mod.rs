@@ -39,10 +39,8 @@ use view::View;
 
 const TITLE: &str = "Benchmarks";
 
-/// Writes the report of `results`, which are in the file `json`: the page `markdown`, its pictures
-/// in the folder `pictures`, and the page `html`, which contains its pictures.
-///
-/// Removes pictures of earlier reports from the folder.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, its folder
+/// `pictures`, and the self-contained page `html`. Removes old pictures.
 ///
 /// # Errors
 /// If a file can't be written; the error names it.

@@ -33,8 +33,8 @@ pub(super) fn title(measure: &str) -> String {
     known.to_owned()
 }
 
-/// Returns the difference of a measure below which it isn't reported: the resolution, or the
-/// activity of idle servers.
+/// Returns the smallest reported difference of a measure: its resolution, or the activity of idle
+/// servers.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,

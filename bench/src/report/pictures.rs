@@ -32,8 +32,8 @@ pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
     pictures
 }
 
-/// Draws a bar for each subject: its ratio to the baseline, or the figure itself where less is
-/// better, because that baseline is often zero.
+/// Draws a bar for each subject: its ratio to the baseline. Where less is better, the figure
+/// itself, as that baseline is often zero.
 fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);

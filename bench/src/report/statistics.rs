@@ -1,8 +1,7 @@
 //! Statistics of a few rounds.
 //!
-//! The rounds are few, and their noise has an unknown distribution (a loopback flips between two
-//! speeds). So the statistics assume none: medians, their distribution-free intervals, and an exact
-//! rank test.
+//! Their noise has an unknown distribution (a loopback flips between two speeds). So the statistics
+//! assume none: medians, distribution-free intervals, and an exact rank test.
 
 /// The confidence that a spread contains the true median, if there are enough rounds.
 pub const CERTAINTY: f64 = 0.98;
@@ -66,8 +65,8 @@ fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many of the smallest and of the largest values may be omitted, such that the rest
-/// contains the true median with [`CERTAINTY`].
+/// Returns how many values may be omitted at each end such that the rest contains the true median
+/// with [`CERTAINTY`].
 fn rank(count: usize) -> usize {
     // The probability that zero, one, two, … values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
@@ -128,8 +127,8 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)
 }
 
-/// Returns the probability that two sets of the same distribution differ at least as much in their
-/// ranks: the exact two-sided Mann-Whitney test, with mid-ranks for equal values.
+/// Returns the probability of at least this difference in ranks for two sets of the same
+/// distribution: the exact two-sided Mann-Whitney test, with mid-ranks for equal values.
 #[must_use]
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);

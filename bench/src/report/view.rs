@@ -105,8 +105,8 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.contestant) == Kind::Floor)
     }
 
-    /// Returns the subjects of a workload on a backend: baseline, Lockwright, the earlier build,
-    /// then the peers, best first.
+    /// Returns the subjects of a workload on a backend: baseline, Lockwright, earlier build, peers
+    /// from the best.
     pub(super) fn contestants(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {

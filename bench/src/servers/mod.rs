@@ -1,6 +1,6 @@
 //! The servers of each backend, and their counts of commands.
 //!
-//! They are configured for production: writes are on disk before the answer. Only the limits of
+//! They are configured for production: writes are on disk before the answer. Only limits of
 //! connections are tuned.
 
 mod etcd;
@@ -24,8 +24,8 @@ pub trait Servers: Debug + Send {
     /// Returns the peers' addresses.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of executed commands, statements or requests, including those in scripts,
-    /// or `None` without a counter.
+    /// Returns the number of executed commands, statements or requests, also in scripts, or `None`
+    /// without a counter.
     ///
     /// # Errors
     /// If they don't answer.
@@ -67,13 +67,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// Starts the servers of a backend.
-///
-/// # Errors
-/// If they aren't installed or don't answer.
-///
-/// # Panics
-/// If [`names`] doesn't have the backend.
+/// Starts the servers of a backend, which must be one of [`names`].
 fn start(name: &str) -> Result<Box<dyn Servers>> {
     let (_, start) =
         BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend of the list");

@@ -15,8 +15,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts the servers of a backend. Other children started at the same time are counted too,
-    /// and moved to their core.
+    /// Starts the servers of a backend. Other children started meantime would be counted too.
     ///
     /// # Errors
     /// If they aren't installed or don't answer.
@@ -40,8 +39,7 @@ impl Watched {
         Ok(Self { servers, roots, per_look })
     }
 
-    /// Returns the number of commands since the count `before`, without this reading, or `None`
-    /// without a counter.
+    /// Returns the number of commands since the count `before`, excluding this reading.
     ///
     /// # Errors
     /// If they don't answer.

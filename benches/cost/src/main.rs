@@ -1,9 +1,9 @@
 //! The client's hot paths, counted in instructions. `cargo xtask cost` runs this under callgrind,
-//! which counts only inside [`counted_by_callgrind`], without the start and the preparation.
-//! Without callgrind, it only checks that every path works.
+//! which counts only inside [`counted_by_callgrind`]. Without callgrind, it checks that every path
+//! works.
 //!
-//! Each line of output is two words separated by a tab: first the vector instructions, by which
-//! libraries select code, then each path and the number of its executions.
+//! The output has two words per line, separated by a tab: the vector instructions, by which
+//! libraries select code, then each path and its number of executions.
 #![forbid(unsafe_code)]
 
 mod by_future;

@@ -36,8 +36,8 @@ struct Entry {
 /// Returns the living descendants of `root`, nearest first, without those in `except` and their
 /// descendants.
 ///
-/// A process that forks during the scan may be missing. To end all, a caller repeats the scan until
-/// it finds none, and checks with `wait`.
+/// A process that forks during the scan may be missing. To end all, repeat the scan until it finds
+/// none, and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
@@ -116,8 +116,8 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each process. Returns how many refused it, because they belong to another
-/// user. Ended processes don't count.
+/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
+/// don't count.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -136,9 +136,9 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all that [`of`] finds. Kills `group` too while it contains a descendant, even one that
-/// ended and wasn't reaped: then the id can't be reused. A signal to a group is atomic with respect
-/// to `fork`, so its members can't escape between the scan and the signal.
+/// Kills all that [`of`] finds, and `group` while it contains a descendant, even an unreaped one:
+/// then the id can't be reused. Signalling a group is atomic with respect to `fork`, so no member
+/// escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group

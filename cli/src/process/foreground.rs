@@ -1,5 +1,5 @@
-//! The foreground process group of the terminal. CMD has its own process group. It needs the
-//! foreground to read from the terminal and to get Ctrl-C. Afterwards the foreground returns.
+//! The terminal's foreground process group. CMD has its own group and needs the foreground to read
+//! and to get Ctrl-C. Afterwards the foreground returns.
 
 use std::fs::File;
 
@@ -29,8 +29,8 @@ impl Terminal {
         }
     }
 
-    /// Returns the foreground to `group` if the group that had it is gone. A living group owns it
-    /// legitimately, for example the shell after this job was put into the background.
+    /// Returns the foreground to `group` if its present owner is gone. A living owner is
+    /// legitimate, such as the shell after this job was put into the background.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

@@ -1,6 +1,6 @@
 //! The step between the supervisor's fork and CMD: a process that arranges to die with the
-//! supervisor and then becomes CMD. It is a separate program, because code between fork and exec
-//! would be unsafe.
+//! supervisor, then becomes CMD. It is a separate program, as code between fork and exec would be
+//! unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use crate::harmless::harmless;
 /// The argument for no transfer of the foreground.
 pub(crate) const NOBODY: &str = "-";
 
-/// Becomes the command in `args`: the supervisor's process id, the process group that has the
+/// Becomes the command in `args`: the supervisor's process id, the process group with the
 /// foreground or [`NOBODY`], the latest start in nanoseconds of the boot clock, the command and its
 /// arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {

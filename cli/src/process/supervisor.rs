@@ -1,9 +1,8 @@
 //! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
 //!
 //! It ends them when the hold is lost, when no new deadline arrives in time (`lockwright run` is
-//! stopped or can't reach the server), when `lockwright run` has ended, and when CMD has ended and
-//! left processes behind. The supervisor exits only when the kernel reports that no descendant is
-//! left.
+//! stopped or cut off), when `lockwright run` has ended, and when CMD left processes behind. It
+//! exits only when the kernel reports that no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -31,8 +30,8 @@ use super::wire::{self, FRAME, Order, Report, Term};
 use super::{BECOME, Exit, SELF, descendants, stub};
 use crate::exit;
 
-/// The time for processes that CMD left behind to end by themselves, such as the last `tee` of a
-/// pipeline.
+/// The time for processes that CMD left behind to end by themselves, such as a pipeline's last
+/// `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The time between TERM and KILL if no deadline is near.
@@ -44,8 +43,8 @@ const SLICE: Duration = Duration::from_secs(1);
 /// The interval of checks of the terminal's foreground, while CMD waits for it.
 const LOOK_AT_TERMINAL: Duration = Duration::from_millis(100);
 
-/// The pauses before the next scan for processes that escaped a KILL by forking: the first and the
-/// maximum.
+/// The first and the longest pause before the next scan for processes that escaped a KILL by
+/// forking.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_LIMIT: Duration = Duration::from_millis(10);
 
@@ -178,8 +177,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // After the orders and directly before the sleep: a process that was stopped and
-            // continued must act on the current time.
+            // Directly before the sleep: after a stop, the process must act on the current time.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -235,8 +233,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reaps ended children and handles stopped ones. Returns `true` when no descendant is left:
-    /// each descendant's chain of parents ends at a child of this process.
+    /// Reaps ended children and handles stopped ones. Returns `true` when no descendant is left, as
+    /// each one's chain of parents ends at a child of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -270,8 +268,8 @@ impl Supervisor {
         }
     }
 
-    /// Continues a CMD that needs the terminal, once this job is in the foreground. A shell's `fg`
-    /// sends no signal to a job that isn't stopped, so this is polled.
+    /// Continues a CMD that needs the terminal, once this job is in the foreground. This is polled,
+    /// because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.theirs, self.command)

@@ -9,8 +9,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer of the boot clock. The timeout of `poll` stops during a suspension, so CMD would then
-/// run next to the next holder for as long.
+/// A timer of the boot clock. The timeout of `poll` stops during a suspension, so CMD would run
+/// next to the next holder.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {

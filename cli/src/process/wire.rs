@@ -142,7 +142,7 @@ impl Report {
 }
 
 /// Sends a frame without blocking: a blocked sender can't keep a deadline. The socket buffers
-/// thousands of frames, so frames are lost only if the peer reads none.
+/// thousands of frames, so only a peer that reads none loses any.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// The pauses before the next scan for processes that escaped a KILL by forking: the first and the
-/// maximum.
+/// The first and the longest pause before the next scan for processes that escaped a KILL by
+/// forking.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_LIMIT: Duration = Duration::from_millis(10);
 
@@ -36,25 +36,25 @@ impl Children {
         !self.strangers.borrow().is_empty()
     }
 
-    /// Updates the strangers. While the supervisor lives, all orphans of the command are below it,
-    /// so other descendants of this process are strangers.
+    /// Updates the strangers: all orphans of the command are below the living supervisor, so other
+    /// descendants aren't the command's.
     pub(super) fn know_strangers(&self, supervisor: Pid) {
         if !self.had_any_before() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(beside_it) = descendants::of(getpid(), &[ours]) else { return };
-        // Checked after the scan: the supervisor's end and the transfer of its orphans are one
-        // atomic step of the kernel, so the scan preceded both.
+        // Checked after the scan: the supervisor's end and the transfer of its orphans are one step
+        // of the kernel, so the scan preceded both.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.strangers.replace(beside_it);
         }
     }
 
-    /// Kills all descendants except strangers, and returns when none is left. Returns `true` if the
-    /// kernel confirms that. With strangers, only scans can check, and a process that forks
-    /// constantly may escape them.
+    /// Kills all descendants except strangers, until none is left. Returns `true` if the kernel
+    /// confirms that. With strangers only scans can check, which a constantly forking process may
+    /// escape.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let strangers = self.strangers.take();
         let mut again = AGAIN;

@@ -13,10 +13,8 @@ use crate::process::{SELF, SUPERVISE};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Returns the command of `run`, or why it can't run.
-///
-/// The early check reports a typing error before a long wait for the lock. Only the execution is
-/// certain.
+/// Returns the command of `run`, or why it can't run. The early check reports a typing error before
+/// a long wait; only the execution is certain.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));

@@ -173,8 +173,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.keep_supervisor_going(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor had half of the remaining time. It has sent its final report
-                    // while this process was stopped, or it is stopped or starved.
+                    // The supervisor had half of the remaining time. Its final report is pending,
+                    // or it is stopped or starved.
                     while let Some(report) = self.report_that_came() {
                         if let Some(outcome) = self.hear(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -224,8 +224,8 @@ impl Held<'_> {
         outcome
     }
 
-    /// Sends an order. If this fails, the supervisor has ended, which is detected elsewhere, or
-    /// reads nothing. Then it ends everything by its last deadline.
+    /// Sends an order. If this fails, the supervisor has ended, or reads nothing and then ends
+    /// everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = wire::post(&self.socket, &order.encode());
     }
@@ -312,7 +312,7 @@ impl Held<'_> {
     }
 
     /// Returns when the supervisor should have ended everything: halfway between its KILL and the
-    /// deadline, or the equivalent time from now after an early loss.
+    /// deadline, or the equivalent after an early loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -387,7 +387,7 @@ impl Held<'_> {
     }
 }
 
-/// The time for the supervisor to exit after its final report, when it has nothing left to do.
+/// The time for the supervisor to exit after its final report.
 const LAST_STEP: Duration = Duration::from_secs(1);
 
 fn exit_fields(exit: Exit) -> serde_json::Value {

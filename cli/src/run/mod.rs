@@ -23,8 +23,8 @@ use crate::voice::Voice;
 use signals::Signals;
 pub(crate) use waiting::who;
 
-/// The time limit for requests to an unresponsive server at the end. Their effect then occurs by
-/// itself, a TTL later.
+/// The time limit for final requests to an unresponsive server. They take effect by themselves a
+/// TTL later.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The limit after a loss, when the server is mostly unreachable and the hold expires soon.

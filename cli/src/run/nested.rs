@@ -1,7 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! It would wait for itself. Instead it verifies the outer hold on the server by its token, and
-//! becomes CMD. If the hold is lost, the outer run ends this CMD too, as it is a descendant.
+//! Instead of waiting for itself, it verifies the outer hold by its token and becomes CMD. If the
+//! hold is lost, the outer run ends this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;

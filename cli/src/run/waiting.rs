@@ -116,9 +116,8 @@ async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // This client's grant may be visible before its answer arrives. Another holder with the
-            // same host name and process id, in another container, is still visible at the next
-            // look.
+            // This client's grant may be visible before its answer. Another holder with the same
+            // host name and process id, in another container, is still visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

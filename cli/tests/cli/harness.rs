@@ -305,8 +305,8 @@ impl Log {
     }
 }
 
-/// Creates a shell script that writes to the log every 20 ms and ignores signals, and returns its
-/// path. Its argument is the name to write.
+/// Creates a shell script that writes its argument to the log every 20 ms and ignores signals.
+/// Returns its path.
 pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\
@@ -319,8 +319,8 @@ pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     path
 }
 
-/// Returns a command with a child, a grandchild in its own session and an orphan in another
-/// session. All ignore signals except KILL.
+/// Returns a command with a child, a grandchild and an orphan in other sessions. All ignore signals
+/// except KILL.
 pub(crate) fn family(sandbox: &Sandbox) -> String {
     let stubborn = stubborn(sandbox).display().to_string();
     format!(

@@ -1,8 +1,8 @@
 //! After a loss of the hold, the command and its descendants are gone by the deadline and never run
 //! next to the next holder, whichever process was killed or stopped.
 //!
-//! Each test writes a log on the boot clock, which all processes share, and checks that the times
-//! of two holders don't overlap.
+//! Each test checks a log on the boot clock, which all processes share, for overlaps of two
+//! holders.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -437,7 +437,7 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
 }
 
 /// A shell with a job becomes the run, and its supervisor is killed. The command's remains are
-/// ended, the job isn't. As nothing is certain, the lock expires instead of being released.
+/// ended, the job isn't. The lock expires instead of being released, as nothing is certain.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();

@@ -1,8 +1,7 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Most inputs are nearly valid: a valid sample with some random edits. Each property is checked for
-//! [`BUDGET`], or for the seconds in the environment variable `LOCKWRIGHT_PROPERTY_SECONDS`. A failure
-//! prints the input.
+//! Most inputs are valid samples with random edits. Each property is checked for [`BUDGET`], or for
+//! `LOCKWRIGHT_PROPERTY_SECONDS` from the environment.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -52,9 +51,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs with a password. Each URL consists of one of `before`, the password, `@`,
-/// and a mutation of one of `after`. The password begins and ends with [`SECRET`] and may contain any
-/// character.
+/// Checks a property of URLs: one of `before`, a password, `@`, and a mutation of one of `after`.
+/// The password begins and ends with [`SECRET`].
 ///
 /// # Panics
 /// If the property panics. The URL is printed.

@@ -43,8 +43,7 @@ impl Control {
         self.program(endpoints).args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Control::run`], with retries: the members may be electing a leader, or may reject a
-    /// change while a member is unhealthy.
+    /// Like [`Control::run`], with retries during elections and while a member is unhealthy.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

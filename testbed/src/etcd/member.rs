@@ -111,11 +111,11 @@ impl Member {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports, also after [`Member::stop`] or [`Member::kill`].
-    /// Waits until it runs; [`super::Etcd::wait_until_whole`] waits until it has joined the others.
+    /// Restarts the member on the same ports, even if it was stopped. Waits until it runs, but not
+    /// for the cluster: see [`super::Etcd::wait_until_whole`].
     ///
-    /// Without `keep_data`, it is a new member at the same address. This replaces the old member in
-    /// the cluster, which needs a majority of the others.
+    /// Without `keep_data`, a new member at the same address replaces the old one, which needs a
+    /// majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();

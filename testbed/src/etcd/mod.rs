@@ -129,7 +129,7 @@ impl Etcd {
     /// one.
     ///
     /// # Errors
-    /// If it doesn't join the others.
+    /// If it doesn't join.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -220,8 +220,8 @@ impl Etcd {
         self.cluster.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Runs `etcdctl` with these arguments, as the administrator if there are users. Returns its
-    /// output. Example: `&["get", "--prefix", ""]`.
+    /// Runs `etcdctl` with arguments such as `&["get", "--prefix", ""]`, as the administrator if
+    /// there are users. Returns its output.
     ///
     /// # Errors
     /// With its whole output, if it fails.
@@ -261,10 +261,8 @@ impl Etcd {
         })
     }
 
-    /// Cuts a member off from all others, in both directions. Its clients still reach it. Several
-    /// isolated members are cut off from each other too.
-    ///
-    /// The members' connections become silent, like a pulled cable.
+    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
+    /// it. The connections become silent, like a pulled cable.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -278,7 +276,7 @@ impl Etcd {
     /// a new cluster.
     ///
     /// # Errors
-    /// If the members don't form a cluster, or if there is a learner and `keep_data` is false.
+    /// If they don't form a cluster, or there is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if !keep_data {
             self.has_no_learner()?;

@@ -70,15 +70,15 @@ impl Options {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// Sets the time in milliseconds after which a silent leader is replaced; 1000 by default. The
-    /// shortest lease is 1.5 times as long, rounded up to seconds. With a short time, a busy
-    /// machine causes needless elections.
+    /// Sets the time in milliseconds until a silent leader is replaced; 1000 by default. The
+    /// shortest lease is 1.5 times as long, in whole seconds. Short times cause needless elections
+    /// on a busy machine.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// Adds a user that may read and write the keys with this prefix; an empty one allows all keys.
-    /// Clients must then log in.
+    /// Adds a user for the keys with this prefix; an empty one allows all. Clients must then log
+    /// in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });

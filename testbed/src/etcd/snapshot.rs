@@ -31,11 +31,10 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot as an operator does: stops all members, fills new data folders, and
-    /// starts them. Revisions go back too.
+    /// Restores a snapshot as an operator does, with new data folders. Revisions go back too.
     ///
     /// # Errors
-    /// If it can't be read, if the members don't form a cluster, or if there is a learner.
+    /// If it can't be read, the members don't form a cluster, or there is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file()?;

@@ -31,8 +31,8 @@ impl ClusterOptions {
         self
     }
 
-    /// Starts the nodes, joins them, and waits until all agree on the slots' owners and each
-    /// replica follows its master.
+    /// Starts the nodes, joins them, and waits until they agree on the slots and each replica
+    /// follows its master.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;
         server.cluster = Some(self.node_timeout);
@@ -46,11 +46,10 @@ impl ClusterOptions {
     }
 }
 
-/// A Cluster of three masters with a third of the slots each, and a replica of each. Dropping it
-/// stops them.
+/// A Cluster of three masters and a replica of each. Dropping it stops them.
 ///
 /// The nodes can be killed, frozen and restarted individually. A restarted node keeps its identity
-/// and its view of the others, even without its data: see [`Redis::restart`].
+/// and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
     /// The nodes: at first three masters, then their replicas in the same order.
@@ -101,8 +100,8 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns the index of the master that serves a key, by the newest of the nodes' views. It may
-    /// be dead until its replica takes over.
+    /// Returns the index of the master that serves a key, by the newest view. It may be dead until
+    /// its replica takes over.
     ///
     /// # Errors
     /// If no node answers, or no node serves the key.
@@ -130,8 +129,8 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key, by its own view and those of all nodes
-    /// that answer except `old`. Returns its index.
+    /// Waits until another node than `old` serves the key, by the views of all others that answer.
+    /// Returns its index.
     ///
     /// # Errors
     /// After a minute.
@@ -147,8 +146,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes answer and agree on the slots' owners, and each replica follows its
-    /// master. The next failover is possible then.
+    /// Waits until all nodes agree on the slots and each replica follows its master, so that the
+    /// next failover is possible.
     ///
     /// # Errors
     /// After a minute, for example if a node is dead.

@@ -1,7 +1,6 @@
-//! The testbed's own access to a Redis server or a Sentinel.
-//!
-//! It uses a socket in the server's folder and a login with all rights. So it works whatever the
-//! server requires from clients (TLS, certificates, users), and whatever happens to its port.
+//! The testbed's own access to a Redis server or a Sentinel: a socket in its folder and a login
+//! with all rights. It works whatever clients need (TLS, certificates, users), and whatever happens
+//! to the port.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -105,14 +105,11 @@ impl Redis {
         &self.process
     }
 
-    /// Restarts the server on the same port, also after [`Redis::stop`] or [`Redis::kill`].
+    /// Restarts the server on the same port, even if it was stopped.
     ///
-    /// With `keep_data`, it has the data that its persistence kept; none by default. Without, its
-    /// data are removed.
-    ///
-    /// In [`Sentinels`] or a [`Cluster`] it keeps its role (master or replica) in any case. A
-    /// master that was dead during a failover restarts as a master, until the others change its
-    /// role.
+    /// With `keep_data`, it has the data that its persistence kept; none by default. In
+    /// [`Sentinels`] or a [`Cluster`] it always keeps its role: a master that missed a failover
+    /// restarts as a master, until the others change its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();

@@ -51,9 +51,7 @@ impl Options {
     }
 
     /// Adds a user with a password and rules as in `ACL SETUSER`: `~app:* &* +@all`. [`Redis::url`]
-    /// has the first user.
-    ///
-    /// The server then also has a user for the testbed.
+    /// has the first user. The testbed then has a user too.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
@@ -90,8 +88,8 @@ impl Options {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// Makes it a replica of the given server. It uses TLS if the master does, and the same CA. It
-    /// has only the password and users of these options.
+    /// Makes it a replica of the given server, with the master's use of TLS and CA, but these
+    /// options' password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
         if let Some(certificates) = &master.options.certificates {
             self.tls = true;

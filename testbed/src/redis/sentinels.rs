@@ -20,9 +20,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// Intervals of the Sentinels, in milliseconds, shorter than the defaults of seconds: for sharing
-/// state, for asking other Sentinels about a master that seems down, for querying a server that
-/// seems up, and for the TILT mode after a clock jump such as a freeze.
+/// Shortened intervals of the Sentinels, in milliseconds: sharing state, asking others about a
+/// master that seems down, querying servers, and the TILT mode after a freeze.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
@@ -70,8 +69,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Starts all processes, and waits until each Sentinel sees all others and all servers, so that
-    /// any two can start a failover.
+    /// Starts all processes, and waits until each Sentinel sees all others, so that any two can
+    /// start a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -92,10 +91,9 @@ impl SentinelsOptions {
 
 /// A master, its replicas, and three Sentinels with a quorum of two. Dropping it stops them.
 ///
-/// The servers and the Sentinels can be killed, frozen and restarted individually. A Sentinel
-/// writes a server's role into the server's configuration, so a restarted server keeps it: see
-/// [`Redis::restart`]. A master that returns after a failover becomes a replica after about a
-/// second; with Sentinel's default settings this takes about 10 s.
+/// All can be killed, frozen and restarted individually. A restarted server keeps its role, because
+/// the Sentinels write it into the server's configuration: see [`Redis::restart`]. An old master
+/// becomes a replica after about a second; with Sentinel's defaults this takes about 10 s.
 #[derive(Debug)]
 pub struct Sentinels {
     /// The servers. At first, the first one is the master.
@@ -165,8 +163,8 @@ impl Sentinels {
         self.sentinels.iter().map(opinion).collect()
     }
 
-    /// Waits until another server than `old` is the master, by its own role and by all Sentinels
-    /// that answer (at least two). Returns its index.
+    /// Waits until another server than `old` is the master, by its own role and all Sentinels that
+    /// answer. Returns its index.
     ///
     /// # Errors
     /// After a minute.
@@ -179,8 +177,8 @@ impl Sentinels {
         })
     }
 
-    /// Waits until each Sentinel sees all others and all servers, and each replica follows the
-    /// master. The next failover is possible then.
+    /// Waits until the Sentinels see all others and each replica follows the master, so that the
+    /// next failover is possible.
     ///
     /// # Errors
     /// After a minute, for example if a process is dead.

@@ -1,8 +1,8 @@
 //! The first message of election connections between members.
 //!
-//! A member that dials a member with a larger number sends its own listening address. The larger
-//! one closes the connection and dials that address. The address would bypass the link between the
-//! two. So it is replaced with the member's host name, which each member maps to its own proxy.
+//! A member that dials one with a larger number sends its listening address. The other one hangs up
+//! and dials that address, which would bypass the link of the two. So the address is replaced with
+//! a host name, which each member maps to its own proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -17,8 +17,8 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads a version, the member's number, the length of its address, and the address, in network
-/// byte order. Returns the message with the host replaced by the member's name.
+/// Reads a version, the member's number, and its address with a length, in network byte order.
+/// Returns the message with the host replaced by the member's name.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

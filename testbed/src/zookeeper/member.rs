@@ -47,7 +47,7 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// A member that was isolated contacts the others again after at most this time, in milliseconds.
+/// The longest interval, in milliseconds, after which an isolated member contacts the others again.
 /// The default is a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
@@ -108,9 +108,8 @@ impl Member {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts it on the same ports, also after [`Member::stop`] or [`Member::kill`], with or
-    /// without its data. Waits until it runs; [`super::ZooKeeper::wait_until_whole`] waits until it
-    /// has joined the others.
+    /// Restarts it on the same ports, even if it was stopped. Waits until it runs, but not for the
+    /// ensemble: see [`super::ZooKeeper::wait_until_whole`].
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -150,8 +149,8 @@ impl Member {
         })
     }
 
-    /// Runs ZooKeeper's command line client with this member only, as the superuser, and returns
-    /// its output. Example: `&["get", "-s", "/path"]`. Each call starts a JVM and a session.
+    /// Runs ZooKeeper's command line client with this member, as the superuser, and returns its
+    /// output. Example: `&["get", "-s", "/path"]`. This starts a JVM and a session.
     ///
     /// # Errors
     /// With the whole output, if it fails.
@@ -172,8 +171,7 @@ impl Member {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
 
-    /// Returns `leader`, `follower`, `observer` or `standalone`. It is `None` during an election,
-    /// when it serves no client.
+    /// Returns `leader`, `follower`, `observer` or `standalone`, or `None` during an election.
     pub fn mode(&self) -> Option<String> {
         self.line("srvr", "Mode: ")
     }

@@ -117,8 +117,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the index of the leader. If an isolated member still regards itself as the leader,
-    /// this is the newer one.
+    /// Returns the index of the leader, the newer one if an isolated member still leads.
     ///
     /// # Errors
     /// If there is none.
@@ -159,11 +158,9 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all others, in both directions. Its clients still reach it. It
-    /// answers their pings until it detects the loss: see [`Options::sync_limit`]. Several isolated
-    /// members are cut off from each other too.
-    ///
-    /// The members' connections become silent, like a pulled cable.
+    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
+    /// it, and it answers their pings until it detects the loss: see [`Options::sync_limit`]. The
+    /// connections become silent, like a pulled cable.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -202,8 +199,8 @@ fn name(member: usize) -> String {
     format!("member-{member}")
 }
 
-/// Returns the addresses of the members for `from`: its own listening address, and for each other
-/// member a proxy of that pair.
+/// Returns the addresses for `from`: its own listening address, and a separate proxy for each other
+/// member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

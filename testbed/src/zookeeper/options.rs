@@ -18,8 +18,8 @@ pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options for starting a [`ZooKeeper`]. The defaults are ZooKeeper's, except that its tick is
-/// short and it doesn't sync to disk.
+/// Options for a [`ZooKeeper`]. The defaults are ZooKeeper's, but with a short tick and without
+/// syncs to disk.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) voters: usize,
@@ -73,7 +73,7 @@ impl Options {
     }
 
     /// Sets how many ticks a member may be silent to the others; 10 by default. Until then, an
-    /// isolated member still answers its clients' pings.
+    /// isolated member answers pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }
@@ -96,8 +96,8 @@ impl Options {
         self
     }
 
-    /// Accepts TLS from clients on a separate port, which [`ZooKeeper::url`] has, with a
-    /// certificate for `localhost` and `127.0.0.1`. Its CA is [`ZooKeeper::authority`].
+    /// Accepts TLS on a separate port, which [`ZooKeeper::url`] has, with a certificate for
+    /// `localhost` and `127.0.0.1`. Its CA is [`ZooKeeper::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self

@@ -27,8 +27,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot as an operator does: stops all members, replaces their data folders, and
-    /// starts them. Transaction ids go back too.
+    /// Restores a snapshot as an operator does, with new data folders. Transaction ids go back too.
     ///
     /// # Errors
     /// If it can't be written, or the members don't form an ensemble.

@@ -19,8 +19,8 @@ pub(crate) fn assert_gone(pid: u32) {
     assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
 }
 
-/// Runs the test `helper` of this binary in a child process until it calls [`tell_and_wait`]. Kills
-/// the child and asserts that the server's processes end.
+/// Runs the test `helper` in a child process until it calls [`tell_and_wait`], kills it, and
+/// asserts that its servers end.
 pub(crate) fn assert_gone_with_the_process_of(helper: &str) {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", helper, "--nocapture"])

@@ -1,9 +1,7 @@
-//! The baseline: the best possible performance of each server with the client library that
-//! Lockwright uses. It has no fences, proofs, reconnects or cancellable waits, whose cost is
-//! measured against it.
+//! The baseline: each server's best performance with the client library that Lockwright uses,
+//! without fences, proofs, reconnects or cancellable waits.
 //!
-//! It does exclude, but it omits everything that its workloads don't need, so it is unfit for other
-//! uses.
+//! It excludes, but it is unfit for other uses.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -86,8 +84,8 @@ trait Floor: Sized + 'static {
     /// Acquires an uncontended name, or one that is kept.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. It also waits for a hold of [`Self::lock_alone`], but without a
-    /// notification of its release, because no workload needs one.
+    /// Acquires a contended name. A hold of [`Self::lock_alone`] is waited for, but its release
+    /// isn't notified.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;

@@ -23,8 +23,8 @@ const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 const INSERT: &str = "INSERT IGNORE INTO bench_floor_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so no waiter polls or needs a notification when a lease ends.
-/// The lock ends with the lease's deletion and grants nothing by itself.
+/// Waiters queue for a named lock, so no waiter polls or needs a notification. The lock ends with
+/// the lease's deletion and grants nothing by itself.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_floor_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 

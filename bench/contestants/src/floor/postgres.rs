@@ -22,8 +22,8 @@ const PREPARE: &str = "SET client_min_messages = warning;
 const INSERT: &str = "INSERT INTO bench_floor_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Waiters queue for an advisory lock, so no waiter polls or needs a notification when a lease
-/// ends. The lock ends with the lease's deletion and grants nothing by itself.
+/// Waiters queue for an advisory lock, so no waiter polls or needs a notification. The lock ends
+/// with the lease's deletion and grants nothing by itself.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_floor_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";

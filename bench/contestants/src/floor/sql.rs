@@ -14,12 +14,12 @@ use super::{Floor, held, lost};
 /// The number of connections for requests that don't block, as in Lockwright.
 const REQUESTS: usize = 4;
 
-/// The number of a process's connections that hold or are blocked under contention. While the first
-/// holds, the second is in the server's queue, and the third is about to be. More would add only
-/// connections and wake-ups. The servers accept 100 to 150 by default.
+/// The connections per process that hold or are blocked under contention. The first holds, the
+/// second is in the server's queue, the third follows. More would add only connections and
+/// wake-ups.
 const IN_TURN: usize = 3;
 
-/// How often the current waiter checks for the end of a lease that was taken without a turn.
+/// The interval of checks for a lease that was taken without a turn.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The statements of a database. Keys are numbers derived from names.
@@ -34,7 +34,7 @@ pub(super) trait Server: Sized + 'static {
     /// Takes a lease. Returns `false` if there is one.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Takes a lease and its turn, blocked in the server until the turn is free. The turn ends with
+    /// Takes a lease, blocked in the server until it has the turn, which ends with
     /// [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 

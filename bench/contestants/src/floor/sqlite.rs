@@ -30,8 +30,8 @@ const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ?1 AND token = 
 
 const RENEW: &str = "UPDATE bench_floor_lease SET expires = ?2 WHERE token = ?1";
 
-/// The shortest sleep in tokio. SQLite's only wait for other processes is its polling for the write
-/// lock. So this is no perfect baseline: a notification outside SQLite may be faster.
+/// The shortest sleep in tokio. SQLite's waiters poll, so this is no perfect baseline: a
+/// notification outside SQLite may be faster.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {

@@ -2,8 +2,7 @@
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 
-/// The maximum number of attempts: on a busy machine, a process may miss a contest of 30 ms, or a
-/// server may answer late.
+/// The maximum number of attempts, as a busy machine may miss a contest of 30 ms.
 const TRIES: usize = 4;
 
 fn everything_works_on(backend: &str) {

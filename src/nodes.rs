@@ -11,9 +11,9 @@ use crate::connect::scheme_of;
 pub struct Node {
     /// Its URL, without secrets.
     pub address: String,
-    /// Whether it votes.
+    /// True if it votes.
     pub votes: bool,
-    /// Whether it is new and could be admitted.
+    /// True if it is new and could be admitted.
     pub is_new: bool,
     /// The reason if it doesn't vote.
     pub problem: Option<String>,

@@ -43,7 +43,7 @@ pub struct Results {
 pub struct Settings {
     /// The rounds of each cell.
     pub rounds: usize,
-    /// Whether it was a smoke run, whose figures mean nothing.
+    /// True if it was a smoke run, whose figures mean nothing.
     pub smoke: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Workload {
     pub what: &'static str,
     /// The measure for ratios.
     pub measure: &'static str,
-    /// Whether more is better.
+    /// True if more is better.
     pub more_is_better: bool,
     /// The growing number, if there is one.
     pub grows: Option<&'static str>,

@@ -13,7 +13,7 @@ use rustix::net::{SendFlags, send};
 /// The maximum that a writable pipe or terminal accepts without blocking.
 const READY_FOR: usize = 4096;
 
-/// Whether the last line was cut for lack of room.
+/// True if the last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
 /// Writes `text`. Drops the rest if there is no room within `patience`.

@@ -8,9 +8,9 @@ use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentine
 pub(crate) struct Setting {
     /// The configuration file that every process reads.
     pub(crate) config: PathBuf,
-    /// Whether a process is killed while it holds.
+    /// True if a process is killed while it holds.
     pub(crate) kill: bool,
-    /// Whether the servers were started by this run, so that no lock can be held on them.
+    /// True if the servers were started by this run, so that no lock can be held on them.
     pub(crate) is_new: bool,
     /// A server that stops when it is dropped.
     _server: Option<Box<dyn Send>>,

@@ -87,7 +87,7 @@ async fn serve(
     connection.write_all(head.as_bytes()).await
 }
 
-/// Writes over HTTP, and returns the first line of the answer.
+/// Writes over HTTP, and returns the status and reason of the answer.
 pub(crate) fn put(service: &str, fenced: &Fenced, text: &str) -> Result<String> {
     let mut connection = TcpStream::connect(service)?;
     let length = text.len();

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     traffic: Traffic,
-    /// Whether the proxy should listen. Otherwise connections are refused.
+    /// True if the proxy should listen. Otherwise connections are refused.
     open: bool,
     listening: bool,
     over: bool,

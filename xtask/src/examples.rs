@@ -8,11 +8,11 @@ use crate::process::{self, Finished, cargo};
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
-    /// Whether its exit code must be 0.
+    /// True if its exit code must be 0.
     pub(crate) ends_well: bool,
     /// Its output must also contain this text.
     pub(crate) closing: &'static str,
-    /// Whether `--quick` skips it. Such examples are built with the tests' features to save a
+    /// True if `--quick` skips it. Such examples are built with the tests' features to save a
     /// build; the others as a newcomer does it.
     pub(crate) needs_server: bool,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Suite {
     pub(crate) counts: Counts,
     pub(crate) took: Duration,
     pub(crate) lines: Vec<String>,
-    /// Whether it printed a result. A binary that aborts doesn't.
+    /// True if it printed a result. A binary that aborts doesn't.
     pub(crate) finished: bool,
 }
 

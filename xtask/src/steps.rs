@@ -32,9 +32,9 @@ impl Default for Options {
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Whether a failure ends the run. Otherwise the other steps run, to show all failures.
+    /// True if a failure ends the run. Otherwise the other steps run, to show all failures.
     pub(crate) stops: bool,
-    /// Whether it only builds. It then runs at low priority next to the tests.
+    /// True if it only builds. It then runs at low priority next to the tests.
     pub(crate) beside: bool,
     pub(crate) run: fn(&Options) -> Report,
 }

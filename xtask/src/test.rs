@@ -84,7 +84,7 @@ struct Done {
     step: &'static str,
     took: Duration,
     report: Report,
-    /// Whether it failed and ends the run.
+    /// True if it failed and ends the run.
     stops: bool,
 }
 

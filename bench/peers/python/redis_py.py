@@ -1,4 +1,4 @@
-"""redis-py's own lock: SET NX, asked for again and again."""
+"""redis-py's own lock: SET NX, polled."""
 
 from redis import Redis
 from redis.cluster import RedisCluster

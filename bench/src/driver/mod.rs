@@ -54,7 +54,7 @@ pub struct Plan {
     pub only: Vec<String>,
     /// The number of rounds.
     pub rounds: usize,
-    /// Whether the run only checks that everything works.
+    /// True if the run only checks that everything works.
     pub smoke: bool,
     /// Lockwright's own programs: the baseline, the current build, optionally an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,

@@ -44,9 +44,9 @@ pub(super) struct Pace {
     /// polling ones would take minutes.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// Whether all processes stay on the cores of the regime.
+    /// True if all processes stay on the cores of the regime.
     pub(super) stays_put: bool,
-    /// Whether peers run only the first measurements, in one regime.
+    /// True if peers run only the first measurements, in one regime.
     pub(super) glances_at_peers: bool,
     /// Numbers of processes, not for peers: two dozen virtual machines would measure the memory.
     pub(super) growing_processes: Vec<u64>,

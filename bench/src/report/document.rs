@@ -28,7 +28,7 @@ pub(super) struct Table {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
-    /// Whether the row is emphasized.
+    /// True if the row is emphasized.
     pub(super) stands_out: bool,
 }
 

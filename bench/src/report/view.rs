@@ -7,7 +7,7 @@ use super::statistics::{Spread, ratios};
 use crate::results::{Cell, Kind, Regime, Results};
 use crate::workload::{WORKLOADS, Workload};
 
-/// The regimes in the report's order. Most users have two cores.
+/// The regimes in the report's order: round trips are the usual cost.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
 /// The place of a comparison: all of a cell's key except the subject.

@@ -108,7 +108,7 @@ struct Supervisor {
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// Whether CMD was stopped because it needs the terminal, which this job doesn't have.
+    /// True if CMD was stopped because it needs the terminal, which this job doesn't have.
     waits_for_terminal: bool,
     again: Duration,
 }

@@ -62,7 +62,7 @@ pub(crate) enum Report {
     /// CMD and all its descendants are gone.
     Done {
         exit: Exit,
-        /// Whether it was ended because the hold was lost.
+        /// True if it was ended because the hold was lost.
         lost: bool,
     },
 }

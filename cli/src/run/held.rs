@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// Whether certainly no process of the command is left. Otherwise the lock must not be
+    /// True if certainly no process of the command is left. Otherwise the lock must not be
     /// released.
     pub all_gone: bool,
 }
@@ -134,12 +134,12 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
-    /// Whether it reported that no process of the command is left or was started.
+    /// True if it reported that no process of the command is left or was started.
     supervisor_done: Cell<bool>,
     /// The command's process id and group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// Whether the last message about the hold was that it may be lost.
+    /// True if the last message about the hold was that it may be lost.
     risk_told: Cell<bool>,
     loss_told: Cell<bool>,
 }

@@ -74,7 +74,7 @@ fn what_an_ended_run_told_is_refused() {
     );
     assert_eq!(refused.code(), 75, "{}", refused.stderr());
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // Also under a later hold of the name, if the variable has another one.
+    // Also under a later hold of the name than the variable has.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     let refused = sandbox.output_of(&nested(script, &[]));
     assert_eq!(refused.code(), 75, "{}", refused.stderr());

@@ -26,7 +26,7 @@ pub struct Options {
     /// Another server's certificates, for servers that trust each other.
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) cluster: Option<Duration>,
-    /// Whether other processes set its role: master, or replica of a certain master.
+    /// True if other processes set its role: master, or replica of a certain master.
     pub(super) is_told_its_role: bool,
 }
 

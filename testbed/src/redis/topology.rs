@@ -13,7 +13,7 @@ pub(super) struct Node {
     pub(super) epoch: u64,
     /// The first and the last slot of each range.
     slots: Vec<(u16, u16)>,
-    /// Whether it is connected and has no failure or handshake flag.
+    /// True if it is connected and has no failure or handshake flag.
     pub(super) is_well: bool,
 }
 

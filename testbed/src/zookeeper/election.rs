@@ -1,6 +1,6 @@
 //! The first message of election connections between members.
 //!
-//! A member that dials one with a larger number sends its listening address. The other one hangs up
+//! A member that dials a member with a larger number sends its listening address. The latter hangs up
 //! and dials that address, which would bypass the link of the two. So the address is replaced with
 //! a host name, which each member maps to its own proxy.
 

@@ -81,7 +81,7 @@ trait Floor: Sized + 'static {
 
     async fn open(backend: &str, url: &str) -> Result<Self>;
 
-    /// Acquires an uncontended name, or one that is kept.
+    /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     /// Acquires a contended name. A hold of [`Self::lock_alone`] is waited for, but its release

@@ -1,8 +1,8 @@
-//! What a hold may cost: allocations and bytes, which don't depend on the machine's mood and are
-//! asserted, and the share of a core that 100,000 holds take, and the ratio to a plain mutex, which
-//! are measured and printed. `cargo bench --bench budget`; see `benches/README.md` for figures.
+//! The cost of a hold: allocations and bytes are asserted; the CPU time of 100,000 holds and the
+//! ratio to a plain mutex are printed. `cargo bench --bench budget`; figures are in
+//! `benches/README.md`.
 #![allow(missing_docs)]
-#![allow(unsafe_code)] // The counting allocator: there is no other way to count.
+#![allow(unsafe_code)] // for the counting allocator
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Counting costs some nanoseconds for each allocation, so it is off while times are taken.
+/// Off during time measurements, because counting costs nanoseconds per allocation.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: all calls are forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTS.load(Relaxed) {
@@ -57,7 +57,7 @@ static COUNTING: Counting = Counting;
 const HOLDS: usize = 100_000;
 
 fn main() {
-    // `cargo bench` says that it is one; `cargo test` runs benches without a word, to see that they run.
+    // `cargo bench` passes `--bench`. `cargo test` doesn't, and only checks that benches run.
     let brief = !std::env::args().any(|argument| argument == "--bench");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -120,7 +120,7 @@ async fn share_of_a_core(time: Duration) {
     println!("{HOLDS} holds renewed at a TTL of 30 s: {share:.2} % of a core (at most 1 %)");
 }
 
-/// What an acquire and release is compared with.
+/// Baselines for acquire and release.
 #[derive(Default)]
 struct Floors {
     mutex: tokio::sync::Mutex<()>,
@@ -129,7 +129,7 @@ struct Floors {
 }
 
 impl Floors {
-    /// One tokio mutex, and a name noted and struck off in a hash map beside it.
+    /// Locks one tokio mutex, and adds and removes a name in a hash map.
     async fn mutex_beside_a_map(&self) {
         let guard = self.mutex.lock().await;
         self.notes.lock().unwrap().insert(black_box("orders/42").to_owned(), 1);
@@ -137,7 +137,7 @@ impl Floors {
         self.notes.lock().unwrap().remove(black_box("orders/42"));
     }
 
-    /// A table with a tokio mutex for each name in use: named locks as anybody would write them.
+    /// Locks by name with a table of tokio mutexes: a simple implementation of named locks.
     async fn mutexes_in_a_map(&self) {
         let name = black_box("orders/42");
         let mutex = Arc::clone(self.table.lock().unwrap().entry(name.to_owned()).or_default());
@@ -151,7 +151,7 @@ impl Floors {
     }
 }
 
-/// All in turn, many times, so that each sees the same moods of the machine.
+/// Alternates the measurements, so that all see the same load of the machine.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;
@@ -175,7 +175,6 @@ async fn ratio() {
     }
 }
 
-/// Nanoseconds per call.
 async fn time<F: Future<Output = ()>>(times: u32, mut call: impl FnMut() -> F) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
@@ -184,7 +183,6 @@ async fn time<F: Future<Output = ()>>(times: u32, mut call: impl FnMut() -> F) -
     start.elapsed().as_nanos() as f64 / f64::from(times)
 }
 
-/// The 5th, 50th and 95th percentile.
 fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

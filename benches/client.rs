@@ -1,8 +1,8 @@
-//! The client's own path, on the memory backend: what Lockwright costs where the server costs
-//! nothing, each beside its floor. `cargo bench --bench client`; see `benches/README.md`.
+//! The client's own cost on the memory backend, next to baselines. `cargo bench --bench client`;
+//! see `benches/README.md`.
 //!
-//! Criterion measures one after the other, so a ratio of two figures has both moods of the machine in it:
-//! `benches/budget.rs` takes ratios in turn, and `cargo xtask cost` counts instructions.
+//! Criterion measures in sequence, so ratios of its figures vary with the machine's load.
+//! `benches/budget.rs` alternates, and `cargo xtask cost` counts instructions.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 const NAME: &str = "orders/42";
 
-/// How many tasks want one name, and how often each.
+/// The number of tasks that contend for a name, and of each task's turns.
 const TASKS: usize = 8;
 const TURNS: usize = 10;
 
@@ -31,7 +31,6 @@ fn client(runtime: &Runtime) -> Locks {
     runtime.block_on(lockwright::connect("memory:")).unwrap()
 }
 
-/// Measures what `call` gives.
 fn measure<F: Future>(
     criterion: &mut Criterion,
     title: &str,
@@ -41,7 +40,7 @@ fn measure<F: Future>(
     criterion.bench_function(title, |bencher| bencher.iter(|| runtime.block_on(call())));
 }
 
-/// Names with a mutex for each that is in use: named locks in one process, as anybody would write them.
+/// A table with a mutex for each name in use: a simple implementation of named locks.
 #[derive(Clone, Default)]
 struct Named(Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>);
 
@@ -97,7 +96,7 @@ fn enter_again(criterion: &mut Criterion) {
     });
 }
 
-/// Goes on at once, so many times.
+/// Wakes itself this number of times.
 async fn polled(times: u32) {
     let mut left = times;
     poll_fn(|cx| {
@@ -121,7 +120,7 @@ fn while_held(criterion: &mut Criterion) {
     measure(criterion, "renew, asked for", &runtime, || guard.renew());
 }
 
-/// All want one name all the time, so that each release wakes the next task.
+/// All tasks contend for one name, so that each release wakes the next task.
 async fn contend<F: Future<Output = ()> + Send + 'static>(
     turn: impl Fn() -> F + Clone + Send + 'static,
 ) {
@@ -155,7 +154,7 @@ fn hand_over(criterion: &mut Criterion) {
             let locks = locks.clone();
             async move {
                 let guard = locks.mutex(NAME).acquire().await.unwrap();
-                // The others come while it is held.
+                // Lets the other tasks queue while it is held.
                 tokio::task::yield_now().await;
                 guard.release().await.unwrap();
             }
@@ -179,7 +178,7 @@ fn among_many(criterion: &mut Criterion) {
     });
 }
 
-/// What each request does with its name, and backends with one that goes into a path.
+/// Measures what each request does with its name, and what backends with paths do.
 fn names(criterion: &mut Criterion) {
     criterion.bench_function("floor: a name copied", |bencher| {
         bencher.iter(|| Arc::<str>::from(black_box(NAME)));

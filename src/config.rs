@@ -1,4 +1,4 @@
-//! A client's configuration, from whatever format.
+//! The configuration of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{backend, backend_for_diagnosis, profiles};
 
-/// A client's configuration. Plain serde: TOML, YAML, JSON or the environment will do. An unknown
-/// key is an error, and times are written `"30s"`, `"500ms"`, or as a number of seconds.
+/// The configuration of a client, for serde: TOML, YAML, JSON or the environment. An unknown key is
+/// an error. Times are `"30s"`, `"500ms"`, or a number of seconds.
 ///
 /// ```
 /// let config: lockwright::Config = toml::from_str(
@@ -33,31 +33,31 @@ use crate::connect::{backend, backend_for_diagnosis, profiles};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the locks are: as in [`connect`](crate::connect).
+    /// The URL, as in [`connect`](crate::connect).
     pub url: String,
-    /// The TTL of requests that don't set one.
+    /// The default TTL of requests.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// How long requests wait that don't say so; without it they wait without limit.
+    /// The default time limit of waits. Without it, requests wait without limit.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
-    /// Put before every name, as it is: give it its separator.
+    /// A prefix of all names, including its separator.
     #[serde(default)]
     pub namespace: String,
-    /// What operators see this client called.
+    /// The client's name for operators.
     #[serde(default)]
     pub label: Option<String>,
-    /// Has this client clear away, now and then, what holds left behind that have been over for
-    /// this long: see [`Builder::sweep`](crate::Builder::sweep).
+    /// Removes the remains of holds that have been over for this long: see
+    /// [`Builder::sweep`](crate::Builder::sweep).
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// What the backend must promise. One that doesn't is refused at the start.
+    /// Required properties of the backend. Connecting fails if it lacks one.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
 
 impl Config {
-    /// The defaults, on the backend that `url` names.
+    /// Creates a configuration with defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -70,12 +70,12 @@ impl Config {
         }
     }
 
-    /// Connects, and makes a client of these settings.
+    /// Connects and creates a client with these settings.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); and
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a setting out of its range, or a
-    /// requirement that the backend doesn't meet: it says which do.
+    /// As [`connect`](crate::connect). Also [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for
+    /// a setting out of range, or a requirement that the backend doesn't meet; the error names the
+    /// backends that do.
     ///
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
@@ -87,11 +87,11 @@ impl Config {
         self.client_on(backend)
     }
 
-    /// The same for looking only, as [`backend_for_diagnosis`](crate::backend_for_diagnosis) is.
-    /// Nothing is required.
+    /// Connects for diagnosis only, as [`backend_for_diagnosis`](crate::backend_for_diagnosis).
+    /// Ignores the requirements.
     ///
     /// # Errors
-    /// As [`connect`](Config::connect), but for what [`Locks::doctor`] shows as a finding.
+    /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
     ///
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
@@ -128,34 +128,34 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Something that a backend may promise.
+/// A property that a backend may provide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Fences, be they [`Clocked`](Fencing::Clocked).
+    /// Fences, [`Clocked`](Fencing::Clocked) or better.
     Fencing,
-    /// Fences that grow for ever as long as the data live.
+    /// Fences that increase as long as the data exist.
     StrictFencing,
     /// First come, first served among clients.
     Fifo,
-    /// Waiters are told, and needn't ask.
+    /// Waiters are notified and needn't poll.
     Push,
-    /// Locks reach every process of the machine.
+    /// Locks among all processes of the machine.
     Machine,
-    /// Locks reach every machine.
+    /// Locks among all machines.
     Network,
     /// Read locks.
     Shared,
     /// Semaphores.
     Permits,
-    /// A hold can move to another process.
+    /// Transfer of a hold to another process.
     Tickets,
     /// An operator can break a lock.
     Breaking,
-    /// Mutual exclusion survives a client that dies.
+    /// Mutual exclusion survives a client's crash.
     ClientCrash,
-    /// Mutual exclusion survives a client that is cut off.
+    /// Mutual exclusion survives a network partition of a client.
     Partition,
     /// Mutual exclusion survives a restart of the server.
     ServerRestart,
@@ -170,7 +170,7 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// Whether a backend of this profile meets it.
+    /// Returns whether a backend with this profile meets it.
     pub fn is_met_by(self, profile: &Profile) -> bool {
         match self {
             Self::Fencing => profile.fencing >= Fencing::Clocked,
@@ -215,7 +215,7 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// As it is written in a configuration.
+    /// Formats it as in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

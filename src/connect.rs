@@ -1,18 +1,18 @@
-//! From a URL to a backend: one `match` on the scheme, each arm behind its feature.
+//! Creates a backend from a URL, by its scheme. Each backend has a feature.
 //!
-//! The arms are written in one table, at the end of this file. A new backend is one entry there.
+//! A new backend needs an entry in the table at the end of this file.
 
 use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 
-/// A client with the default settings on the backend that `url` names.
+/// Connects a client with default settings to the backend that `url` names.
 ///
 /// # Errors
-/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a URL that can't be right, or whose
-///   backend isn't compiled in: the error names the feature.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) when
-///   the server doesn't answer, or refuses.
+/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or one whose backend
+///   isn't compiled in: the error names the feature.
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) if the
+///   server doesn't answer or denies access.
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
@@ -20,7 +20,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(backend(url).await?)
 }
 
-/// The backend that `url` names, for [`Locks::builder`]. The scheme may be in capitals too.
+/// Connects the backend that `url` names, for [`Locks::builder`]. The scheme is case-insensitive.
 ///
 /// # Errors
 /// As [`connect`].
@@ -31,12 +31,11 @@ pub async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open(url, Purpose::Locking).await
 }
 
-/// The same for looking only: also a server on which no lock can live, a Redis replica for
-/// example, so that [`Locks::doctor`] can say what is wrong with it. A lock that is asked for there
-/// is refused by the server.
+/// Connects a backend for diagnosis, also on a server that can't hold locks, such as a Redis
+/// replica, so that [`Locks::doctor`] can report the problem. Such a server rejects lock requests.
 ///
 /// # Errors
-/// As [`connect`], but for what [`Locks::doctor`] shows as a finding.
+/// As [`connect`], except for problems that [`Locks::doctor`] reports.
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
@@ -44,14 +43,13 @@ pub async fn backend_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>
     open(url, Purpose::Diagnosis).await
 }
 
-/// What a backend is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Locking,
     Diagnosis,
 }
 
-/// The scheme of a URL in small letters, and the URL with it: the backends know no others.
+/// Returns the lower-case scheme, and the URL with it, as the backends require.
 pub(crate) fn scheme_of(url: &str) -> (String, String) {
     let (scheme, rest) = match url.find(':') {
         Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
@@ -61,21 +59,20 @@ pub(crate) fn scheme_of(url: &str) -> (String, String) {
     (scheme, known)
 }
 
-/// Makes of the table of backends the `match`, the list of schemes and that of profiles.
+/// Generates the `match`, the list of schemes and the list of profiles from the table of backends.
 macro_rules! backends {
     ($(
         feature $feature:literal {
             schemes: [$($scheme:literal),+],
-            // Those that take a feature more, and all the features to name for them.
+            // Schemes that need another feature, and all features to name for them.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,
-            // The backend's configuration, made of a URL; or a function that opens the backend.
+            // The configuration from a URL, or a function that opens the backend.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
         }
     )+) => {
-        /// What a URL may begin with.
         const SCHEMES: &[Scheme] = &[$(
             $(Scheme { name: $scheme, features: &[$feature], here: cfg!(feature = $feature) },)+
             $($(Scheme {
@@ -85,7 +82,7 @@ macro_rules! backends {
             },)+)?
         )+];
 
-        /// The profiles of the backends that are compiled in, as far as they are known without a server.
+        /// Returns the profiles of the compiled backends that are known without a server.
         pub(crate) fn profiles() -> Vec<Profile> {
             vec![$(
                 #[cfg(feature = $feature)]
@@ -111,7 +108,7 @@ macro_rules! backends {
                     }
                 )+
                 _ => {
-                    let _ = (known, purpose); // which a build without any backend has no use for
+                    let _ = (known, purpose); // unused in a build without backends
                     Err(not_here(url, &scheme))
                 }
             }
@@ -119,16 +116,13 @@ macro_rules! backends {
     };
 }
 
-/// Something that a URL may begin with.
 struct Scheme {
     name: &'static str,
-    /// The features to enable for it.
     features: &'static [&'static str],
-    /// Whether this build has it.
     here: bool,
 }
 
-/// Why nothing in this build takes `url`.
+/// Returns the error for a `url` that this build doesn't support.
 fn not_here(url: &str, scheme: &str) -> Error {
     if let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) {
         return not_compiled_in(known);
@@ -150,7 +144,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command has no memory backend, as that would lock nothing between commands.
+        // The command has no memory backend, which would lock nothing between commands.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");
@@ -242,7 +236,7 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
 mod tests {
     use super::*;
 
-    /// Whatever this build has: what is said of a scheme that it hasn't.
+    /// Checks the errors of unsupported schemes, in any build.
     #[test]
     fn a_missing_backend_is_told_with_what_to_type() {
         for (url, features, typed) in [

@@ -1,30 +1,31 @@
-//! The nodes of a quorum, for who sets one up.
+//! Administration of a quorum's nodes.
 
 use lockwright_core::{Error, Result, redact};
 use serde::Serialize;
 
 use crate::connect::scheme_of;
 
-/// One of the servers of a quorum.
+/// A node of a quorum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Node {
     /// Its URL, without secrets.
     pub address: String,
-    /// Whether it votes.
+    /// True if it votes.
     pub votes: bool,
-    /// Whether it is new, so that it could be admitted.
+    /// True if it is new and could be admitted.
     pub is_new: bool,
-    /// Why it doesn't vote.
+    /// The reason if it doesn't vote.
     pub problem: Option<String>,
 }
 
-/// How the nodes of the quorum that `url` names stand. One that was never used, or that lost its
-/// data, is new: it votes one largest TTL after it was first seen.
+/// Returns the states of the quorum's nodes. A node without data is new. It votes one largest TTL
+/// after it was first seen.
 ///
 /// # Errors
-/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a URL that can't be right, or of a backend
-/// that has no nodes or isn't compiled in. A node that doesn't answer is none: it is in the answer.
+/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no
+/// nodes or isn't compiled in. A node that doesn't answer is reported in the result, not as an
+/// error.
 ///
 /// # Cancel safety
 /// May be dropped.
@@ -32,28 +33,27 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     standings(url, What::Look).await
 }
 
-/// Waits until every node that can be reached votes, and answers how all stand then. The time that a
-/// new node has to wait is reckoned by one client, which must stay for it: a process that only tries
-/// now and then begins anew each time.
+/// Waits until every reachable node votes, and returns all nodes' states. One client must stay
+/// connected for a new node's whole waiting time; a process that retries begins from zero each
+/// time.
 ///
 /// # Errors
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped; what was waited is lost.
+/// May be dropped; the time waited so far is lost.
 pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     standings(url, What::Wait).await
 }
 
-/// Lets those nodes of the quorum vote at once that are new, and answers how all stand then. For a
-/// fleet that was just set up, on which nobody can hold a lock: **after a loss of data it lets a
-/// second holder in**.
+/// Lets the quorum's new nodes vote at once, and returns all nodes' states. This is for new
+/// servers, on which no lock can be held: **after a loss of data it may admit a second holder**.
 ///
 /// # Errors
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped: some of the nodes may vote then, and others not.
+/// May be dropped; some of the nodes may vote then.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     standings(url, What::Admit).await
 }

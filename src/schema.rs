@@ -1,16 +1,15 @@
-//! The tables of a database, for those who may not make them at run time.
+//! The SQL of the tables, for clients that may not create them.
 
 use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// The SQL that makes the tables which the backend that `url` names needs. Nothing is connected to:
-/// it is for where the user that locks may not make tables. They are named as the URL says
-/// (`?table=`, `?schema=`).
+/// Returns the SQL that creates the backend's tables, with the names in the URL (`?table=`,
+/// `?schema=`). It doesn't connect. This is for clients that may not create tables.
 ///
 /// # Errors
-/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a URL that can't be right, or of a backend
-/// that has no tables or isn't compiled in.
+/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no
+/// tables or isn't compiled in.
 pub fn schema(url: &str) -> Result<String> {
     let (scheme, known) = scheme_of(url);
     match scheme.as_str() {

@@ -1,4 +1,4 @@
-//! The comparative benchmarks: starts servers and contestants, measures them side by side, writes the report.
+//! The comparative benchmarks: starts servers and subjects, measures them, writes the report.
 #![forbid(unsafe_code)]
 
 pub mod driver;

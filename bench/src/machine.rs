@@ -1,4 +1,4 @@
-//! What a run is made on.
+//! The machine of a run.
 
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::results::Machine;
 
-/// The machine.
 #[must_use]
 pub(crate) fn machine() -> Machine {
     let field = |path: &str, name: &str| {
@@ -26,7 +25,6 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// The compiler's version, beside the servers'.
 #[must_use]
 pub(crate) fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([(
@@ -35,7 +33,7 @@ pub(crate) fn versions() -> BTreeMap<String, String> {
     )])
 }
 
-/// The present, as in `2026-11-22T08:00:00Z`.
+/// Returns the time, as in `2026-11-22T08:00:00Z`.
 #[must_use]
 pub(crate) fn date() -> String {
     said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])

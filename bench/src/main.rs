@@ -1,4 +1,4 @@
-//! `lockwright-bench`: see `cargo xtask bench --help`, which builds it and starts it.
+//! `lockwright-bench`, which `cargo xtask bench` builds and starts.
 #![forbid(unsafe_code)]
 
 mod options;
@@ -58,8 +58,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Takes new profiles for results that are there, and what our own programs note of themselves: why a floor
-/// is none is often only known after a run.
+/// Adds new profiles and our own programs' notes to existing results. The reason for a weak
+/// baseline is often found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -91,15 +91,15 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     report_in(&results, &json, &bench.out.join("report.md"), &bench.out)
 }
 
-/// Writes the page in docs, with what belongs to it.
+/// Writes the documentation page with its files.
 fn publish(results: &Results, json: &Path) -> servers::Result<()> {
     let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
     let docs = root.join("docs/src");
     let folder = docs.join("benchmarks");
     std::fs::create_dir_all(&folder)?;
-    // For the next one to be compared with.
+    // For later comparisons.
     let kept = folder.join("results.json");
-    // A file that is copied onto itself is empty then, and one file has many paths.
+    // Copying a file onto itself would empty it, and a file may have several paths.
     let is_kept = kept.exists() && kept.canonicalize()? == json.canonicalize()?;
     if !is_kept {
         std::fs::copy(json, &kept)?;
@@ -120,13 +120,13 @@ fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
 }
 
 fn write(path: &Path, results: &Results) -> servers::Result<()> {
-    // Whatever ends it, one of the two is there.
+    // A rename leaves either the old or the new file, even after a crash.
     let new = path.with_extension("new");
     std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
     Ok(std::fs::rename(&new, path)?)
 }
 
-/// The peers' commands, and those that couldn't be built, as `cargo xtask peers` left them.
+/// Returns the peers' command lines and the missing peers, from `cargo xtask peers`.
 fn peers(folder: &Path) -> servers::Result<(Vec<Vec<String>>, Vec<Missing>)> {
     let lines = |name: &str| -> servers::Result<Vec<Vec<String>>> {
         let path = folder.join(name);

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use lockwright_bench::{WORKLOADS, servers};
 
-/// What `--help` prints.
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-/// What is asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,
@@ -17,22 +15,18 @@ pub(crate) enum Command {
     Compare { old: PathBuf, new: PathBuf, all: bool },
 }
 
-/// A run.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) backends: Vec<String>,
     pub(crate) only: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) smoke: bool,
-    /// Where the results go.
     pub(crate) out: PathBuf,
-    /// Where the peers' programs are.
     pub(crate) peers: PathBuf,
-    /// The program of an earlier build of ours.
+    /// Lockwright's program from an earlier build.
     pub(crate) before: Option<String>,
 }
 
-/// Reads the command line.
 pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     match words.first().map(String::as_str) {
         Some("compare") => compare(&words[1..]),

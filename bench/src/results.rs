@@ -1,7 +1,7 @@
-//! What a run found: the stable format of its JSON.
+//! The results of a run, with a stable JSON format.
 //!
-//! Everything a report says comes from this, so that a report can be made anew, and two runs compared.
-//! Fields are only ever added; a change of meaning is another [`FORMAT`].
+//! Reports and comparisons are generated from them. Fields are only added; a change of meaning
+//! needs another [`FORMAT`].
 
 use std::collections::BTreeMap;
 
@@ -10,72 +10,72 @@ use serde::{Deserialize, Serialize};
 /// The number of this format.
 pub const FORMAT: u32 = 1;
 
-/// A whole run.
+/// A complete run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`FORMAT`].
     pub format: u32,
-    /// When it began, as in `2026-11-22T08:00:00Z`.
+    /// The start, as in `2026-11-22T08:00:00Z`.
     pub made: String,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
-    /// What it was told to do.
+    /// The run's settings.
     pub settings: Settings,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// The versions of the servers and of the compiler, by what they are of.
+    /// The versions of the servers and the compiler, by name.
     pub versions: BTreeMap<String, String>,
-    /// All who took part.
+    /// The subjects.
     pub contestants: Vec<Contestant>,
-    /// Peers that couldn't be built, and why.
+    /// Peers that couldn't be built, with the reasons.
     pub missing: Vec<Missing>,
-    /// Whether each excludes, seen before it was timed.
+    /// The checks of mutual exclusion.
     pub exclusion: Vec<Exclusion>,
-    /// What was measured.
+    /// The measurements.
     pub cells: Vec<Cell>,
-    /// Where the time of ours goes, of the cells that the report says more of.
+    /// Profiles of Lockwright for the cells that the report explains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
 }
 
-/// What a run was told to do.
+/// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How often each cell was measured.
+    /// The rounds of each cell.
     pub rounds: usize,
-    /// Whether it was only to see that everything works: its figures mean nothing.
+    /// True if it was a smoke run, whose figures mean nothing.
     pub smoke: bool,
 }
 
-/// What a run was made on.
+/// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// How many of its cores there are.
+    /// The number of its cores.
     pub cores: usize,
-    /// How much memory.
+    /// The size of the memory.
     pub memory_bytes: u64,
-    /// The operating system's.
+    /// The operating system's kernel.
     pub kernel: String,
 }
 
-/// Somebody who took part.
+/// A subject of the benchmarks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contestant {
-    /// What the tables call it.
+    /// The name in the tables.
     pub name: String,
-    /// What it is here.
+    /// The kind.
     pub kind: Kind,
     /// The library and its version.
     pub library: String,
     /// The language's version.
     pub runtime: String,
-    /// What a reader must know of it.
+    /// Notes for readers.
     pub notes: Vec<String>,
 }
 
-/// What a contestant is.
+/// The kind of a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -83,7 +83,7 @@ pub enum Kind {
     Ours,
     /// An earlier build of Lockwright.
     Before,
-    /// The bare commands, through the same client library as ours.
+    /// The baseline: basic commands through Lockwright's client library.
     Floor,
     /// Another library.
     Peer,
@@ -92,69 +92,67 @@ pub enum Kind {
 /// A peer that couldn't take part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
-    /// Who.
+    /// The name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// A check of mutual exclusion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exclusion {
-    /// On which backend.
+    /// The backend.
     pub backend: String,
-    /// Who.
+    /// The subject.
     pub contestant: String,
-    /// How many turns were looked at.
+    /// The number of checked turns.
     pub turns: usize,
-    /// How many of them began before another one's had ended: more than none, and it isn't timed.
+    /// The number of turns that overlap an earlier one. With any, the subject isn't timed.
     pub overlaps: usize,
-    /// What went wrong, if something did: it isn't timed either.
+    /// The error, if there was one. Then the subject isn't timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One contestant's figures of one thing that was measured.
+/// A subject's figures for one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// On which backend.
+    /// The backend.
     pub backend: String,
-    /// Doing what: a [`crate::Workload`]'s id.
+    /// A [`crate::Workload`]'s id.
     pub workload: String,
-    /// With how many: waiters, holds, processes; 0 where there is no such number.
+    /// The number of waiters, holds or processes, or 0 if the workload has none.
     pub at: u64,
-    /// On which cores.
+    /// The cores.
     pub regime: Regime,
-    /// Who.
+    /// The subject.
     pub contestant: String,
-    /// By its name, what came out in each round, in their order. Ratios are between those of the same
-    /// round. The name says the unit.
+    /// For each measure (its name has the unit), the figures of the rounds in order. Ratios are
+    /// within a round.
     pub measures: BTreeMap<String, Vec<f64>>,
-    /// Of all rounds' waits or pairs together: share of them, from 0 to 1, and the microseconds that
-    /// none of this share exceeds.
+    /// The distribution of all rounds' waits or pairs: quantiles (0 to 1) and microseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
-    /// Why there are no figures, or fewer, or what they don't say.
+    /// The reason for missing figures, or a caveat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Which cores were used. The loopback of a machine behaves in two ways, and a program that is free to
-/// move flips between them.
+/// The used cores. A machine's loopback has two speeds, and an unpinned program flips between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// Servers and contestants share one core: what counts is processor time.
+    /// Servers and subjects share one core: processor time dominates.
     OneCore,
-    /// The servers have one, the contestants another: what counts is round trips.
+    /// Servers and subjects have a core each: round trips dominate.
     TwoCores,
 }
 
 impl Regime {
-    /// Both.
+    /// Both regimes.
     pub const ALL: [Self; 2] = [Self::OneCore, Self::TwoCores];
 
-    /// As it is called in the JSON.
+    /// Returns the name in the JSON.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {
@@ -164,19 +162,19 @@ impl Regime {
     }
 }
 
-/// Where the time of one contestant goes.
+/// A subject's profile of processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// On which backend.
+    /// The backend.
     pub backend: String,
-    /// Doing what.
+    /// The workload.
     pub workload: String,
-    /// On which cores.
+    /// The cores.
     pub regime: Regime,
-    /// Who.
+    /// The subject.
     pub contestant: String,
-    /// How it was made.
+    /// The profiler.
     pub by: String,
-    /// Shares of its processor time, from 0 to 1, the largest first: of what, and how much.
+    /// Symbols with their shares of processor time (0 to 1), the largest first.
     pub shares: Vec<(String, f64)>,
 }

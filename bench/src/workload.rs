@@ -1,28 +1,28 @@
-//! What is measured: the one table of it.
+//! The table of measurements.
 
-/// One thing that is measured.
+/// A measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// What the results and `--only` call it.
+    /// Its id in the results and for `--only`.
     pub id: &'static str,
-    /// What a table or plot of it is headed.
+    /// Its title in tables and plots.
     pub title: &'static str,
-    /// What it says, in a sentence for a reader.
+    /// Its description for readers.
     pub what: &'static str,
-    /// The measure that ratios are taken of.
+    /// The measure for ratios.
     pub measure: &'static str,
-    /// Whether more of it is better.
+    /// True if more is better.
     pub more_is_better: bool,
-    /// What grows in it, if something does.
+    /// The growing number, if there is one.
     pub grows: Option<&'static str>,
-    /// What else is worth a column, in this order.
+    /// Further columns, in this order.
     pub beside: &'static [&'static str],
 }
 
-/// How many processes contend, where nothing else is said.
+/// The default number of contending processes.
 pub const PROCESSES: usize = 8;
 
-/// All of them, in the report's order.
+/// All measurements, in the report's order.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",
@@ -122,7 +122,7 @@ const HAND_OVER: &[&str] =
     &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
 
 impl Workload {
-    /// The one of this id.
+    /// Returns the workload with this id.
     #[must_use]
     pub fn of(id: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.id == id)

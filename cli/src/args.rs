@@ -1,4 +1,4 @@
-//! The command line, as clap sees it.
+//! The command line, for clap.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -169,7 +169,7 @@ pub(crate) struct Run {
         long,
         visible_alias = "wait",
         value_name = "SECONDS",
-        // So that a negative one is answered as a time, not as an unknown option.
+        // So that a negative value is reported as an invalid time, not as an unknown option.
         allow_hyphen_values = true,
         value_parser = duration::any
     )]

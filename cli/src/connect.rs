@@ -1,4 +1,4 @@
-//! Where the locks are: the URL that was given, or a file of the user's own.
+//! The connection: the given URL, or a file of the user's own.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -10,18 +10,18 @@ use lockwright::{Config, Locks};
 use crate::args::Place;
 use crate::exit::{self, Failure};
 
-/// Connects to where `place` says that the locks are.
+/// Connects to the locks that `place` configures.
 pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
     Ok(config(place)?.connect().await?)
 }
 
-/// The same for looking only, also at a server on which nothing can be locked.
+/// Connects for diagnosis only, also to a server that isn't fit for locks.
 pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failure> {
     Ok(config(place)?.connect_for_diagnosis().await?)
 }
 
-/// What the configuration file says, if there is one, and what the command line says, which goes
-/// before. Its URL is never to be printed: it may hold a password.
+/// Returns the file's settings, overridden by the command line's. Never print its URL: it may
+/// contain a password.
 pub(crate) fn config(place: &Place) -> Result<Config, Failure> {
     let mut config = match &place.config {
         Some(file) => {
@@ -55,7 +55,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
         )
     })?;
     toml::from_str(&text).map_err(|error| {
-        // Not the error's own text, which shows the line: it may have a password.
+        // The error's own text shows the line, which may contain a password.
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::new(
             exit::CONFIG,
@@ -68,8 +68,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // Mostly a variable that was mistyped. With the default, a job that should lock across
-        // machines would lock on each of them for itself.
+        // Usually a mistyped variable. With the default, each machine would lock separately.
         "" => invalid(
             "--url or LOCKWRIGHT_URL is set, but empty (or the configuration's url is); say where the \
              locks are, or leave it out for a file that only this machine's processes share",
@@ -82,16 +81,16 @@ fn checked(url: String) -> Result<String, Failure> {
     }
 }
 
-/// Asked here, as the library may have that backend in one build and not in another.
+/// Checked here, because the library has that backend only in some builds.
 fn is_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
 
-/// A SQLite file in the user's state folder, which is made if it isn't there.
+/// Returns the URL of a SQLite file in the user's state folder, and creates the folder.
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Whoever can write to it can take and break every lock in it.
+    // A user with write access could take and break every lock.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::os(
             &format!("cannot make {} for the locks; set --url to another place", folder.display()),
@@ -108,7 +107,7 @@ fn default_url() -> Result<String, Failure> {
 }
 
 fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Failure> {
-    // The specification of these folders says that a relative path is to be ignored.
+    // The XDG specification ignores relative paths.
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute(state)
         .or_else(|| absolute(home).map(|home| home.join(".local/state")))

@@ -1,10 +1,10 @@
-//! Times as people write them: `30s`, `500ms`, `1m`, `1h`, `2d`, or a number of seconds.
+//! Durations on the command line: `30s`, `500ms`, `1m`, `1h`, `2d`, or seconds.
 
 use std::time::Duration;
 
 use lockwright::duration;
 
-/// A TTL: more than nothing and at most what any backend takes.
+/// Parses a TTL: positive, and at most the longest that any backend accepts.
 pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = some(text)?;
     let longest = lockwright::Profile::LONGEST_TTL;
@@ -18,12 +18,12 @@ pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// Any time, zero included.
+/// Parses a duration that may be zero.
 pub(crate) fn any(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// A time that something may take: more than nothing.
+/// Parses a positive duration.
 pub(crate) fn some(text: &str) -> Result<Duration, String> {
     match any(text)? {
         time if time.is_zero() => Err("a time of zero would be over before it began".to_owned()),
@@ -31,7 +31,6 @@ pub(crate) fn some(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time as a person wants to read it.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

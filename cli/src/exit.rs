@@ -1,7 +1,7 @@
-//! Exit codes, and the one way to complain.
+//! Exit codes and error messages.
 //!
-//! Where a code must be ours it is one of `sysexits.h`, as flock(1) has it; they lie outside what
-//! shells use (126 and up) and what programs commonly do (1, 2).
+//! Lockwright's own codes are from `sysexits.h`, as in flock(1). They are outside the ranges of
+//! shells (126 and up) and common programs (1, 2).
 
 use std::error::Error as _;
 use std::fmt::Display;
@@ -13,30 +13,25 @@ use lockwright::{Error, ErrorKind, Step};
 
 use crate::harmless::harmless;
 
-/// The lock is held by somebody else; `-E` changes it.
+/// Another client holds the lock; `-E` changes the code.
 pub(crate) const HELD: u8 = 1;
-/// The command line can't be right.
 pub(crate) const USAGE: u8 = 64;
-/// The name is locked in another way, or what stands there isn't ours.
+/// The name is locked in another way, or its entry isn't Lockwright's.
 pub(crate) const CONFLICT: u8 = 65;
-/// The server can't be reached, or doesn't answer.
+/// The server is unreachable or doesn't answer.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The supervisor process was killed, or something happened that shouldn't.
+/// The supervisor process was killed, or an internal error occurred.
 pub(crate) const SUPERVISOR: u8 = 70;
-/// The operating system refuses a process or a file.
 pub(crate) const OS: u8 = 71;
-/// The hold was lost, and CMD was ended for that.
+/// The hold was lost, so CMD was ended.
 pub(crate) const LOST: u8 = 75;
-/// The server refuses: password, permission.
+/// The server denied access: password, permission.
 pub(crate) const DENIED: u8 = 77;
-/// The URL or the build can't be right.
+/// The URL or the build is unsuitable.
 pub(crate) const CONFIG: u8 = 78;
-/// CMD can't be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// CMD doesn't exist.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The table in `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   CMD's own, and 128+N when signal N ended it; otherwise
@@ -52,7 +47,7 @@ Exit codes:
   126  CMD can't be executed; the lock is released
   127  CMD doesn't exist";
 
-/// What ends the program before its work is done.
+/// An error that ends the program.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub code: u8,
@@ -94,8 +89,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// The error and what it was caused by, in one line. A cause that the text above it quotes already
-/// isn't said twice, nor are the backend and the lock.
+/// Returns the error and its causes in one line, without repeating quoted causes, the backend or
+/// the lock.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -120,13 +115,13 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
     backend && cause.name().is_none_or(|name| error.name() == Some(name))
 }
 
-/// Says `message` on standard error, if anybody can still read that, and answers `code`.
+/// Writes `message` to standard error, if it is open, and returns `code`.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "lockwright: {}", harmless(&message.to_string()));
     ExitCode::from(code)
 }
 
-/// For the hidden subcommands, when a person tries them.
+/// Reports a hidden subcommand that a user started.
 pub(crate) fn internal_use_only() -> ExitCode {
     complain(USAGE, "this is how lockwright calls itself; use `lockwright run NAME -- CMD`")
 }

@@ -1,10 +1,9 @@
-//! Text that others wrote, made harmless for a terminal.
+//! Escaping of foreign text for terminals.
 
 use std::fmt::Write;
 
-/// `text` with every control character spelled out (`\u{1b}`, `\n`), and every one that changes the
-/// direction of what follows. A label or a reason on a server is somebody else's: it must not move
-/// the cursor, set the clipboard or pass for another line.
+/// Escapes control characters (`\u{1b}`, `\n`) and changes of text direction. Other clients' labels
+/// and reasons must not move the cursor, set the clipboard or imitate a line.
 pub(crate) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

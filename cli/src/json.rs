@@ -1,12 +1,10 @@
-//! What the server shows, as the JSON that `docs/src/cli.md` describes: times are numbers of
-//! milliseconds.
+//! The JSON output that `docs/src/cli.md` describes. Durations are milliseconds.
 
 use std::time::Duration;
 
 use lockwright::{Holder, Inspection, Profile};
 use serde_json::{Value, json};
 
-/// A name and its holders.
 pub(crate) fn inspection(seen: &Inspection) -> Value {
     json!({
         "name": seen.name,
@@ -16,7 +14,6 @@ pub(crate) fn inspection(seen: &Inspection) -> Value {
     })
 }
 
-/// One hold.
 pub(crate) fn holder(holder: &Holder) -> Value {
     json!({
         "token": holder.token,
@@ -29,7 +26,6 @@ pub(crate) fn holder(holder: &Holder) -> Value {
     })
 }
 
-/// What a backend promises.
 pub(crate) fn profile(profile: &Profile) -> Value {
     let mut value = json!(profile);
     if let Value::Object(fields) = &mut value {
@@ -41,7 +37,6 @@ pub(crate) fn profile(profile: &Profile) -> Value {
     value
 }
 
-/// A time, as JSON has it.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -30,7 +30,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let _ = args.next();
-    // Before anything else: the two processes below `run` are small and plain.
+    // Before anything else: the two processes below `run` need only little code.
     match std::env::args_os().nth(1) {
         Some(first) if first == process::SUPERVISE => {
             let _ = args.next();

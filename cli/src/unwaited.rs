@@ -1,4 +1,4 @@
-//! Writing to standard error without waiting for its reader: whoever waits can't keep a deadline.
+//! Writes to standard error without blocking: a blocked process can't keep a deadline.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -10,13 +10,13 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// The most that a pipe or a terminal which is ready to be written to takes without waiting.
+/// The maximum that a writable pipe or terminal accepts without blocking.
 const READY_FOR: usize = 4096;
 
-/// Whether a line stopped in the middle, as there was no room for the rest.
+/// True if the last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes `text`. What there is no room for within `patience` is dropped.
+/// Writes `text`. Drops the rest if there is no room within `patience`.
 pub(crate) fn write(text: &str, patience: Duration) {
     let until = Instant::now() + patience;
     let text =
@@ -34,7 +34,7 @@ pub(crate) fn write(text: &str, patience: Duration) {
                     return;
                 }
             }
-            // Closed, or nobody reads it any more.
+            // Closed, or no reader is left.
             Err(_) => return,
         }
     }
@@ -45,7 +45,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Way::File => io::write(stderr(), bytes),
         Way::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Way::Own(own) => io::write(own, bytes),
-        // Somebody else may take the room between the look and the write; so be it.
+        // Another process may take the room between the check and the write. This is accepted.
         Way::Look if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(READY_FOR)])
         }
@@ -66,16 +66,17 @@ fn stderr() -> BorrowedFd<'static> {
     rustix::stdio::stderr()
 }
 
-/// How standard error is written to without waiting.
+/// The method of writing without blocking.
 #[derive(Debug)]
 enum Way {
-    /// It never waits for a reader.
+    /// It never blocks.
     File,
     Socket,
-    /// Opened once more, for us alone: CMD has the other one too, and doesn't expect it to be in
-    /// non-blocking mode.
+    /// Opened separately: CMD shares the other file description and doesn't expect non-blocking
+    /// mode.
     Own(OwnedFd),
-    /// It can't be opened once more: somebody else's terminal, say. So one looks before.
+    /// It can't be opened again, for example another user's terminal. So readiness is checked
+    /// before.
     Look,
 }
 

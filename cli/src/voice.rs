@@ -1,4 +1,4 @@
-//! What the command says on standard error: sentences for people, or JSON lines for programs.
+//! Messages on standard error: sentences, or JSON lines.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ use crate::exit::Failure;
 use crate::harmless::harmless;
 use crate::unwaited;
 
-/// Says it in the way that was asked for. Standard error may be closed or full: what nobody reads
-/// is lost, and never an error, nor ever waited for while a lock is held.
+/// The format of messages. Standard error may be closed or full: lost messages aren't errors, and
+/// writing never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Voice {
     json: bool,
@@ -26,24 +26,24 @@ impl Voice {
         self.json
     }
 
-    /// Whether a status line makes sense: a person looks at a terminal.
+    /// Returns whether a status line makes sense, that is on a terminal.
     pub(crate) fn has_status_line(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
 
-    /// Something that only programs want to know.
+    /// Reports an event in JSON only.
     pub(crate) fn event(self, event: &str, fields: Value) {
         if self.json {
             write_event(event, fields, Duration::ZERO);
         }
     }
 
-    /// Something that people want to know too.
+    /// Reports an event in both formats.
     pub(crate) fn tell(self, event: &str, fields: Value, sentence: &str) {
         self.say(event, fields, sentence, Duration::ZERO);
     }
 
-    /// Why it ends, and with which code.
+    /// Reports the final error and returns its exit code.
     pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
         let fields = json!({
             "kind": failure.kind,
@@ -54,7 +54,7 @@ impl Voice {
         ExitCode::from(failure.code)
     }
 
-    /// Replaces the status line; an empty text clears it.
+    /// Replaces the status line. An empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
         unwaited::write(&format!("\r\x1b[K{}", harmless(text)), Duration::ZERO);
     }
@@ -68,7 +68,7 @@ impl Voice {
     }
 }
 
-/// How long the reader of the last line gets, when nothing is held any more.
+/// The time limit for the last line, when nothing is held any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn write_event(event: &str, fields: Value, patience: Duration) {

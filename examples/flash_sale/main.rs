@@ -1,5 +1,5 @@
-//! A flash sale: 400 buyers in 8 processes want 100 items, whose number stands in a plain file
-//! that knows no transactions.
+//! A flash sale: 400 buyers in 8 processes compete for 100 items. Their number is in a plain file
+//! without transactions.
 //!
 //! ```text
 //! cargo run --example flash_sale                          # on a SQLite file
@@ -10,7 +10,7 @@
 //! cargo run --example flash_sale --features zookeeper -- --on zookeeper # an ensemble of three
 //! ```
 //!
-//! Which backend it is stands in the configuration file alone:
+//! Only the configuration file determines the backend:
 //!
 //! ```toml
 //! url = "postgres://shop:secret@db/shop?mode=session"
@@ -18,8 +18,8 @@
 //! require = ["fencing", "network"]   # what doesn't promise this is refused at the start
 //! ```
 //!
-//! Look for: without the lock more than 100 are sold, with it exactly 100. With `--kill`, the
-//! others go on within one TTL.
+//! Result: without the lock, more than 100 items are sold; with it, exactly 100. With `--kill`, the
+//! others continue within one TTL.
 #![forbid(unsafe_code)]
 
 mod setting;
@@ -57,16 +57,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the sale without the lock, and with it.
 fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let folder = tempfile::tempdir().map_err(io)?;
     let setting = Setting::from_arguments(folder.path())?;
     let config = setting::read(&setting.config)?;
     let (file, kill) = (&*setting.config, setting.kill);
-    // Before anything begins: what the configuration requires is promised, or this fails.
+    // Check first that the backend meets the configuration's requirements.
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
-            // Nodes that were never used would wait before they vote.
+            // New nodes would wait before they vote.
             lockwright::admit(&config.url).await?;
         }
         let locks = config.connect().await?;
@@ -78,7 +77,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
         locks.close().await;
         Ok(())
     })?;
-    // How long the others wait at most when a process dies while it holds.
+    // The longest wait of the others after a holder's death.
     let ttl = config.ttl.unwrap_or(Duration::from_secs(30));
 
     if !kill {
@@ -99,7 +98,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     if outcome.sales.len() != ITEMS as usize || outcome.left != 0 {
         return Err(Error::invalid_input("exactly all items should have been sold"));
     }
-    // Each sale's fence is above that of the sale before it.
+    // Each sale's fence is higher than the previous one's.
     if !outcome.sales.windows(2).all(|pair| pair[0].fence < pair[1].fence) {
         return Err(Error::invalid_input("the fences of the sales should grow"));
     }
@@ -109,7 +108,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
             gap.as_secs_f64(),
             ttl.as_secs_f64()
         );
-        // The TTL, and the time in which a waiter notices that it is over.
+        // The TTL, and the time until a waiter notices its end.
         if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }
@@ -122,7 +121,7 @@ struct Outcome {
     sales: Vec<Sale>,
     left: u32,
     took: Duration,
-    /// From the death of a holder to the next sale.
+    /// The time between a holder's death and the next sale.
     gap: Option<Duration>,
 }
 
@@ -164,7 +163,7 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
 }
 
-/// None of them is left behind when something goes wrong.
+/// Processes that are killed when dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -176,7 +175,7 @@ impl Drop for Children {
     }
 }
 
-/// Waits until the first process holds the lock and stands still, and kills it. Answers when.
+/// Waits until the first process holds the lock and pauses, kills it, and returns the time.
 fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     let limit = Instant::now() + Duration::from_secs(60);
     while !shop.somebody_stands_still() {
@@ -190,7 +189,7 @@ fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     Ok(now)
 }
 
-/// One of the processes, with its share of the buyers.
+/// Runs a process with its share of the buyers.
 async fn a_process(number: &str) -> Result<()> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
@@ -203,7 +202,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = variable("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The one that dies comes first, or all may be sold before it has its turn.
+    // The process to be killed starts first. Otherwise all items may be sold before its turn.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -218,7 +217,7 @@ async fn a_process(number: &str) -> Result<()> {
             if dies {
                 shop.stand_still().await;
             }
-            // Whatever is done is done under the lock, or not at all.
+            // The purchase happens under the lock or not at all.
             guard.run(shop.buy(&who, guard.fence().get())).await?.map_err(io)?;
             released(guard.release().await)
         });

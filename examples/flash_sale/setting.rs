@@ -1,26 +1,25 @@
-//! Where the locks are: a configuration file, the user's own or one that is written here.
+//! The configuration file: the user's own or a generated one.
 
 use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Error, Result, redact};
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
-/// What the command line asked for.
 pub(crate) struct Setting {
-    /// All that says which backend it is: every process reads it.
+    /// The configuration file that every process reads.
     pub(crate) config: PathBuf,
-    /// Whether one process dies while it holds.
+    /// True if a process is killed while it holds.
     pub(crate) kill: bool,
-    /// Whether the servers are our own, so that nobody can hold a lock on them.
+    /// True if the servers were started by this run, so that no lock can be held on them.
     pub(crate) is_new: bool,
-    /// A server of our own, which ends with this value.
+    /// A server that stops when it is dropped.
     _server: Option<Box<dyn Send>>,
 }
 
 const USAGE: &str = "there are --config FILE, --url URL, --on SERVER, --require PROMISE and --kill";
 
 impl Setting {
-    /// Reads the command line. Without anything it is a SQLite file in `folder`.
+    /// Parses the command line. The default is a SQLite file in `folder`.
     pub(crate) fn from_arguments(folder: &Path) -> Result<Self> {
         let mut setting =
             Self { config: folder.join("sale.toml"), kill: false, is_new: false, _server: None };
@@ -57,7 +56,7 @@ impl Setting {
     }
 }
 
-/// Starts a server for this run alone, and answers how to lock on it.
+/// Starts a server for this run and returns its URL.
 fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
     let (server, mode) = name.split_once('/').unwrap_or((name, "lease"));
     let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
@@ -79,7 +78,7 @@ fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
         }
         "redlock" => {
             let fleet = Fleet::start(5).map_err(failed)?;
-            // All of it runs on one machine, so that a round trip takes longer than it should.
+            // All nodes are on one machine, so round trips take longer.
             let url = format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","));
             (Box::new(fleet), url)
         }
@@ -112,7 +111,6 @@ fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
     })
 }
 
-/// Reads a configuration file.
 pub(crate) fn read(file: &Path) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(crate::io)?;
     toml::from_str(&text).map_err(|error| {
@@ -120,7 +118,6 @@ pub(crate) fn read(file: &Path) -> Result<Config> {
     })
 }
 
-/// Its URL, without secrets.
 pub(crate) fn shown(config: &Config) -> String {
     redact::url(&config.url)
 }

@@ -1,5 +1,5 @@
-//! The shop: a file with the number of items left, and one with the sales. No transactions, no
-//! locks of their own: what anybody writes is read by the others as it happens to be.
+//! The shop: a file with the number of items left, and one with the sales, without transactions and
+//! locks.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,14 +13,13 @@ pub(crate) struct Shop {
     still: PathBuf,
 }
 
-/// One sale.
 pub(crate) struct Sale {
-    /// On the boot clock, in nanoseconds.
+    /// In nanoseconds of the boot clock.
     pub(crate) at: u64,
     pub(crate) fence: u64,
 }
 
-/// The boot clock, which all processes share, in nanoseconds.
+/// Returns the boot clock, which all processes share, in nanoseconds.
 pub(crate) fn now() -> u64 {
     lockwright::Clock::boot().now().as_nanos()
 }
@@ -34,8 +33,7 @@ impl Shop {
         fs::write(&self.left, items.to_string())
     }
 
-    /// Buys one item if there is one: reads, thinks, writes. Nothing here keeps two from reading
-    /// the same number.
+    /// Buys an item if one is left: reads, pauses, writes. Two buyers may read the same number.
     pub(crate) async fn buy(&self, who: &str, fence: u64) -> io::Result<()> {
         let left = self.left()?;
         if left == 0 {
@@ -49,7 +47,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // Without the lock it may be read while somebody is writing it.
+            // Without the lock, another process may be writing it.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);
@@ -69,7 +67,7 @@ impl Shop {
             .collect())
     }
 
-    /// Holds the lock and does nothing, until this process is killed.
+    /// Holds the lock until this process is killed.
     pub(crate) async fn stand_still(&self) {
         let _ = fs::write(&self.still, "");
         std::future::pending().await

@@ -1,14 +1,14 @@
-//! An API in several processes, whose clients send a request again when no answer came; with its
-//! `idempotency-key` it takes effect exactly once, and is answered the same each time.
+//! An API in several processes, whose clients repeat requests without an answer. With its
+//! `idempotency-key`, a request takes effect exactly once and always gets the same answer.
 //!
 //! ```text
 //! cargo run --example idempotent_api            # on a SQLite file
 //! cargo run --example idempotent_api --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: each payment is sent to all three processes at a time, and once more by a client that hung up
-//! before its answer. Without the lock cards are charged twice; with it once, and all answers name the same
-//! charge.
+//! Result: each payment is sent to all three processes in parallel, and once more by a client that
+//! hangs up early. Without the lock, cards are charged twice; with it once, and all answers have
+//! the same charge.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process of the API: as little of HTTP as it takes.
+/// Runs a process of the API, with minimal HTTP.
 async fn api(folder: &Path) -> Result<()> {
     let locks = match told("API_LOCKS")? {
         url if url.is_empty() => None,
@@ -56,13 +56,13 @@ async fn api(folder: &Path) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.map_err(io)?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
-        // It goes on when the client has hung up: a charge that has begun isn't left half done.
+        // It continues after the client hangs up, so that a charge is never left incomplete.
         tokio::spawn(async move {
             let mut connection = BufReader::new(connection);
             let Ok(Some(key)) = key_of(&mut connection).await else { return };
             let (status, body) = match pay(locks.as_ref(), &folder, &key).await {
                 Ok(answer) => ("201 Created", answer),
-                // Whoever asked asks again, with the same key.
+                // The client repeats the request with the same key.
                 Err(error) => ("503 Service Unavailable", error.to_string()),
             };
             let length = body.len();
@@ -72,7 +72,6 @@ async fn api(folder: &Path) -> Result<()> {
     }
 }
 
-/// The key of a request without a body.
 async fn key_of(
     connection: &mut BufReader<tokio::net::TcpStream>,
 ) -> std::io::Result<Option<String>> {
@@ -89,7 +88,7 @@ async fn key_of(
     }
 }
 
-/// The answer to a payment: that of the first time, if it was made already.
+/// Returns the answer to a payment. For a repeated payment, it is the first answer.
 async fn pay(locks: Option<&Locks>, folder: &Path, key: &str) -> Result<String> {
     let Some(locks) = locks else { return charge_or_look_up(folder, key).await };
     let guard = locks.mutex(format!("payment/{key}")).acquire().await?;
@@ -103,7 +102,7 @@ async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
     if let Ok(answer) = fs::read_to_string(&answers) {
         return Ok(answer);
     }
-    tokio::time::sleep(Duration::from_millis(2)).await; // The bank takes its time.
+    tokio::time::sleep(Duration::from_millis(2)).await; // The bank's latency.
     let mut charges =
         OpenOptions::new().create(true).append(true).open(folder.join("charges")).map_err(io)?;
     charges.write_all(format!("{key}\n").as_bytes()).map_err(io)?;
@@ -135,7 +134,7 @@ fn idempotent_api() -> Result<()> {
 
 struct Paid {
     charges: usize,
-    /// How many payments had two different answers.
+    /// The number of payments with two different answers.
     contradicted: usize,
 }
 
@@ -153,7 +152,7 @@ fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
     let mut contradicted = 0;
     for payment in 0..PAYMENTS {
         let key = format!("payment-{payment}");
-        // This client hangs up at once, and asks again.
+        // This client hangs up at once and repeats its request.
         drop(send(&addresses[payment % PROCESSES], &key)?);
         let asked: Result<Vec<TcpStream>> =
             addresses.iter().map(|address| send(address, &key)).collect();

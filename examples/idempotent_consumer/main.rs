@@ -1,12 +1,14 @@
-//! A queue that delivers each message at least once, and consumers in which it takes effect exactly once.
+//! A queue that delivers each message at least once, and consumers in which it takes effect exactly
+//! once.
 //!
 //! ```text
 //! cargo run --example idempotent_consumer       # on a SQLite file
 //! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: each message is delivered to several processes at a time, one of which is killed while it works
-//! on one. Without the lock some take effect twice; with it each takes effect once, that one too.
+//! Result: each message is delivered to several processes in parallel, one of which is killed
+//! during its work. Without the lock, some messages take effect twice; with it, each takes effect
+//! once.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process, to which every message is delivered.
+/// Runs a process that receives every message.
 async fn consumer(number: &str) -> Result<()> {
     let folder = told("CONSUMER_FOLDER")?;
     let (ledger, start) = (Path::new(&folder).join("ledger"), Path::new(&folder).join("start"));
@@ -65,15 +67,15 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// The lock has no other holder while it is looked up whether the message took effect already, and while it
-/// does. That both stay true afterwards is not the lock's business but the ledger's.
+/// Handles a message under its lock: no other process acts between the check of the ledger and the
+/// entry. Afterwards the ledger prevents a repetition.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;
     released(guard.release().await)
 }
 
-/// What a message does: a line in the ledger, if there is none of it yet.
+/// Adds a line for the message to the ledger, unless there is one.
 async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let done = fs::read_to_string(ledger).map_err(io)?;
     if done.lines().any(|line| line == message.to_string()) {
@@ -109,7 +111,7 @@ fn idempotent_consumer() -> Result<()> {
     Ok(())
 }
 
-/// Delivers every message to every process. How often each took effect.
+/// Delivers every message to every process. Returns how often each took effect.
 fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
     let (ledger, start) = (folder.join("ledger"), folder.join("start"));
     fs::write(&ledger, "").map_err(io)?;

@@ -1,14 +1,14 @@
-//! A late write: a holder is stopped for longer than its TTL, another one takes over and writes, and then
-//! the first goes on, and sends what it had meant to write.
+//! A late write: a holder is stopped for longer than its TTL, the next holder writes, and then the
+//! first continues and sends its write.
 //!
 //! ```text
 //! cargo run --example late_write                # on a SQLite file
 //! cargo run --example late_write --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: the service refuses the late write by its fence, and keeps what the second holder wrote. What
-//! is written goes over HTTP, with the fence in a header (`fencing::HEADER`); the service lets it in through
-//! a `Gate`.
+//! Result: the service rejects the late write by its fence and keeps the second holder's text.
+//! Writes use HTTP with the fence in a header (`fencing::HEADER`), and the service checks it with a
+//! `Gate`.
 #![forbid(unsafe_code)]
 
 mod service;
@@ -45,13 +45,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process: it gets the lock, and writes when it is told to.
+/// Runs a process that acquires the lock, and writes on command.
 async fn writer(text: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LATE_WRITE_URL")?).await?;
     let guard = locks.mutex(NAME).ttl(TTL).acquire().await?;
     println!("holds with fence {}", guard.fence());
-    // Stands for all that may lie between a look at the lock and the write that it is to protect: a slow
-    // disk, a garbage collector, a machine that is moved.
+    // Simulates delays between a check of the lock and the protected write: a slow disk, a garbage
+    // collector, a migrated machine.
     std::io::stdin().read_line(&mut String::new()).map_err(io)?;
     let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text).map_err(io)?;
     println!("{answer}");
@@ -87,7 +87,7 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// A process that writes. It isn't left behind.
+/// A process that writes. Dropping it kills it.
 struct Writer {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -107,7 +107,6 @@ impl Writer {
         Ok(Self { child, said })
     }
 
-    /// The next thing that it says.
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         match self.said.read_line(&mut line).map_err(io)? {
@@ -116,7 +115,6 @@ impl Writer {
         }
     }
 
-    /// Lets it write.
     fn go_on(&mut self) -> Result<()> {
         let input = self.child.stdin.as_mut().expect("its input is piped");
         writeln!(input).map_err(io)

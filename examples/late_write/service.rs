@@ -1,5 +1,4 @@
-//! The service that the lock protects: it keeps one text, which a `PUT` over HTTP replaces. As little of
-//! HTTP as that takes.
+//! The service that the lock protects: a text that a `PUT` replaces, with minimal HTTP.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -10,14 +9,14 @@ use lockwright::{ErrorKind as Kind, LockName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-/// It runs until its runtime ends.
+/// A service that runs until its runtime ends.
 pub(crate) struct Service {
     address: SocketAddr,
     text: Arc<Mutex<String>>,
 }
 
 impl Service {
-    /// `lock` is the lock that protects the text.
+    /// Starts a service whose text `lock` protects.
     pub(crate) async fn start(lock: LockName) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let service = Self { address: listener.local_addr()?, text: Arc::default() };
@@ -26,7 +25,7 @@ impl Service {
             while let Ok((connection, _)) = listener.accept().await {
                 let (gate, lock, text) = (gate.clone(), lock.clone(), Arc::clone(&text));
                 tokio::spawn(async move {
-                    // Who hangs up in the middle has written nothing.
+                    // A client that hangs up early has written nothing.
                     let _ = serve(connection, &gate, &lock, &text).await;
                 });
             }
@@ -71,12 +70,12 @@ async fn serve(
     let answer = match fenced {
         None => format!("428 Precondition Required: it wants the header {HEADER}"),
         Some(Err(bad)) => format!("400 Bad Request: {bad}"),
-        // Which lock it must be, the sender doesn't choose.
+        // The service, not the client, determines the lock.
         Some(Ok(fenced)) => match gate.enter(lock, &fenced).await {
             Err(other) if other.kind() == Kind::InvalidInput => format!("400 Bad Request: {other}"),
             Err(late) => format!("412 Precondition Failed: {late}"),
             Ok(_inside) => {
-                // Where there is a disk, the fence is written beside it, and remembered after a restart.
+                // With a disk, store the fence together with the text, to keep it over restarts.
                 let body = String::from_utf8_lossy(&body).into_owned();
                 *text.lock().unwrap_or_else(PoisonError::into_inner) = body;
                 "204 No Content".to_owned()
@@ -88,7 +87,7 @@ async fn serve(
     connection.write_all(head.as_bytes()).await
 }
 
-/// Writes over HTTP; what the service answers, in a line.
+/// Writes over HTTP, and returns the status and reason of the answer.
 pub(crate) fn put(service: &str, fenced: &Fenced, text: &str) -> Result<String> {
     let mut connection = TcpStream::connect(service)?;
     let length = text.len();

@@ -1,12 +1,12 @@
-//! An election among three processes: the leader is killed, and another one leads.
+//! An election among three processes: the leader is killed, and another process takes over.
 //!
 //! ```text
 //! cargo run --example leader                    # on a SQLite file
 //! cargo run --example leader --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: the next one leads when the TTL of the killed one is over, with a larger fence, and whoever
-//! looks on sees each leader's own value.
+//! Result: the next process leads when the killed leader's TTL is over, with a higher fence. An
+//! observer sees each leader's own value.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process: it campaigns, says when it leads, and leads until it is killed.
+/// Runs a process that campaigns, reports its election, and leads until it is killed.
 async fn candidate(value: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LEADER_URL")?).await?;
     let leadership = locks.election(NAME).campaign(value).ttl(TTL).acquire().await?;
@@ -70,7 +70,7 @@ fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// The next candidate that says that it leads, and its fence. Says so as everybody can see it.
+/// Returns the next elected candidate and its fence, and prints the leader that observers see.
 fn winner(
     runtime: &tokio::runtime::Runtime,
     locks: &Locks,

@@ -1,13 +1,14 @@
-//! Moving a fleet from one backend to another, Redis to etcd, without a moment in which two of it hold.
+//! Migration of a fleet from Redis to etcd, without two concurrent holders.
 //!
 //! ```text
 //! cargo run --example migrate --features redis,etcd    # servers of its own
 //! ```
 //!
-//! Look for: the old version beside the new one overlaps, as each locks where the other doesn't look. With a
-//! version in between that holds both locks nobody ever does: first all become that one, and then the new
-//! one. What they write to has a register of fences for each backend, as those of two backends can't be
-//! compared: it lets all of them in, and refuses what the old version sends late.
+//! Result: the old and the new version in parallel overlap, because each locks on its own backend.
+//! A version in between holds both locks, and no turns overlap: first all members switch to it,
+//! then to the new version. The protected resource keeps the fences of both backends in separate
+//! registers, because they aren't comparable. It accepts current writes of all versions and rejects
+//! late writes of the old version.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -27,18 +28,15 @@ use tokio::task::JoinSet;
 const NAME: &str = "example/nightly-job";
 const TURNS: u32 = 20;
 
-/// What a member of the fleet locks with.
+/// The locks of a member.
 #[derive(Clone, Copy)]
 enum Version {
-    /// Redis alone.
     Old,
-    /// Both.
     Between,
-    /// etcd alone.
     New,
 }
 
-/// The rollout: who runs beside whom.
+/// The rollout: versions that run in parallel.
 const STEPS: [(&str, [Version; 4]); 5] = {
     use Version::{Between, New, Old};
     [
@@ -50,17 +48,15 @@ const STEPS: [(&str, [Version; 4]); 5] = {
     ]
 };
 
-/// What refuses late writes. Here it remembers in memory.
+/// The check of late writes, here in memory.
 #[derive(Clone, Default)]
 struct Registers {
-    /// Of Redis' fences.
     old: Gate,
-    /// Of etcd's.
     new: Gate,
 }
 
 impl Registers {
-    /// Lets in whoever holds one lock by its register, and whoever holds both by both.
+    /// Checks a holder of one lock with its register, and a holder of both with both.
     async fn enter(&self, old: Option<Fence>, new: Option<Fence>) -> Result<Vec<Inside>> {
         let lock = LockName::new(NAME)?;
         let mut inside = Vec::new();
@@ -115,7 +111,7 @@ async fn migrate() -> Result<()> {
     Ok(())
 }
 
-/// A hold of the old version's, from before the rollout.
+/// Returns the fence of a hold of the old version from before the rollout.
 async fn fence_of_the_old(old: &str) -> Result<Fence> {
     let old = lockwright::connect(old).await?;
     let guard = old.mutex(NAME).acquire().await?;
@@ -125,7 +121,7 @@ async fn fence_of_the_old(old: &str) -> Result<Fence> {
     Ok(fence)
 }
 
-/// Lets some members of the fleet do their turns, and counts how often one began within another's.
+/// Runs turns of these versions in parallel, and counts the overlaps.
 async fn together(
     versions: [Version; 4],
     old: &str,
@@ -177,7 +173,7 @@ async fn under_the_lock(
         }
         Version::Between => {
             let both = old.multi([NAME]).and(new, [NAME]).acquire().await?;
-            // In the order in which the clients were given.
+            // In the order of the clients.
             let fences: Vec<Fence> = both.fences(NAME).collect();
             let inside = registers.enter(fences.first().copied(), fences.get(1).copied()).await?;
             turn.await;

@@ -1,12 +1,12 @@
-//! Order grabbing: forty drivers in four processes reach for each order, and one gets it.
+//! Order grabbing: forty drivers in four processes compete for each order, and one gets it.
 //!
 //! ```text
 //! cargo run --release --example order_grabbing  # on a SQLite file
 //! cargo run --example order_grabbing --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: each order has one winner, and the others learn at once that it is gone: nobody waits for a
-//! lock that somebody else will keep.
+//! Result: each order has one winner, and the others fail at once, without waiting for a lock that
+//! the winner keeps.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -21,7 +21,8 @@ use support::{Processes, told};
 const PROCESSES: usize = 4;
 const DRIVERS: usize = 10;
 const ORDERS: usize = 10;
-/// How long the winner has to confirm that it comes. It doesn't renew: who doesn't confirm loses the order.
+/// The winner's time for a confirmation, without renewal. A winner that doesn't confirm loses the
+/// order.
 const TO_CONFIRM: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process, with its drivers. It says which got what, and how long the others took to learn.
+/// Runs a process with its drivers. It prints the winners, and how long the others took to fail.
 async fn drivers(process: &str) -> Result<()> {
     let locks = lockwright::connect(&told("DRIVERS_URL")?).await?;
     let start_together = told("DRIVERS_START")?;
@@ -73,7 +74,7 @@ async fn drivers(process: &str) -> Result<()> {
         won.extend(driver.map_err(|error| Error::unavailable("it panicked").with_source(error))??);
     }
     println!("done");
-    // The orders stay theirs until everybody has reached for them.
+    // Keep the orders until all drivers have tried.
     std::future::pending().await
 }
 

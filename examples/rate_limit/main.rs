@@ -1,4 +1,4 @@
-//! A limit for a partner's service that takes three calls at a time, kept by all processes together: a
+//! A rate limit shared by all processes, for a service that accepts three calls in parallel: a
 //! semaphore with three permits.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! cargo run --example rate_limit --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Look for: without permits it is called more often at a time than it may be, with them never; and a
-//! process that is killed with a permit in its hand doesn't keep it for longer than the TTL.
+//! Result: without permits, the limit is exceeded; with them, never. A killed process keeps its
+//! permit for at most the TTL.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -29,9 +29,8 @@ const PROCESSES: usize = 4;
 const CALLERS: usize = 3;
 const CALLS: usize = 4;
 const TTL: Duration = Duration::from_secs(10);
-/// Of the one that is killed, for which the others then wait.
+/// The TTL of the killed process, for which the others wait.
 const SHORT_TTL: Duration = Duration::from_secs(2);
-/// How long the service takes for a call.
 const CALL: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -51,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One process: several tasks call the service, each several times.
+/// Runs a process whose tasks call the service repeatedly.
 async fn callers(with: &str) -> Result<()> {
     let locks = lockwright::connect(&told("CALLERS_URL")?).await?;
     let service = told("CALLERS_SERVICE")?;
@@ -83,7 +82,7 @@ async fn callers(with: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// One call: it is over when the service hangs up.
+/// Calls the service. The call ends when the service hangs up.
 async fn call(service: &str) -> Result<()> {
     let mut connection = TcpStream::connect(service).await.map_err(io)?;
     connection.read_to_end(&mut Vec::new()).await.map_err(io)?;
@@ -113,7 +112,7 @@ fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Has all processes call, and waits for them. With `one_dies` another one is killed that has a permit.
+/// Runs all processes to their end. With `one_dies`, another process with a permit is killed.
 fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Result<()> {
     let service = service.to_string();
     let mut processes = Processes::new();
@@ -133,7 +132,7 @@ fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Resul
     Ok(())
 }
 
-/// The partner's service. Answers where it is, and the most calls that it had at a time.
+/// Starts the service. Returns its address, and the maximum number of parallel calls.
 async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
@@ -145,7 +144,7 @@ async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::spawn(async move {
                 tokio::time::sleep(CALL).await;
-                // Before it hangs up: then the next one may call.
+                // Before it hangs up, because the next call may begin then.
                 now.fetch_sub(1, Ordering::SeqCst);
                 drop(connection);
             });

@@ -1,5 +1,5 @@
-//! Stock in a table of a database: 200 buyers in 8 processes want 50 items, each in a transaction that
-//! reads how many are left, thinks, and writes one less.
+//! Stock in a database table: 200 buyers in 8 processes compete for 50 items, each in a transaction
+//! that reads the number, pauses, and writes the number minus one.
 //!
 //! ```text
 //! cargo run --example stock_table --features postgres,mysql                   # on a PostgreSQL of its own
@@ -7,9 +7,9 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! Look for: without a lock too many are sold. With `lock_in_transaction` exactly 50. A mutex alone
-//! is not enough when its holder is stopped for longer than its TTL, in the middle of its work: it
-//! goes on and writes what it read before. With `check_fence` its late write is refused.
+//! Result: without a lock, too many are sold; with `lock_in_transaction`, exactly 50. A mutex alone
+//! isn't enough if its holder is stopped during its work for longer than its TTL: it continues and
+//! writes an outdated number. With `check_fence`, this late write is rejected.
 #![forbid(unsafe_code)]
 
 mod shop;
@@ -33,7 +33,6 @@ const ITEMS: i64 = 50;
 const TTL: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How a buyer keeps the others out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Nothing,
@@ -68,7 +67,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sells all the items, in each of the ways.
 async fn the_sales() -> Result<()> {
     let (mut postgres, mut mariadb) = (None, None);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -108,7 +106,7 @@ async fn the_sales() -> Result<()> {
     Ok(())
 }
 
-/// Runs the processes; answers why a late write was refused, if one was.
+/// Runs the processes. Returns why a late write was rejected, if one was.
 async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     let folder = tempfile::tempdir()?;
     let exe = std::env::current_exe()?;
@@ -135,7 +133,7 @@ async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     Ok(std::fs::read_to_string(folder.path().join("refused")).ok())
 }
 
-/// None of them is left behind when something goes wrong.
+/// Processes that are killed when dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -147,7 +145,7 @@ impl Drop for Children {
     }
 }
 
-/// Stops the first process in the middle of its work, until others have sold.
+/// Stops the first process during its work, until others have sold.
 async fn stop_the_holder(shop: &Shop, folder: &Path, child: &Child) -> Result<()> {
     let signal =
         |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status();
@@ -173,7 +171,7 @@ async fn wait_until(limit: Instant) -> Result<()> {
     Ok(())
 }
 
-/// One of the processes, with its share of the buyers.
+/// Runs a process with its share of the buyers.
 async fn a_process(number: &str) -> Result<()> {
     let url = std::env::var("STOCK_TABLE_URL")?;
     let folder = std::env::var("STOCK_TABLE_FOLDER")?;
@@ -184,7 +182,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The one that is to be stopped comes first, or all may be sold before it has its turn.
+        // The process to be stopped starts first. Otherwise all items may be sold before its turn.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;
@@ -206,14 +204,14 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys one item if there is one. With a folder it is the one that is stopped in the middle.
+/// Buys an item if one is left. With a folder, this buyer is stopped during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,
         Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
     };
-    // A real program does its work in `guard.run(..)`, and looks at `guard.check()`: that is nearly
-    // always enough. This one looks at nothing, as one that is stopped between a look and its write.
+    // A real program works in `guard.run(..)` and checks `guard.check()`, which is nearly always
+    // enough. This one checks nothing, like a process stopped between check and write.
     if let (Some(folder), Way::MutexAndFence) = (victim, way) {
         stand_still(folder).await?;
     }
@@ -242,7 +240,7 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
     }
     tx.commit().await?;
     if let Some(guard) = guard {
-        // That it was lost meanwhile is no secret to the client.
+        // The client reports the loss.
         match guard.release().await {
             Err(error) if victim.is_some() && error.lost_reason().is_some() => {}
             outcome => released(outcome)?,
@@ -251,7 +249,6 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
     Ok(())
 }
 
-/// Waits to be stopped, and to go on.
 async fn stand_still(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("still"), "")?;
     let limit = Instant::now() + LIMIT;

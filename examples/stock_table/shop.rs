@@ -1,4 +1,4 @@
-//! The shop's tables, on PostgreSQL or on MySQL.
+//! The shop's tables, on PostgreSQL or MySQL.
 
 use lockwright::sql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use lockwright::sql::sqlx::postgres::{PgPool, PgPoolOptions};
@@ -9,14 +9,13 @@ use lockwright::{Error, Fence};
 
 use crate::Result;
 
-/// Two tables: one row that says how many are left, and a row for each sale.
+/// Two tables: a row with the number of items left, and a row for each sale.
 #[derive(Debug, Clone)]
 pub(crate) enum Shop {
     Postgres(PgPool),
     MySql(MySqlPool),
 }
 
-/// A transaction of the shop.
 pub(crate) enum Transaction {
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
     MySql(sqlx::Transaction<'static, sqlx::MySql>),
@@ -45,7 +44,7 @@ impl Shop {
                 Self::MySql(pool) => pool.execute(statement).await.map(drop)?,
             }
         }
-        // What the lock and the fence check need besides.
+        // The tables for the lock and the fence check.
         match self {
             Self::Postgres(pool) => {
                 postgres::InTransaction::new().make_tables(&mut *pool.acquire().await?).await?
@@ -98,7 +97,7 @@ impl Transaction {
         })
     }
 
-    /// Writes what was thought out, whatever stands there by now.
+    /// Writes the computed number, whatever the current one is.
     pub(crate) async fn sell_one_of(&mut self, left: i64) -> Result<()> {
         for statement in [
             format!("UPDATE stock SET number = {}", left - 1),

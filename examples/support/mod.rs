@@ -1,4 +1,4 @@
-//! What several examples have in common: where the locks are, processes of their own, and how a hold ends.
+//! Common code of the examples: the URL, child processes, the end of a hold.
 #![allow(dead_code, reason = "no example needs all of it")]
 
 use std::io::{BufRead, BufReader};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use lockwright::{Error, ErrorKind, Result};
 
-/// Until something comes about, on a busy machine.
+/// The time limit, for a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is given as `--url`, or a SQLite file in `folder`.
+/// Returns the argument of `--url`, or a SQLite file in `folder`.
 pub(crate) fn url(folder: &Path) -> Result<String> {
     match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
         [] => Ok(format!("sqlite:{}", folder.join("locks.db").display())),
@@ -21,13 +21,13 @@ pub(crate) fn url(folder: &Path) -> Result<String> {
     }
 }
 
-/// What the first process told this one, which is one of the others.
+/// Returns a variable that the first process passed to this child.
 pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// What a release comes to once the work is done. One that nobody answered in time is told to the server
-/// again in the background, and the hold ends with its TTL at the latest.
+/// Accepts a release without an answer: the client repeats it in the background, and the hold ends
+/// with its TTL at the latest.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),
@@ -35,7 +35,7 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// This program, several times. None of them is left behind.
+/// Child processes of this program. They are killed when dropped.
 pub(crate) struct Processes {
     children: Vec<Child>,
     lines: Receiver<(usize, String)>,
@@ -48,7 +48,7 @@ impl Processes {
         Self { children: Vec::new(), lines, sender }
     }
 
-    /// One more, with these variables.
+    /// Starts a process with these variables.
     pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
         let mut child = Command::new(std::env::current_exe().map_err(io)?)
             .envs(variables.iter().copied())
@@ -67,7 +67,7 @@ impl Processes {
         Ok(())
     }
 
-    /// The next line that one of them prints, and which.
+    /// Returns the next line of output and its process.
     pub(crate) fn next(&self) -> Result<(usize, String)> {
         self.lines.recv_timeout(LIMIT).map_err(|error| {
             Error::unavailable("no process said anything for a minute").with_source(error)

@@ -1,11 +1,10 @@
-//! Who a server runs as.
+//! The user account of servers.
 
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// The user and the group that a server runs as when the tests run as root, because PostgreSQL and
-/// MariaDB refuse to run as root.
+/// A server's user and group if the tests run as root, which PostgreSQL and MariaDB reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -13,8 +12,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// The first of these users that exists, or `nobody`; none when we aren't root, because then
-    /// servers run as ourselves.
+    /// Returns the first existing one of these users, otherwise `nobody`; `None` unless this
+    /// process is root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -34,7 +33,7 @@ impl Account {
         Some(names.iter().chain(&["nobody"]).find_map(find).unwrap_or(nobody))
     }
 
-    /// Makes `path` theirs.
+    /// Makes this account the owner of `path`.
     pub fn own(self, path: &Path) -> Result<()> {
         std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
             .map_err(|error| Error::new(format!("{}: {error}", path.display())))

@@ -1,4 +1,4 @@
-//! A certificate for a server, and the authority that vouches for it, both of our own.
+//! A test CA, and a server certificate that it signed.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +6,13 @@ use tempfile::TempDir;
 
 use crate::{Account, Program, Result, folder};
 
-/// The authority's certificate: what a client is told to trust.
 const AUTHORITY: &str = "ca.crt";
 
-/// What servers show.
 const CERTIFICATE: &str = "server.crt";
 const KEY: &str = "server.key";
 
-/// What may be done with each, and for which hosts the server's is. Written out, as each system's
-/// own defaults are others.
+/// The certificates' extensions and hosts. They are explicit because the defaults differ between
+/// systems.
 const SETTINGS: &str = "[req]\n\
                         distinguished_name = subject\n\
                         [subject]\n\
@@ -25,33 +23,33 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// A CA and a certificate, for servers that share them, or for no server: what a client trusts by
+/// A CA and a server certificate, for several servers, or for none: a CA that a client trusts by
 /// mistake.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
 impl Certificates {
-    /// Makes a CA, and a certificate for `localhost` and `127.0.0.1`, valid for two days.
+    /// Creates a CA and a certificate for `localhost` and `127.0.0.1`, valid for two days.
     ///
     /// # Errors
-    /// When `openssl` isn't installed.
+    /// If `openssl` isn't installed.
     pub fn new() -> Result<Self> {
         let folder = folder::temporary("certificates", None)?;
         make(folder.path(), None)?;
         Ok(Self(folder))
     }
 
-    /// The file with the CA's certificate.
+    /// Returns the file with the CA's certificate.
     pub fn authority(&self) -> PathBuf {
         authority(self.0.path())
     }
 
-    /// The file with the certificate for `localhost` and `127.0.0.1`.
+    /// Returns the file with the server's certificate.
     pub fn certificate(&self) -> PathBuf {
         certificate(self.0.path())
     }
 
-    /// The file with the private key of that one.
+    /// Returns the file with the server's private key.
     pub fn key(&self) -> PathBuf {
         key(self.0.path())
     }
@@ -69,10 +67,10 @@ pub(crate) fn key(folder: &Path) -> PathBuf {
     folder.join(KEY)
 }
 
-/// Makes all of them in a folder, for a server that runs as `account`.
+/// Creates the files in a folder, for a server that runs as `account`.
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
-    // A name of its own, by which clients find out who signed what.
+    // A unique issuer name, so that clients find the certificate's CA.
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
     for command in [

@@ -1,8 +1,7 @@
-//! What sets of servers need: doing a thing to all of them at once, and waiting for them to agree.
+//! Helpers for sets of servers.
 
 use crate::{Error, Result, wait};
 
-/// Does it for all of them at the same time.
 pub(crate) fn all_at_once<T: Send, R: Send>(
     things: impl IntoIterator<Item = T>,
     job: impl Fn(T) -> Result<R> + Sync,
@@ -16,9 +15,9 @@ pub(crate) fn all_at_once<T: Send, R: Send>(
     })
 }
 
-/// Asks a set until it is as it should be.
+/// Polls until the set has reached a state.
 pub(crate) fn wait_until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> Result<T> {
-    // A vote that was split is repeated, and the machine may be busy.
+    // A split vote is repeated, and the machine may be busy.
     let limit = 3 * wait::LIMIT;
     wait::until(limit, ask)
         .ok_or_else(|| Error::new(format!("{what} did not happen within {limit:?}")))

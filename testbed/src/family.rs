@@ -1,6 +1,5 @@
-//! A process and its descendants, as PostgreSQL is: one process for each connection.
-//!
-//! Each of them leads a session of its own, so no process group has them all.
+//! A process and its descendants, which need not share a process group: PostgreSQL's connections
+//! have a process and session each.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait;
 
-/// The children of `pid`, their children, and so on.
+/// Returns the descendants of `pid`.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let parents: Vec<(u32, u32)> = entries
@@ -25,17 +24,18 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Whether it is stopped, or over: a zombie only waits for its parent to ask how it ended.
+/// Returns whether the process is stopped or has ended. A zombie has ended; its parent hasn't
+/// waited for it yet.
 pub(crate) fn stands_still(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
 }
 
-/// Whether it is over.
 pub(crate) fn is_over(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Sends a signal to each, and waits until `done` holds for all; false when that takes too long.
+/// Sends a signal to each process and waits until `done` holds for all. Returns `false` on a
+/// timeout.
 pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
     for pid in pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
@@ -45,21 +45,20 @@ pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> boo
     wait::until(wait::LIMIT, || pids.iter().all(|pid| done(*pid)).then_some(())).is_some()
 }
 
-/// The state, and the parent.
+/// Returns the process's state and its parent.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Kills frozen processes when this process ends, however that happens: who is frozen doesn't
-/// notice that its parent is gone, and would stay for ever.
+/// Kills frozen processes when this process ends, which they can't notice themselves.
 #[derive(Debug)]
 pub(crate) struct Undertaker(Child);
 
 impl Undertaker {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // Its standard input ends when we do. A group of its own, because Ctrl-C goes to ours.
+        // Its standard input closes when this process ends. Its own group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "undertaker"])
             .args(pids.iter().map(u32::to_string))
@@ -73,7 +72,7 @@ impl Undertaker {
 
 impl Drop for Undertaker {
     fn drop(&mut self) {
-        // Killed before its standard input is closed.
+        // Kill it before its standard input closes.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! Temporary folders of servers, and what they are filled with: making a database's first files
-//! takes seconds, so it is done once, and copied.
+//! Temporary folders of servers, and a cache of new databases' files. Creating these files takes
+//! seconds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{Account, Error, Program, Result};
 
-/// A temporary folder that belongs to who the server runs as.
+/// Creates a temporary folder that the server's account owns.
 pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix(&format!("lockwright-{server}-"))
@@ -22,11 +22,10 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
     Ok(folder)
 }
 
-/// Fills `target` with what `make` once left in the empty folder it was given.
+/// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// That is kept in one file for each user of the machine, server and `recipe`, which is all that
-/// decides the outcome: versions, settings. One file and not a folder, because a file comes and
-/// goes as a whole, whoever tidies up the temporary folder.
+/// The cache has one archive per user, server and `recipe` (versions and settings). A single file
+/// can't be removed partially by a clean-up.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -47,7 +46,7 @@ pub(crate) fn fill(
             .tempfile_in(&cache)
             .map_err(|error| Error::new(format!("{}: {error}", cache.display())))?;
         tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
-        // Another process may have done the same: then this one takes the other's place.
+        // Another process may have written the same file. This one replaces it.
         packed
             .persist(&archive)
             .map_err(|error| Error::new(format!("{}: {error}", archive.display())))?;
@@ -57,12 +56,11 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Removes what is in it.
 pub(crate) fn empty(folder: &Path) -> Result<()> {
     empty_except(folder, &[])
 }
 
-/// Removes what is in it, but for the files with these names.
+/// Empties a folder, except for the files with these names.
 pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
     let remove = || -> std::io::Result<()> {
         for entry in std::fs::read_dir(folder)? {
@@ -85,7 +83,7 @@ fn tar() -> Program {
     Program::new("tar", "tar")
 }
 
-/// Writes a file that who the server runs as can read, whatever our umask is.
+/// Writes a file that the server's account can read, whatever this process's umask is.
 pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
     std::fs::write(file, text)
         .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
@@ -97,10 +95,11 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
 }
 
-/// A folder that is ours alone: in the temporary folder, others may have put one there before.
+/// Returns the folder of the cache, and checks that it is private: other users may have created it
+/// first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another folder to have it in, for processes with different temporary folders:
-/// they must share the locks of ports.
+/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, for processes with different temporary
+/// folders that must share the locks of ports.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -1,4 +1,4 @@
-//! Programs that are built with Go: fetched and built once, and kept beside our own build.
+//! Go programs, built once and kept in this build's target folder.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,26 +8,25 @@ use std::time::Duration;
 
 use crate::{Error, Program, Result, folder};
 
-/// The package, for Debian.
 const PACKAGE: &str = "golang-go";
 
-/// How long fetching and building may take.
+/// The time limit for fetching modules and building.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Builds the Go module in the folder `source`, unless that has been done, and returns the program.
+/// Builds the Go module in `source`, unless it has been built, and returns the program.
 ///
 /// # Errors
-/// When Go isn't installed, is too old for what `go.mod` asks for, or can't fetch or build it.
+/// If Go isn't installed, is older than `go.mod` requires, or fails.
 pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     let failed = |error: io::Error| Error::new(format!("{}: {error}", place.display()));
     fs::create_dir_all(&place).map_err(failed)?;
     let program = place.join(name_of(source)?);
-    // Several test processes may want it at the same time.
+    // Several test processes may build it at the same time.
     let turn = File::create(program.with_extension("lock")).map_err(failed)?;
     turn.lock().map_err(failed)?;
     if !program.exists() {
-        // In one step, so that nobody ever starts half of it.
+        // Rename it into place, so that no process starts an incomplete file.
         let fresh = program.with_extension("new");
         go(&place)?
             .args(["build", "-o", &folder::text(&fresh)?, "."])
@@ -41,12 +40,12 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // Writable, so that whoever may delete the target folder can.
+        // Writable, so that a user can delete the target folder.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules"))?)
         .env("GOCACHE", folder::text(&place.join("cache"))?)
         .env("GOWORK", "off")
-        // The installed one or an error, not another one that it fetches.
+        // Go must not download another toolchain.
         .env("GOTOOLCHAIN", "local")
         .env("CGO_ENABLED", "0"))
 }
@@ -54,13 +53,14 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // Not in the module's folder, where a Go that is too old says nothing but that.
+    // Outside the module's folder, where a Go that is too old only reports its age.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
 }
 
-/// Another name for each text that goes into it, so that an old one is never taken for it.
+/// Returns a name that depends on the source files' contents, so that an outdated program isn't
+/// used.
 fn name_of(source: &Path) -> Result<String> {
     let failed = |error: io::Error| Error::new(format!("{}: {error}", source.display()));
     let mut files: Vec<PathBuf> = fs::read_dir(source)
@@ -75,7 +75,7 @@ fn name_of(source: &Path) -> Result<String> {
     Ok(format!("{name}-{:016x}", hasher.finish()))
 }
 
-/// In the target folder that we were built into, which says what it is.
+/// Returns a folder in the target folder that contains this executable.
 fn place() -> Result<PathBuf> {
     let ours = std::env::current_exe().ok();
     let target = ours.iter().flat_map(|exe| exe.ancestors()).find(|folder| {

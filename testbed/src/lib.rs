@@ -1,30 +1,30 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
-//! Each server is a child process of its own, in a temporary folder, on a free loopback port. It
-//! has answered before anybody gets hold of it, and it is gone when its value is dropped, when the
-//! test panics, and when the test process itself is killed.
+//! Each server is a child process in a temporary folder, on a free loopback port. It has answered
+//! before the caller gets it. It ends when its value is dropped, when the test panics, and when the
+//! test process is killed.
 //!
-//! A missing binary is an error that names the Debian package, never a skipped test.
-//! `LOCKWRIGHT_SERVER_ROOT` names a folder with a server of another version, which is then started
-//! instead of the installed one: `cargo xtask test versions` makes such folders in `target/servers/`.
+//! A missing binary is an error that names the Debian package; the test isn't skipped.
+//! `LOCKWRIGHT_SERVER_ROOT` names a folder with a server of another version, which replaces the
+//! installed one. `cargo xtask test versions` creates such folders in `target/servers/`.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`process`] | one child process: start, stop, kill, freeze, its log |
+//! | [`process`] | a child process: start, stop, kill, freeze, its log |
 //! | [`family`] | a process and its descendants |
-//! | [`http`] | one question over HTTP |
+//! | [`http`] | a single HTTP request |
 //! | [`port`] | free loopback ports |
-//! | [`wait`] | waiting for a thing itself, with a limit |
-//! | [`account`] | who a server runs as, when we are root |
-//! | [`certificates`] | a server's certificate, and a CA for it |
-//! | [`redis`] | a Redis server, and sets of them: independent ones, a Sentinel set, a Cluster |
-//! | [`postgres`] | a PostgreSQL server, or a replica of one |
-//! | [`pgbouncer`] | PgBouncer, a pool of connections in front of a PostgreSQL server |
+//! | [`wait`] | polling with a limit |
+//! | [`account`] | the servers' user account if this process is root |
+//! | [`certificates`] | a server's certificate, and its CA |
+//! | [`redis`] | a Redis server, independent servers, a Sentinel set, a Cluster |
+//! | [`postgres`] | a PostgreSQL server, or a replica |
+//! | [`pgbouncer`] | PgBouncer, a connection pool for a PostgreSQL server |
 //! | [`mariadb`] | a MariaDB server, or a MySQL server |
 //! | [`etcd`] | an etcd cluster, Debian's version or a current one |
 //! | [`zookeeper`] | a ZooKeeper ensemble |
-//! | [`go`] | programs that are built with Go |
-//! | [`proxy`] | a TCP proxy that cuts, swallows, delays |
+//! | [`go`] | Go programs |
+//! | [`proxy`] | a TCP proxy that cuts, drops, delays |
 #![forbid(unsafe_code)]
 
 pub mod account;
@@ -59,10 +59,10 @@ pub use proxy::Proxy;
 pub use redis::{Cluster, Fleet, Redis, Sentinels};
 pub use zookeeper::ZooKeeper;
 
-/// What goes wrong here is for a person who reads a failed test: a sentence is enough.
+/// The result of an operation on a server. Its error is a sentence for the reader of a failed test.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A server that could not be started, stopped or asked.
+/// An error from starting, stopping or querying a server.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// As it may stand in a URL as a password.
+/// Percent-encodes a password for a URL.
 fn in_url(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

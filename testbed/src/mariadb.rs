@@ -12,21 +12,20 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
 };
 
-/// The packages, for Debian: the server's has no service and no database, unlike `mariadb-server`.
+/// The Debian packages. Unlike `mariadb-server`, the server's package has no service and no
+/// database.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
-/// The superuser, and the password of it.
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// The user for tests, who has all rights in a database of the same name and none elsewhere.
+/// The user for tests. It has all rights in a database of the same name and none elsewhere.
 const USER: &str = "lockwright";
-/// Unlike anything else that a log may have, so that a test can look for it there.
+/// A unique text, so that a test can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// How a [`MariaDb`] is to be started. What isn't set is as the server has it, but it is small, and
-/// doesn't wait for the disk.
+/// Options for a [`MariaDb`]. The defaults are the server's, but small and without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -35,13 +34,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Any setting, as the `[mysqld]` part of `my.cnf` has them. The last one of a name counts.
+    /// Adds a setting of the section `[mysqld]` of `my.cnf`. The last one of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Waits for the disk, as a server with data that matter does.
+    /// Syncs to disk, as a production server does.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
     }
@@ -58,25 +57,25 @@ impl Options {
         }
     }
 
-    /// Another password for the user `lockwright`.
+    /// Sets the password of the user `lockwright`.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Speaks TLS too, with a certificate for `localhost` and `127.0.0.1`. Who signed it is in
+    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
     /// [`MariaDb::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Speaks nothing but TLS over TCP.
+    /// Accepts only TLS over TCP.
     pub fn tls_only(self) -> Self {
         self.tls().set("require_secure_transport", "ON")
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server and waits until it answers.
     pub fn start(self) -> Result<MariaDb> {
         port::retried(|| MariaDb::start_on(port::free(), &self))
     }
@@ -103,7 +102,7 @@ impl Kind {
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
-/// A MariaDB server of our own. Dropping it ends it and removes its data.
+/// A MariaDB server. Dropping it stops it and removes its data.
 #[derive(Debug)]
 pub struct MariaDb {
     process: Process,
@@ -113,15 +112,15 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// One with default settings.
+    /// Starts a server with default settings.
     ///
     /// # Errors
-    /// When MariaDB isn't installed, or doesn't answer.
+    /// If MariaDB isn't installed or doesn't answer.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// One with other settings.
+    /// Returns the default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -136,8 +135,8 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// Logs in as each user through the unix socket. MySQL rejects a user's first TCP login after its start
-    /// if it is without TLS.
+    /// Logs in as each user through the unix socket. Otherwise MySQL rejects a user's first TCP
+    /// login without TLS.
     fn log_in(&self) -> Result<()> {
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
@@ -152,56 +151,53 @@ impl MariaDb {
         self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'")).map(drop)
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Its folder, which has its unix socket too.
+    /// Returns the folder, which also has the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The file with the certificate of the CA that signed the server's. Another one after a
-    /// [`MariaDb::restart`] without data.
+    /// Returns the file with the CA's certificate. A [`MariaDb::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
 
-    /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
+    /// Returns the URL of the database `lockwright` for the user `lockwright`, with the password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// How to connect through a proxy that listens on `port`.
+    /// Returns the URL through a proxy that listens on `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// How to connect as the superuser, to the same database.
+    /// Returns the superuser's URL of the same database.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// The password of the user `lockwright`.
+    /// Returns the password of the user `lockwright`.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Starts it again on the same port, after a [`MariaDb::stop`] or [`MariaDb::kill`] too.
-    ///
-    /// With `keep_data` it is stopped in an orderly way and comes back with all of it. Without, it
-    /// comes back as new.
+    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
+    /// database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -215,7 +211,7 @@ impl MariaDb {
         self.log_in()
     }
 
-    /// Ends it in an orderly way, without waiting for its clients.
+    /// Shuts the server down, without waiting for its clients.
     pub fn stop(&mut self) {
         if self.process.ended().is_none() {
             self.process.thaw();
@@ -223,22 +219,22 @@ impl MariaDb {
         }
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the server, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    /// Freezes the server: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Sets whether commits wait for a replica, which the server doesn't have. Needs
+    /// Sets whether commits wait for a replica. The server has no replica. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -248,19 +244,19 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Lets the superuser run SQL in the database `lockwright`, through MariaDB's own command line
-    /// client. Returns the rows: a line each, with tabs between their fields.
+    /// Runs SQL as the superuser in the database `lockwright`, with MariaDB's client. Returns the
+    /// rows as lines with tabs between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// The same, as the user `lockwright`.
+    /// Like [`MariaDb::sql`], as the user `lockwright`.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
 
-    /// Adds a user who may read the database `lockwright`, and logs in once: MySQL asks for TLS or for RSA at
-    /// the first login only.
+    /// Adds a user that may read the database `lockwright`, and logs in once: MySQL requires TLS or
+    /// RSA only the first time.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -283,8 +279,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` from the server's side, as an administrator
-    /// would. Returns how many there were; these are gone by then, and others may have come.
+    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
+    /// number. New sessions may have begun since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -314,7 +310,7 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
 }
 
-/// As whom it runs when we are root, because it refuses to run as root.
+/// Returns the server's user if this process is root.
 fn account() -> Option<Account> {
     Account::instead_of_root(&["mysql"])
 }
@@ -323,7 +319,7 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// The data of a new server.
+/// Creates the data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     if options.tls {
         certificates::make(folder, account())?;
@@ -350,7 +346,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         }
         None => "mariadb-install-db".to_owned(),
     };
-    // Those that it made first would come before, being of a more specific host.
+    // Delete the installer's users: they would take precedence, as their hosts are more specific.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -379,7 +375,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // One account, so that a login through the socket also enables logins by TCP.
+        // A single account, so that a login through the socket also enables logins by TCP.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -401,7 +397,7 @@ fn fill_mysql(folder: &Path) -> Result<()> {
     })
 }
 
-/// The rights of both users, and the database.
+/// Returns the SQL for both users' rights and the database.
 fn rights() -> String {
     format!(
         "GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
@@ -421,7 +417,7 @@ fn usr() -> Result<PathBuf> {
     Ok(root.join("usr"))
 }
 
-/// Returns options with the paths of the chosen packages' files; none for the installed server.
+/// Returns options with the paths of the chosen packages' files, or none for the installed server.
 fn messages() -> Result<Vec<String>> {
     let folder = ["usr/share/mariadb", "usr/share/mysql"];
     let Some(messages) =
@@ -450,7 +446,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         folder::text(&socket(folder))?,
         folder::text(folder)?,
     );
-    // As a name from the network would cost a look-up, and Debian has the character set.
+    // No look-ups of client host names. The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
     settings += "innodb_buffer_pool_size = 16M\nkey_buffer_size = 1M\n";
     settings += match Kind::chosen() {
@@ -461,16 +457,16 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers at once would use up what the kernel has for it.
+    // Many servers in parallel would exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // A crash of the server alone loses nothing by that, only one of the machine does.
+    // This loses data only if the machine crashes, not the server alone.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         let path = |path: PathBuf| folder::text(&path);
         settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
         settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
     } else {
-        // MySQL and MariaDB 11 generate keys, which takes seconds, and clients then speak TLS.
+        // MySQL and MariaDB 11 generate keys, which takes seconds, and clients then use TLS.
         settings += match Kind::chosen() {
             Kind::MariaDb => "skip_ssl\n",
             Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",
@@ -495,12 +491,13 @@ fn server() -> Result<Program> {
     Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
-/// Its unix socket comes after its port, and nobody else can be behind it.
+/// Checks the server's handshake on its unix socket, which opens after its port and can't be
+/// another process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     let mut greeting = [0; 5];
     stream.read_exact(&mut greeting).ok()?;
-    // Four bytes of a header, and the version of the protocol.
+    // A header of four bytes, then the protocol's version.
     (greeting[4] == 10).then_some(())
 }

@@ -1,9 +1,9 @@
-//! The network between the members of an ensemble, of which one can be cut off from the others while
-//! its clients still reach it.
+//! A network between the members of an ensemble. A member can be cut off from the others while its
+//! clients still reach it.
 //!
-//! Each connection between two members goes through a [`Door`], and belongs to the [`Link`] from the
-//! one that dialled to the one that it dialled. A cut link is silent, as a cable that was pulled is:
-//! nobody is told that a connection is over. What was under way comes late, as TCP has it.
+//! Each connection between members passes a [`Door`] and belongs to the [`Link`] of the dialling
+//! and the dialled member. A cut link is silent, like a pulled cable. Data in flight arrives late,
+//! as TCP retransmits it.
 
 use std::fs;
 use std::io;
@@ -16,20 +16,20 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door keeps who dials while nobody listens behind it. ZooKeeper's members dial a new
-/// leader before it listens, and dial again when they are refused; let in and thrown out, they take it
-/// for dead and elect anew.
+/// How long a door holds a connection until its member listens. ZooKeeper's members dial a new
+/// leader early, and redial if refused. If the connection instead opens and closes, they elect
+/// another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
-/// Reads what is said first on a connection, and returns what shall be said instead.
+/// Reads the first message of a connection and returns its replacement.
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
-/// Who dials a door.
+/// How a door identifies the dialling member.
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// This member: nobody else knows the address. What it says first may have to be changed.
+    /// The only member with this address. Its first message may have to be changed.
     Is(usize, Greeting),
-    /// Whoever's process has the other end of the connection.
+    /// The member whose process has the other end of the connection.
     HasTheOtherEnd,
 }
 
@@ -55,20 +55,20 @@ struct State {
 struct Link {
     from: usize,
     to: usize,
-    /// A member may have several addresses, for different purposes.
+    /// Address of the member. A member may have several, for different purposes.
     target: SocketAddr,
     connections: Arc<Shared>,
 }
 
 impl Network {
-    /// Another member. Whoever starts its process notes the id there.
+    /// Adds a member. The caller stores its process id in the returned value.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
         process
     }
 
-    /// Lets others reach `target`, which is the member `to`, at `address`.
+    /// Lets others reach the member `to`, which listens at `target`, through `address`.
     pub(crate) fn open(
         &self,
         address: SocketAddr,
@@ -91,7 +91,6 @@ impl Network {
         state.apply();
     }
 
-    /// Connects it again.
     pub(crate) fn heal(&self, member: usize) {
         let mut state = self.0.state();
         state.isolated.retain(|isolated| *isolated != member);
@@ -104,7 +103,7 @@ impl Drop for Network {
         self.0.over.store(true, Ordering::SeqCst);
         let doors = std::mem::take(&mut self.0.state().doors);
         for door in doors {
-            // The listening thread sits in `accept`.
+            // Wakes the listening thread, which blocks in `accept`.
             drop(TcpStream::connect(door));
         }
         for link in &self.0.state().links {
@@ -160,7 +159,7 @@ impl Shape {
                     });
                 }
                 Dialler::HasTheOtherEnd => {
-                    // Else it has hung up already, or is none of ours.
+                    // Otherwise the connection has closed already, or isn't from a member.
                     if let Some(from) = self.owner(&client) {
                         let link = self.state().link(from, to, target);
                         link.serve(client, Vec::new(), Duration::ZERO);
@@ -170,7 +169,7 @@ impl Shape {
         }
     }
 
-    /// The member that dialled. Its process may just have been started, and not noted yet.
+    /// Returns the dialling member. Its process may have started without being stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

@@ -1,11 +1,11 @@
-//! Servers from a folder of unpacked packages, used instead of the installed ones.
+//! Servers from a folder of unpacked packages.
 //!
-//! `LOCKWRIGHT_SERVER_ROOT` names the folder, as an absolute path. `cargo xtask test versions` makes such
-//! folders in `target/servers/`, one for each server. If the folder lacks a server, the installed one is used.
+//! `LOCKWRIGHT_SERVER_ROOT` names the folder, as an absolute path. `cargo xtask test versions`
+//! makes such folders in `target/servers/`, one per server. Servers that the folder lacks are the
+//! installed ones.
 
 use std::path::PathBuf;
 
-/// The variable that names the folder.
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
 /// Returns the folder, if the variable is set.

@@ -1,4 +1,4 @@
-//! PgBouncer, a pool of connections in front of a PostgreSQL server.
+//! PgBouncer, a connection pool for a PostgreSQL server.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
@@ -8,18 +8,17 @@ use tempfile::TempDir;
 use crate::postgres::{self, DATABASE};
 use crate::{Postgres, Process, Program, Result, folder, in_url, port};
 
-/// The package, for Debian.
 const PACKAGE: &str = "pgbouncer";
 
-/// Who may connect to it, and with which password: others than behind it, so that a test notices
-/// when they are mixed up.
+/// The user and password of PgBouncer. They differ from the server's, so that a test notices if
+/// they are mixed up.
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
-/// How it checks that password: unlike SCRAM, cheap for a client that isn't built to be fast.
+/// The password check. Unlike SCRAM, it is cheap for a client without compiler optimizations.
 const CHECKED_BY: &str = "md5";
 
-/// How a [`PgBouncer`] is to be started. What isn't set is as PgBouncer has it, but it pools
+/// Options for starting a [`PgBouncer`]. The defaults are PgBouncer's, except that it pools
 /// transactions.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -29,13 +28,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// What a client has to itself: a connection of the server for a whole `session`, for a
-    /// `transaction`, or for a `statement`.
+    /// Sets how long a client keeps a server connection: for a `session`, `transaction` or
+    /// `statement`.
     pub fn pool_mode(self, mode: &str) -> Self {
         self.set("pool_mode", mode)
     }
 
-    /// Any setting, as the `[pgbouncer]` part of `pgbouncer.ini` has them. The last one of a name
+    /// Adds a setting of the section `[pgbouncer]` of `pgbouncer.ini`. The last one of a name
     /// counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -48,13 +47,13 @@ impl Options {
         self
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts PgBouncer and waits until it answers.
     pub fn start(self) -> Result<PgBouncer> {
         port::retried(|| PgBouncer::start_on(port::free(), &self))
     }
 }
 
-/// A PgBouncer of our own. Dropping it ends it.
+/// A PgBouncer process. Dropping it stops it.
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Process,
@@ -64,7 +63,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// One through which the given server's database `lockwright` can be used, as its user
+    /// Returns options for a pool of the server's database `lockwright`, with its user
     /// `lockwright`.
     pub fn in_front_of(server: &Postgres) -> Options {
         Options {
@@ -80,43 +79,42 @@ impl PgBouncer {
         Ok(Self { process, port, options: options.clone(), folder })
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// How to connect, with its own user and password, to the database `lockwright` behind it.
+    /// Returns the URL of the database `lockwright`, with PgBouncer's user and password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// How to connect through a proxy that listens on `port`.
+    /// Returns the URL through a proxy that listens on `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(port, DATABASE)
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Runs SQL in the database behind it. Returns the rows: a line each, with `|` between their
-    /// fields.
+    /// Runs SQL in the database. Returns the rows, one per line, with `|` between the fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         psql(self.port, DATABASE, statements, self.folder.path())
     }
 
-    /// Runs a command of its own: `SHOW POOLS`, `PAUSE`, `KILL lockwright`, …
+    /// Runs a PgBouncer command: `SHOW POOLS`, `PAUSE`, `KILL lockwright`, …
     pub fn command(&self, command: &str) -> Result<String> {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
 
-    /// Starts it again on the same port, after a [`PgBouncer::kill`] too. Its clients lose their
+    /// Restarts it on the same port, also after [`PgBouncer::kill`]. Its clients lose their
     /// connections.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
@@ -124,17 +122,17 @@ impl PgBouncer {
         Ok(())
     }
 
-    /// Ends it at once. There is no orderly end besides: nothing would be different after it.
+    /// Kills it. An orderly stop would have the same effect.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it passes nothing on.
+    /// Freezes it: connections stay open, and it forwards nothing.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.process.thaw();
     }
@@ -146,7 +144,7 @@ fn url(port: u16, database: &str) -> String {
 
 fn psql(port: u16, database: &str, statements: &str, folder: &Path) -> Result<String> {
     let psql = postgres::psql()?
-        // Not `-c`: the commands of its own have to come by the simple protocol, one by one.
+        // Not `-c`: PgBouncer's commands need the simple protocol, one at a time.
         .args(["-f", "-", &url(port, database)])
         .env("PGCONNECT_TIMEOUT", "10");
     Ok(psql.run(folder, statements)?.trim_end_matches('\n').to_owned())
@@ -181,7 +179,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Much cheaper than what follows, which shows that it is ours.
+        // A cheap check before `psql`, which proves that this PgBouncer answers.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

@@ -7,25 +7,23 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// Below the range from which the kernel takes the ports of outgoing connections: otherwise one of
-/// those could sit on a server's port while the server restarts.
+/// The first port, below the kernel's range for outgoing connections, which could otherwise occupy
+/// a server's port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// How many ports a process takes at a time. They stay its own as long as it lives: otherwise another
-/// one's server could take the port of a server that was killed, and is about to be started again.
+/// The number of ports that a process reserves at a time, until it ends. So no other process's
+/// server takes the port of a killed server before its restart.
 const BLOCK: u16 = 50;
 
-/// How often a server is started at most, each time on other ports.
+/// The maximum number of attempts to start a server, each with other ports.
 const TRIES: usize = 5;
 
-/// A loopback port that nobody listens on, and that no other test process is given.
-///
-/// A stranger may still take it before the server does: whoever starts a server tries again with
-/// another one.
+/// Returns a loopback port on which no process listens and that no other test process gets. Another
+/// program may still take it, so callers retry.
 ///
 /// # Panics
-/// When none of them is free.
+/// If no port is free.
 pub fn free() -> u16 {
     static OURS: OnceLock<Mutex<Ports>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {
@@ -38,7 +36,7 @@ pub fn free() -> u16 {
         .expect("a loopback port is free")
 }
 
-/// Starts what listens on free ports; again, on others, if somebody took one of them meanwhile.
+/// Starts servers on free ports. Retries with other ports if one was taken in the meantime.
 pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match start() {
@@ -49,18 +47,17 @@ pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     start()
 }
 
-/// The ports of a process.
+/// The ports that this process has reserved.
 struct Ports {
-    /// Where the locks are.
     folder: PathBuf,
     blocks: Vec<Block>,
-    /// How many were given so far.
+    /// The number of ports that were returned so far.
     given: usize,
 }
 
 struct Block {
     first: u16,
-    /// Whoever has locked it has the block.
+    /// Its lock reserves the block.
     _lock: File,
 }
 
@@ -69,7 +66,8 @@ impl Ports {
         Self { folder, blocks: Vec::new(), given: 0 }
     }
 
-    /// One after the other; those that were given first once more, when all blocks have an owner.
+    /// Returns the ports in order. Begins again with the first if other processes have all other
+    /// blocks.
     fn next(&mut self) -> Option<u16> {
         let size = usize::from(BLOCK);
         if self.given == self.blocks.len() * size {

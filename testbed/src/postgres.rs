@@ -12,27 +12,24 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port,
 };
 
-/// The package, for Debian.
 const PACKAGE: &str = "postgresql";
 
-/// The superuser, and the password of it.
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// What the server keeps of that password: made with one round of hashing instead of the usual 4096, which
-/// a client must do for each connection, and does slowly where it isn't built to be fast.
+/// The server's hash of the password, with one round instead of 4096: clients without compiler
+/// optimizations compute it slowly.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
-/// The user for tests, who owns the database and is no superuser.
+/// The user for tests. It owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// Unlike anything else that a log may have, so that a test can look for it there.
+/// A unique text, so that a test can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
-/// How a [`Postgres`] is to be started. What isn't set is as PostgreSQL has it, but it is small, and
-/// doesn't wait for the disk.
+/// Options for a [`Postgres`]. The defaults are PostgreSQL's, but small and without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -42,7 +39,7 @@ pub struct Options {
     primary: Option<Primary>,
 }
 
-/// Where a replica finds its data.
+/// The source of a replica's data.
 #[derive(Debug, Clone)]
 struct Primary {
     folder: PathBuf,
@@ -50,53 +47,54 @@ struct Primary {
 }
 
 impl Options {
-    /// Any setting, as `postgresql.conf` has them. The last one of a name counts.
+    /// Adds a setting of `postgresql.conf`. The last one of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Waits for the disk, as a server with data that matter does.
+    /// Syncs to disk, as a production server does.
     pub fn durable(self) -> Self {
         self.set("fsync", "on").set("full_page_writes", "on")
     }
 
-    /// Another password for the user `lockwright`.
+    /// Sets the password of the user `lockwright`.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Speaks TLS too, with a certificate for `localhost` and `127.0.0.1`. Who signed it is in
+    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
     /// [`Postgres::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Speaks nothing but TLS over TCP.
+    /// Accepts only TLS over TCP.
     pub fn tls_only(mut self) -> Self {
         self.tls_only = true;
         self.tls()
     }
 
-    /// A hot standby of the given server, with its settings, users and passwords.
+    /// Makes it a hot standby of the given server, with that server's settings, users and
+    /// passwords.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
-        // Some of them must not be smaller than there.
+        // Some settings must not be smaller than the primary's.
         self.settings.splice(0..0, primary.options.settings.iter().cloned());
         self.password.clone_from(&primary.options.password);
         self
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server and waits until it answers.
     pub fn start(self) -> Result<Postgres> {
         port::retried(|| Postgres::start_on(port::free(), &self))
     }
 }
 
-/// A PostgreSQL server of our own. Dropping it ends it and removes its data.
+/// A PostgreSQL server. Dropping it stops it and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -106,15 +104,15 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// One with default settings.
+    /// Starts a server with default settings.
     ///
     /// # Errors
-    /// When PostgreSQL isn't installed, or doesn't answer.
+    /// If PostgreSQL isn't installed or doesn't answer.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// One with other settings.
+    /// Returns the default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -138,56 +136,54 @@ impl Postgres {
         }
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Its folder, which has its unix socket too.
+    /// Returns the folder, which also has the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The file with the certificate of the CA that signed the server's. Another one after a
-    /// [`Postgres::restart`] without data.
+    /// Returns the file with the CA's certificate. A [`Postgres::restart`] without data replaces
+    /// it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
 
-    /// How to connect as the user `lockwright`, with the password, to the database `lockwright`.
+    /// Returns the URL of the database `lockwright` for the user `lockwright`, with the password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// How to connect through a proxy that listens on `port`.
+    /// Returns the URL through a proxy that listens on `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// How to connect as the superuser, to the same database.
+    /// Returns the superuser's URL of the same database.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// The password of the user `lockwright`.
+    /// Returns the password of the user `lockwright`.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Starts it again on the same port, after a [`Postgres::stop`] or [`Postgres::kill`] too.
-    ///
-    /// With `keep_data` it is stopped in an orderly way and comes back with all of it. Without, it
-    /// comes back as new.
+    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
+    /// database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -198,36 +194,36 @@ impl Postgres {
         if keep_data { Ok(()) } else { self.set_password() }
     }
 
-    /// Ends it in an orderly way, without waiting for its clients.
+    /// Shuts the server down, without waiting for its clients.
     pub fn stop(&mut self) {
         self.thaw();
         self.process.stop_by(Signal::INT);
     }
 
-    /// Ends it at once, with all its processes, as a crash does.
+    /// Kills the server with all its processes, like a crash.
     pub fn kill(&mut self) {
         self.process.kill_family();
     }
 
-    /// Stops all its processes in their tracks: its connections stay open, and it answers nothing.
+    /// Freezes all processes of the server: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze_family();
     }
 
-    /// Lets them go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         if self.process.is_frozen() {
             self.process.thaw_family();
         }
     }
 
-    /// Lets the superuser run SQL in the database `lockwright`, through PostgreSQL's own command
-    /// line client. Returns the rows: a line each, with `|` between their fields.
+    /// Runs SQL as the superuser in the database `lockwright`, with `psql`. Returns the rows as
+    /// lines with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// The same, as the user `lockwright`.
+    /// Like [`Postgres::sql`], as the user `lockwright`.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
@@ -243,8 +239,8 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` from the server's side, as an administrator
-    /// would. Returns how many there were; all are gone by then.
+    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
+    /// number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
@@ -259,7 +255,7 @@ impl Drop for Postgres {
         if self.process.is_frozen() {
             self.process.kill_family();
         } else {
-            // Faster than an orderly end, and gives its shared memory back, unlike a kill.
+            // Faster than an orderly shutdown. Unlike a kill, it frees the shared memory.
             self.process.stop_by(Signal::QUIT);
         }
         remove_shared_memory(self.folder.path());
@@ -270,12 +266,12 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("postgres://{user}:{}@127.0.0.1:{port}/{DATABASE}", in_url(password))
 }
 
-/// As whom it runs when we are root, because it refuses to run as root.
+/// Returns the server's user if this process is root.
 pub(crate) fn account() -> Option<Account> {
     Account::instead_of_root(&["postgres"])
 }
 
-/// The data of a new server.
+/// Creates the data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     let data = folder.join("data");
     if options.tls {
@@ -294,8 +290,7 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // Small files: nobody writes much here. No sync: it is the copies that matter, and they can be
-    // had again.
+    // Small files for little data. No sync: the cached files can be created again.
     let arguments = [
         "--no-sync",
         "--no-instructions",
@@ -332,10 +327,10 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          unix_socket_directories = {}\n",
         quoted(&folder::text(folder)?)
     );
-    // What would stay in /dev/shm after a crash stays in the folder instead.
+    // Keep shared memory in the folder. In /dev/shm it would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // A crash of the server alone loses nothing by that, only one of the machine does.
+    // This loses data only if the machine crashes, not the server alone.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |path: PathBuf| Ok::<_, Error>(quoted(&folder::text(&path)?));
@@ -361,7 +356,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // The file of a server that was killed is there until it is overwritten.
+        // A killed server's file remains until it is overwritten.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)
@@ -371,17 +366,16 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// A killed server leaves a System V segment, of which the machine has only so many. The file which
-/// names it is left too, and only then.
+/// Removes a killed server's System V segment, a limited resource. The file that names it remains
+/// only after a kill.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
-        // It may be gone already.
         let _ = Program::new("ipcrm", "util-linux").args(["-m", id]).run(folder, "");
     }
 }
 
-/// The command line client, which prints rows and nothing else.
+/// Returns the command line client. It prints only rows.
 pub(crate) fn psql() -> Result<Program> {
     Ok(binary("psql")?.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]))
 }
@@ -396,8 +390,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Returns the folder with PostgreSQL's programs: in the chosen packages, in Debian's folder of the newest
-/// version, or in PATH.
+/// Returns the folder with PostgreSQL's programs: the chosen packages', Debian's newest version, or
+/// PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
@@ -416,7 +410,7 @@ fn binaries() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// Returns the program folders of all versions in a folder, the newest first.
+/// Returns the program folders of all versions in a folder, newest first.
 fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()
@@ -429,7 +423,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Whether it is there and can be run: the folder of a version that was removed may still exist.
+/// Returns whether the program runs. The folder of a removed version may still exist.
 fn says_its_version(program: &Path) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! One child process: start, stop, kill, freeze, its log.
+//! A child process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,15 +15,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::family::{self, Undertaker};
 use crate::{Account, Error, Result, wait};
 
-/// What [`set_environment`] was given.
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets variables of the environment for each program that is started from now on, unless it sets them itself.
+/// Sets environment variables for each program that starts from now on. A program's own settings
+/// take precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
 
-/// What to start: a program, the Debian package that has it, its arguments, its folder.
+/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Program {
     binary: String,
@@ -36,7 +36,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The binary `binary`, a name in PATH or a whole path, of the Debian package `package`.
+    /// Creates a program from a binary (a name in PATH or a path) and its Debian package.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
         Self {
             binary: binary.into(),
@@ -61,38 +61,38 @@ impl Program {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Runs it as somebody else; with none, as ourselves.
+    /// Sets the user; with `None`, it is this process's user.
     pub fn run_as(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
     }
 
-    /// The signal, without `SIG`, that it gets when this process ends, if `KILL` would leave
-    /// something behind.
+    /// Sets the signal (without `SIG`) at this process's end, if `KILL` would leave something
+    /// behind.
     pub fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
     }
 
-    /// How long it may take to [run](Self::run) to its end; else two minutes.
+    /// Sets the time limit of [`run`](Self::run), two minutes by default.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Where the binary is; an error that names the Debian package when it is nowhere.
+    /// Returns the binary's path, or an error that names the Debian package.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
     }
 
-    /// Starts it in `folder`, which also gets its log. It dies with this process, however that
-    /// ends.
+    /// Starts the program in `folder`, which also gets its log. It ends with this process, even on
+    /// a kill.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
@@ -110,9 +110,11 @@ impl Program {
         Ok(Process { name: self.short_name().to_owned(), child, log, undertaker: Mutex::default() })
     }
 
-    /// Runs it to its end in `folder`, with `input` as its standard input. Returns what it wrote to
-    /// its standard output; with another exit code than 0, or when it takes too long and is killed, an
-    /// error with all that it wrote.
+    /// Runs the program to its end in `folder`, with `input` as its standard input, and returns its
+    /// output.
+    ///
+    /// # Errors
+    /// With all its output, if the exit code isn't 0 or the limit is exceeded.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let mut command = self.dying_with_us()?;
@@ -123,7 +125,7 @@ impl Program {
         let output = child.stdout.take().expect("it is piped");
         let complaints = child.stderr.take().expect("it is piped");
         let (ended, printed, complaint) = thread::scope(|scope| {
-            // It may end without reading all of it, and says why.
+            // The program may end before it reads all input.
             scope.spawn(move || standard_input.write_all(input.as_bytes()));
             let printed = scope.spawn(move || all_of(output));
             let complaint = scope.spawn(move || all_of(complaints));
@@ -149,7 +151,8 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// The kernel is told by `setpriv`, in the child: a parent can't without unsafe code.
+    /// Prepares a child that dies with this process, by `setpriv`, because setting the kernel's
+    /// flag here would need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -167,7 +170,7 @@ impl Program {
     }
 }
 
-/// What comes before it breaks, where it does.
+/// Reads until the pipe ends or breaks.
 fn all_of(mut pipe: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = pipe.read_to_end(&mut bytes);
@@ -176,7 +179,7 @@ fn all_of(mut pipe: impl Read) -> String {
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Servers live in sbin folders, which a user's PATH often leaves out.
+    // Servers are in sbin folders, which a user's PATH often lacks.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(binary))
@@ -189,8 +192,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts children from one thread that never ends: the kernel's "parent death" is the death of
-/// the *thread* that started the child, and a test's thread ends long before its process.
+/// Starts children from one thread that never ends, because the kernel's "parent death" is the
+/// death of the starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -219,29 +222,28 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// While a whole family is frozen.
+    /// Present while the process and its descendants are frozen.
     undertaker: Mutex<Option<Undertaker>>,
 }
 
 impl Process {
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has written to its standard output and error.
+    /// Returns its standard output and standard error so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Its end, if it has ended.
+    /// Returns the exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Asks until it answers, and fails with its log when it ends instead, or takes longer than
-    /// [`wait::LIMIT`].
+    /// Polls until the process answers. Fails with its log if it ends, or after [`wait::LIMIT`].
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),
@@ -254,7 +256,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits; kills it when it doesn't within [`wait::LIMIT`].
+    /// Sends SIGTERM and waits. Kills it after [`wait::LIMIT`].
     pub fn stop(&mut self) {
         self.signal(Signal::TERM);
         if wait::until(wait::LIMIT, || self.ended()).is_none() {
@@ -262,16 +264,16 @@ impl Process {
         }
     }
 
-    /// Ends it at once (SIGKILL), also when it is frozen, and waits until it is gone.
+    /// Kills it (SIGKILL), even if frozen, and waits until it has ended.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Stops it in its tracks (SIGSTOP): its sockets stay open, and nothing answers.
+    /// Freezes it (SIGSTOP): its sockets stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        // The signal is delivered soon, not at once.
+        // The kernel delivers the signal asynchronously.
         let stopped = wait::until(Duration::from_secs(5), || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
             stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
@@ -279,13 +281,13 @@ impl Process {
         assert!(stopped.is_some(), "{} can be stopped", self.name);
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Asks it to end with another signal than SIGTERM, and waits; kills it and its descendants when
-    /// it doesn't within [`wait::LIMIT`].
+    /// Sends another signal than SIGTERM and waits. Kills it and its descendants after
+    /// [`wait::LIMIT`].
     pub fn stop_by(&mut self, signal: Signal) {
         if self.ended().is_some() {
             return;
@@ -299,13 +301,13 @@ impl Process {
     /// Like [`Process::kill`], with its descendants.
     pub fn kill_family(&mut self) {
         if self.ended().is_none() {
-            // It neither starts children nor forgets those that end, so the ids stay theirs.
+            // A frozen process neither starts nor reaps children, so their ids can't be reused.
             self.freeze();
             let children = family::descendants(self.pid());
             family::signal(&children, Signal::KILL, family::is_over);
         }
         self.kill();
-        // Not before: until here it watches those who are frozen.
+        // Only now: until here it watched the frozen processes.
         self.dismiss_undertaker();
     }
 
@@ -327,7 +329,7 @@ impl Process {
         self.thaw();
     }
 
-    /// Whether it is stopped by [`Process::freeze_family`].
+    /// Returns whether [`Process::freeze_family`] has frozen it.
     pub fn is_frozen(&self) -> bool {
         self.undertaker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -337,7 +339,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // An ended child stays a zombie until it is waited for, so its id can't be another's.
+        // An ended child stays a zombie until it is waited for, so its id can't be reused.
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, signal);
         }

@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts, swallows, delays.
+//! A TCP proxy that cuts, drops, delays.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,32 +8,31 @@ use std::time::Duration;
 
 use crate::{Error, Result, port, wait};
 
-/// What the proxy does with the bytes that pass.
+/// How the proxy treats the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
-    /// Passes them on.
+    /// Forwards them.
     Forward,
-    /// Passes each piece on later, in both directions.
+    /// Delays each piece, in both directions.
     Delay(Duration),
-    /// Passes on so many bytes per second at most, for each connection and direction.
+    /// Limits the bytes per second of each connection and direction.
     Throttle(u32),
-    /// Keeps them until it is told otherwise, and then passes them on: a partition that heals.
+    /// Holds them until the mode changes, then forwards them: a partition that heals.
     Hold,
-    /// Takes requests and answers and passes on neither: a peer that died without a word. New
-    /// connections are accepted.
+    /// Drops requests and answers: a peer that died silently. New connections are accepted.
     SwallowAll,
-    /// Passes requests on and loses the answers.
+    /// Forwards requests and drops the answers.
     SwallowAnswers,
 }
 
-/// A TCP proxy in front of one server. Dropping it closes everything.
+/// A TCP proxy in front of a server. Dropping it closes everything.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
 
-/// What happens to the connections to one server; who accepts them is another matter.
+/// The connections to a server, however they were accepted.
 #[derive(Debug)]
 pub(crate) struct Shared {
     target: SocketAddr,
@@ -44,19 +43,18 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     traffic: Traffic,
-    /// Whether the proxy listens; when it doesn't, connections are refused.
+    /// True if the proxy should listen. Otherwise connections are refused.
     open: bool,
     listening: bool,
     over: bool,
     connections: Vec<TcpStream>,
     accepted: usize,
-    /// How many pieces of answers were swallowed, so that a test can wait for the loss itself.
+    /// The number of dropped pieces of answers. A test can wait for it.
     swallowed_answers: usize,
-    /// How many pieces were swallowed, in both directions.
+    /// The number of dropped pieces, in both directions.
     swallowed: usize,
-    /// How many pieces were passed on late.
     delayed: usize,
-    /// The number of the connection whose requests are kept, and how many pieces of them were.
+    /// The number of the connection whose requests are held, and the count of held pieces.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Connections with a lower number are silent.
@@ -64,7 +62,7 @@ struct State {
 }
 
 impl Proxy {
-    /// A proxy in front of `target` that forwards.
+    /// Starts a proxy in front of `target` that forwards.
     pub fn start(target: SocketAddr) -> Result<Self> {
         let mut attempts = 0;
         let (listener, port) = loop {
@@ -78,11 +76,11 @@ impl Proxy {
         Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
     }
 
-    /// A proxy at an address of one's own: with the port of `target` on another loopback address,
-    /// say, for servers that tell their port and not their host.
+    /// Starts a proxy at a given address, for example on another loopback address for servers that
+    /// announce only their port.
     ///
     /// # Errors
-    /// When somebody listens there already.
+    /// If the address is in use.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
         match TcpListener::bind(address) {
             Ok(listener) => Ok(Self::on(listener, address, target)),
@@ -97,20 +95,18 @@ impl Proxy {
         Self { shared, address }
     }
 
-    /// Where it listens.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Where it listens.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what happens to the bytes, of open connections too.
-    ///
-    /// A connection that has lost bytes goes on losing them until it is closed: TCP never goes on
-    /// after a gap.
+    /// Changes the treatment of bytes, also on open connections. After a loss, a connection keeps
+    /// losing until it closes, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -119,7 +115,7 @@ impl Proxy {
     pub fn cut(&self) {
         self.shared.state().open = false;
         self.shared.changed.notify_all();
-        // The listening thread sits in `accept`.
+        // Wakes the listening thread, which blocks in `accept`.
         drop(TcpStream::connect(self.address()));
         let refused = self.shared.wait_until(|state| !state.listening);
         assert!(refused, "the proxy stops listening");
@@ -138,51 +134,50 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
-    /// Drops all data on the present connections from now on, without closing them. New connections
-    /// work.
+    /// Drops all data on the present connections, without closing them. New connections work.
     pub fn silence_present(&self) {
         self.shared.silence_present();
     }
 
-    /// Drops every connection; new ones are served.
+    /// Closes every connection. New ones are served.
     pub fn drop_connections(&self) {
         self.shared.drop_connections();
     }
 
-    /// How many connections were accepted so far.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
     }
 
-    /// How many pieces were swallowed so far, in both directions.
+    /// Returns the number of dropped pieces, in both directions.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
 
-    /// How many pieces were passed on late so far, by [`Traffic::Delay`] or [`Traffic::Throttle`].
+    /// Returns the number of pieces that [`Traffic::Delay`] or [`Traffic::Throttle`] delayed.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
 
-    /// Waits until at least `count` connections were accepted; false when that takes longer than
+    /// Waits until at least `count` connections were accepted. Returns `false` after
     /// [`wait::LIMIT`].
     pub fn wait_for_connections(&self, count: usize) -> bool {
         self.shared.wait_until(|state| state.accepted >= count)
     }
 
-    /// Keeps the requests of one connection, counted from 0, until it is told otherwise, and then passes them
-    /// on. All else passes as ever.
+    /// Holds the requests of one connection, counted from 0, until the next call. Other data
+    /// passes.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
     }
 
-    /// How many pieces of requests were kept so far.
+    /// Returns the number of held pieces of requests.
     pub fn kept_requests(&self) -> usize {
         self.shared.state().kept_requests
     }
 
-    /// Waits until an answer was swallowed; false when that takes longer than [`wait::LIMIT`].
+    /// Waits until an answer was dropped. Returns `false` after [`wait::LIMIT`].
     pub fn wait_for_swallowed_answer(&self) -> bool {
         self.shared.wait_until(|state| state.swallowed_answers > 0)
     }
@@ -192,7 +187,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.end();
         drop(TcpStream::connect(self.address()));
-        // One may have been accepted in the meantime.
+        // A connection may have been accepted in the meantime.
         self.drop_connections();
     }
 }
@@ -241,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Closes everything, for good.
+    /// Closes everything permanently.
     pub(crate) fn end(&self) {
         {
             let mut state = self.state();
@@ -293,8 +288,8 @@ impl Shared {
         }
     }
 
-    /// Connects `client`, of whom `greeting` was read already, with the server, which may take so
-    /// long until it listens.
+    /// Connects `client`, whose `greeting` was read already, to the server. Waits up to `patience`
+    /// until the server listens.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -307,7 +302,7 @@ impl Shared {
         state.accepted += 1;
         self.changed.notify_all();
         let Some(server) = server else {
-            // The server refuses, so the proxy does too, as far as it still can.
+            // The server refuses the connection, so the proxy closes the client's.
             let _ = client.shutdown(Shutdown::Both);
             return;
         };
@@ -366,8 +361,8 @@ impl Shared {
                 break;
             }
         }
-        // A half-closed connection is of no use to anybody here, but a peer that died without a
-        // word doesn't close.
+        // No test needs a half-closed connection. After a loss, the peer's side stays open, like a
+        // silent death.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

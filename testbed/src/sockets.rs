@@ -1,20 +1,20 @@
-//! Whose the other end of a connection is, on this machine: the kernel gives each socket a number, and
-//! `/proc/PID/fd` has the numbers of a process's.
+//! Finds the process at the other end of a local connection, by the kernel's number of the socket
+//! in `/proc/PID/fd`.
 //!
-//! The kernel is asked for one socket, by `sock_diag(7)`. Its table of all, `/proc/net/tcp`, takes
-//! milliseconds to be written, and the members of an ensemble that lacks one dial all the time: that
-//! kept a core busy. It is read only where the kernel doesn't answer the other way.
+//! The kernel is queried for a single socket, through `sock_diag(7)`. Reading `/proc/net/tcp`, the
+//! fallback, takes milliseconds, and kept a core busy because members of an incomplete ensemble
+//! dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::OnceLock;
 
-/// The number of the socket at the other end, if that is on this machine and still open.
+/// Returns the number of the socket at the other end, if it is local and open.
 pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
     static ANSWERS: OnceLock<bool> = OnceLock::new();
-    // This end certainly exists.
+    // This end certainly exists, so it shows whether the kernel answers.
     if *ANSWERS.get_or_init(|| asked(here, there).is_some()) {
         asked(there, here)
     } else {
@@ -22,7 +22,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     }
 }
 
-/// The number of the socket whose own address is `own`, and which is connected to `other`.
+/// Returns the number of the socket with the address `own` that is connected to `other`.
 #[cfg(target_os = "linux")]
 fn asked(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     use rustix::net::{
@@ -46,7 +46,7 @@ fn asked(_: SocketAddrV4, _: SocketAddrV4) -> Option<u32> {
 #[cfg(target_os = "linux")]
 const BY_FAMILY: u16 = 20;
 
-/// A `struct nlmsghdr`, and a `struct inet_diag_req_v2` as `linux/inet_diag.h` has it.
+/// Returns a `struct nlmsghdr` and a `struct inet_diag_req_v2` (`linux/inet_diag.h`).
 #[cfg(target_os = "linux")]
 fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     const TCP: u8 = 6;
@@ -57,21 +57,21 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     message.extend(LENGTH.to_ne_bytes());
     message.extend(BY_FAMILY.to_ne_bytes());
     message.extend(REQUEST.to_ne_bytes());
-    message.extend([0; 8]); // which question, and whose
+    message.extend([0; 8]); // sequence number, port id
     message.extend([INET, TCP, 0, 0]);
-    message.extend(u32::MAX.to_ne_bytes()); // in whichever state
+    message.extend(u32::MAX.to_ne_bytes()); // any state
     message.extend(own.port().to_be_bytes());
     message.extend(other.port().to_be_bytes());
     for address in [own, other] {
         message.extend(address.ip().octets());
         message.extend([0; 12]);
     }
-    message.extend([0; 4]); // at whichever interface
-    message.extend([0xff; 8]); // whichever it was before
+    message.extend([0; 4]); // any interface
+    message.extend([0xff; 8]); // any cookie
     message
 }
 
-/// The field `idiag_inode` of a `struct inet_diag_msg`. What is closing has none.
+/// Returns the field `idiag_inode` of a `struct inet_diag_msg`. A closing socket has none.
 #[cfg(target_os = "linux")]
 fn number(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -79,7 +79,7 @@ fn number(answer: &[u8]) -> Option<u32> {
     (kind == BY_FAMILY && number != 0).then_some(number)
 }
 
-/// The same as [`asked`], from the table of all.
+/// Like [`asked`], from the kernel's table.
 fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     let (own, other) = (as_in_proc(own), as_in_proc(other));
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
@@ -90,7 +90,7 @@ fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok().filter(|number| *number != 0)
 }
 
-/// As `/proc/net/tcp` has it: the address as a number of this machine, and the port.
+/// Formats an address as in `/proc/net/tcp`: the IP as a native-endian number, and the port.
 fn as_in_proc(address: SocketAddrV4) -> String {
     let number = u32::from_ne_bytes(address.ip().octets());
     format!("{number:08X}:{:04X}", address.port())

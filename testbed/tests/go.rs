@@ -1,11 +1,11 @@
-//! Go builds what the testbed wants to run, or says why not.
+//! Go builds a module, or the error has the reason.
 
 use std::path::PathBuf;
 
 use lockwright_testbed::go;
 use tempfile::TempDir;
 
-/// A module by a name that is always the same, so that builds of it replace each other.
+/// Creates a module with a fixed name, so that its builds replace each other.
 fn module(name: &str, go: &str, program: &str) -> (TempDir, PathBuf) {
     let above = TempDir::new().unwrap();
     let folder = above.path().join(name);

@@ -1,4 +1,4 @@
-//! The servers of the testbed come, answer, and are gone afterwards, whatever happens.
+//! Servers start, answer, and end with their value, even if the test process is killed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,13 +32,13 @@ fn it_is_gone_after_a_panic() {
     assert_gone(received.recv().unwrap());
 }
 
-/// Not a test of its own: what `it_is_gone_when_the_test_process_is_killed` starts and kills.
+/// A helper process: `it_is_gone_when_the_test_process_is_killed` starts and kills it.
 #[test]
 fn helper_that_starts_a_server_and_waits() {
     if !is_helper() {
         return;
     }
-    // In a thread that ends at once: the server must outlive it, but not the process.
+    // The server must outlive this short thread, but not the process.
     let server = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
     tell_and_wait(&[server.process().pid()]);
@@ -86,7 +86,7 @@ fn a_missing_binary_names_its_package() {
 fn a_program_is_run_to_its_end_and_no_longer_than_it_may() {
     let folder = tempfile::tempdir().unwrap();
     let shell = |script: &str| Program::new("sh", "dash").args(["-c", script]);
-    // More than a pipe holds, in both directions.
+    // More than a pipe's buffer, in both directions.
     let long = "x".repeat(300_000);
     assert_eq!(shell("cat").run(folder.path(), &long).unwrap(), long);
     let failed = shell("echo out; echo err >&2; exit 3").run(folder.path(), &long).unwrap_err();

@@ -1,4 +1,4 @@
-//! Configurations, good and bad.
+//! Valid and invalid configurations.
 
 use std::time::Duration;
 

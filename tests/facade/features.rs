@@ -1,4 +1,4 @@
-//! What isn't compiled in says which feature it wants.
+//! Errors for missing features name them.
 
 #[cfg(not(feature = "redis"))]
 #[tokio::test]

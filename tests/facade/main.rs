@@ -1,4 +1,4 @@
-//! What a user of the facade meets: URLs, configurations, and what is wrong with them.
+//! Tests of the facade: URLs, configurations, and their errors.
 #![forbid(unsafe_code)]
 
 mod config;

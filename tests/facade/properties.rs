@@ -1,4 +1,4 @@
-//! Whatever stands in a configuration or a ticket, nothing panics, and errors are clear.
+//! Any configuration or ticket causes no panic, and errors are clear.
 
 use lockwright::{Config, Ticket};
 use lockwright_properties::{SECRET, assert_clear, check, text, texts};
@@ -50,7 +50,7 @@ fn tickets() {
     });
 }
 
-/// What a ticket says is checked before anything is sent.
+/// A ticket is checked before any request.
 #[tokio::test]
 async fn a_ticket_that_was_changed_takes_over_nothing() {
     let locks = lockwright::connect("memory:").await.unwrap();

@@ -1,4 +1,4 @@
-//! URLs, good and bad.
+//! Valid and invalid URLs.
 
 use lockwright::ErrorKind;
 
@@ -33,7 +33,7 @@ async fn what_is_said_to_be_missing_is_missing() {
     for scheme in schemes.split(", ").filter_map(|one| one.strip_suffix(" (not in this build)")) {
         let has_tls = ["rediss", "valkeys"].iter().any(|secured| scheme.starts_with(secured));
         if cfg!(feature = "redis") && has_tls {
-            continue; // it lacks TLS, which the backend says of a URL that is right
+            continue; // lacks TLS, which the backend reports for a valid URL
         }
         let error = refused(&format!("{scheme}//me:hush@db:1")).await.to_string();
         if cfg!(feature = "zookeeper") && scheme == "zookeeper+tls:" {
@@ -122,7 +122,7 @@ mod redis {
             let error = refused(url).await;
             assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
         }
-        // Nobody listens on a port that was just free.
+        // No process listens on a port that was just free.
         let port = lockwright_testbed::port::free();
         let error = refused(&format!("redis://me:hush@127.0.0.1:{port}/")).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

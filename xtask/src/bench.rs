@@ -5,10 +5,8 @@ use std::process::{Command, ExitCode};
 
 use crate::{peers, process, servers};
 
-/// What a run, or what only looks at results, is told.
 const USAGE: &str = include_str!("../../bench/usage.txt");
 
-/// The task.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if args.iter().any(|word| word == "--help" || word == "-h") {
         print!("{USAGE}");
@@ -31,7 +29,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     let is_whole_run =
         measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
     if is_whole_run && !crate::target_folder().join("peers/commands.tsv").exists() {
-        // What can't be built is a line of the report.
+        // The report lists peers that can't be built.
         let _ = peers::main(&[]);
     }
     let mut packages = vec!["build", "--release", "--package", "lockwright-bench"];
@@ -58,7 +56,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// Builds ours as it was then, in a clone of its own, and tells where the program is.
+/// Builds our benchmarks at a revision, in a separate clone, and returns the program.
 fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     let commit = format!("{revision}^{{commit}}");
     let commit = git(&crate::root(), &["rev-parse", "--verify", "--quiet", &commit])
@@ -83,7 +81,6 @@ fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     Ok(target.join("release/bench-ours"))
 }
 
-/// What git answers.
 fn git(folder: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new("git").current_dir(folder).args(args).output();
     let output = output.map_err(|error| format!("git: {error}"))?;

@@ -1,5 +1,5 @@
-//! Test binaries: cargo builds them, and they are run here, a few at a time. Most of their time they wait
-//! for a lease to run out, or for a server.
+//! Test binaries: built by cargo, run here, a few in parallel. They mostly wait for leases or
+//! servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,27 +12,24 @@ use crate::report::{Counts, Outcome, Report};
 use crate::versions::Root;
 use crate::{lanes, table, tested};
 
-/// How long a binary may take to say which tests it has.
 const LISTING: Duration = Duration::from_secs(60);
 
-/// A test binary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Binary {
     pub(crate) package: String,
-    /// What cargo calls it: the name of an integration test; `lib` is that of the crate itself.
+    /// Cargo's name: that of an integration test, or `lib` for the crate itself.
     pub(crate) name: String,
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
     pub(crate) title: String,
     path: PathBuf,
-    /// The package's folder, in which it runs, as with `cargo test`.
+    /// The package's folder, the working directory as with `cargo test`.
     folder: PathBuf,
-    /// The server to use instead of the installed one, with its title in the table.
+    /// The server that replaces the installed one, with its title in the table.
     on: Option<(&'static str, Root)>,
-    /// A filter for the names of the tests to run.
     only: Option<&'static str>,
 }
 
-/// Builds test binaries, as the arguments of `cargo test` choose them. A failure was shown already.
+/// Builds the test binaries that the arguments of `cargo test` select. Shows a failure.
 pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut command = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(args);
@@ -45,12 +42,12 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut binaries: Vec<Binary> =
         finished.lines.iter().filter_map(|line| artifact(line)).collect();
     binaries.sort();
-    // Those that start servers take longest, and begin first.
+    // Binaries that start servers take longest, so they begin first.
     binaries.sort_by_key(|binary| tested::place(&binary.package));
     Ok(binaries)
 }
 
-/// The test binary of which one of cargo's messages says that it is there.
+/// Returns the test binary in one of cargo's messages.
 fn artifact(line: &str) -> Option<Binary> {
     let line = line.strip_prefix("{\"reason\":\"compiler-artifact\"")?;
     let (_, profile) = line.split_once("\"profile\":{")?;
@@ -59,7 +56,7 @@ fn artifact(line: &str) -> Option<Binary> {
     }
     let path = PathBuf::from(text(line, "executable")?);
     let folder = Path::new(&text(line, "manifest_path")?).parent()?.to_path_buf();
-    // `path+file:///a/folder#name@0.1.0`, or without the name if the folder has the same.
+    // `path+file:///a/folder#name@0.1.0`, or without the name if it equals the folder's.
     let id = text(line, "package_id")?;
     let (place, version) = id.rsplit_once('#')?;
     let package = match version.split_once('@') {
@@ -83,8 +80,8 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// The text that stands for `key` in one of cargo's messages: the first, as none of those that are asked
-/// for comes twice before its own.
+/// Returns the text of `key` in one of cargo's messages. The first match is right for all keys used
+/// here.
 fn text(json: &str, key: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!("\"{key}\":\""))?;
     let mut text = String::new();
@@ -98,9 +95,9 @@ fn text(json: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Runs them, at most so many at a time, and says one line for each; all that it printed where it failed.
-/// Those that want the machine to themselves come last, and after them, one by one, the tests that were
-/// late. A binary that takes longer than `limit` is ended, and has failed.
+/// Runs the binaries, at most `at_a_time` in parallel, and prints a line for each, or the output of
+/// a failure. Exclusive binaries come last. Then late tests are run again, one by one. A binary
+/// that exceeds `limit` is killed and has failed.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -136,7 +133,7 @@ pub(crate) fn run(
     report
 }
 
-/// The late tests of a binary that came to its end by itself and did nothing else wrong.
+/// Returns the late tests of a binary that ended by itself and has no other failure.
 fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Late>)> {
     match suites {
         [suite] if finished.ended_as_tests_fail() => late::tests(suite).map(|late| (suite, late)),
@@ -145,7 +142,7 @@ fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite,
 }
 
 impl Binary {
-    /// Returns the binary to be run on another server than the installed one.
+    /// Returns the binary, to be run on another server than the installed one.
     pub(crate) fn on(
         mut self,
         title: &'static str,
@@ -183,7 +180,7 @@ impl Binary {
         (suites, finished)
     }
 
-    /// Runs one test that was late, by itself.
+    /// Runs a late test again, alone.
     fn run_again(&self, step: &str, args: &[String], limit: Duration, late: Late) -> Report {
         let Late { test, why } = late;
         let mut args = args.to_vec();
@@ -204,12 +201,13 @@ impl Binary {
             report.tests.failed = report.tests.failed.max(1);
             finished.explain();
         }
-        report.tests.ignored = 0; // its binary's others were counted before
+        report.tests.ignored = 0; // the binary's first run counted them
         report.tests.filtered = 0;
         report
     }
 
-    /// The tests that it would run, as far as it says so within a while: some start servers first.
+    /// Returns the tests that it would run, as far as it lists them in time: some binaries start
+    /// servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -233,7 +231,7 @@ impl Binary {
     }
 }
 
-/// Says what a binary, or the doc tests of a crate, printed at their end; all of it where they failed.
+/// Reports a suite: a line, or its whole output after a failure.
 pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, suite.ok(), suite.counts());
     if !suite.ok() {
@@ -245,7 +243,7 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     report
 }
 
-/// The same of one of which some tests were late: they have no result yet.
+/// Reports a suite with late tests, which have no result yet.
 fn said_late(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, true, Counts { failed: 0, ..suite.counts });
     complain("LATE", suite);
@@ -268,7 +266,6 @@ fn complain(what: &str, suite: &Suite) {
 mod tests {
     use super::*;
 
-    /// As cargo writes it, in one line.
     fn message(id: &str, kind: &str, name: &str, source: &str, test: bool, path: &str) -> String {
         format!(
             "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///a/{id}\",\
@@ -299,7 +296,7 @@ mod tests {
         let test = test.unwrap();
         assert_eq!((test.package.as_str(), test.name.as_str()), ("core", "loss"));
         assert_eq!(test.title, "core tests/loss.rs");
-        // What is built beside the tests isn't one, and a library that is no test has nothing to run.
+        // Programs aren't tests, and a library that isn't a test has no binary.
         for no in [
             message("core#0.1.0", "bin", "lw", "src/main.rs", false, "\"/t/c\""),
             message("core#0.1.0", "lib", "lw", "src/lib.rs", false, "null"),
@@ -310,11 +307,12 @@ mod tests {
         }
     }
 
-    /// A shell script in the place of a test binary.
+    /// A shell script in place of a test binary.
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // By another process: what a child of some other test's still has open for writing can't be run.
+        // Installed by another process: a script that another test's child still has open for
+        // writing can't be run.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let (package, name) = ("self-test".to_owned(), name.to_owned());
@@ -374,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_was_late_is_run_again_by_itself_and_what_was_wrong_is_not() {
-        // One of two fails with what `SAYS` stands for, and by itself it does what `BY_ITSELF` stands for.
+        // One of two tests fails with the text `SAYS`. Alone, it does `BY_ITSELF`.
         const SCRIPT: &str = "case \"$*\" in *--exact*) \
              echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
              echo 'running 2 tests'; echo 'test a::b ... FAILED'; echo '---- a::b ----'; \

@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`: builds the runner of random faults and starts it; and the step of the test command that
-//! runs a few fixed seeds.
+//! `cargo xtask chaos`, which builds and starts the runner of random faults, and the test command's
+//! step with fixed seeds.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -8,16 +8,13 @@ use crate::report::{Counts, Report};
 use crate::steps::Options;
 use crate::{process, scratch, servers};
 
-/// The runner's options.
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// With all features of the workspace, as the tests are: nothing is built once more for it.
+/// With all features of the workspace, as for the tests, so that nothing is built twice.
 const BUILD: [&str; 5] = ["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"];
 
-/// How long the fixed seeds may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The task.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if args.iter().any(|word| word == "--help" || word == "-h") {
         print!("{USAGE}");
@@ -55,7 +52,6 @@ fn runner(args: &[String]) -> Command {
     command
 }
 
-/// The step: the fixed seeds.
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("the faults are of servers");

@@ -1,7 +1,8 @@
-//! What the client's hot paths cost, in instructions: `cargo xtask cost`, and a step of the test command.
+//! The cost of the client's hot paths in instructions: `cargo xtask cost`, and a step of the test
+//! command.
 //!
-//! Instructions don't depend on the machine's mood, as times do, so the figures can be compared with those
-//! that are recorded. `benches/README.md` says what is counted and how the tolerance was found.
+//! Unlike times, instructions don't depend on the machine's load. `benches/README.md` explains the
+//! counts and the tolerance.
 
 use std::fs;
 use std::io;
@@ -13,19 +14,14 @@ use crate::recorded::{self, Costs, Path as Counted};
 use crate::report::Report;
 use crate::steps::Options;
 
-/// The crate that has the paths, and its binary.
 const CRATE: &str = "lockwright-cost";
 
-/// The function that callgrind counts in, as it is called there.
 const COUNTED: &str = "lockwright_cost::counted_by_callgrind";
 
-/// The cargo profile in which it is built.
 const PROFILE: &str = "cost";
 
-/// Where the costs are recorded.
 const RECORDED: &str = "benches/cost/recorded.txt";
 
-/// The task.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     match args {
         [] => crate::test::main(&["cost".to_owned()]),
@@ -40,7 +36,6 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// The step.
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("valgrind may not be installed");
@@ -58,7 +53,7 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(both) => both,
         Err(problem) => return Report::failed(&problem),
     };
-    // Also where nothing is compared: that the paths work is worth as much.
+    // Also without a comparison: it shows that the paths work.
     print!("{}", recorded::table(&costs.paths, "     "));
     if let Some(difference) = costs.built.differs_from(&recorded.built) {
         println!("     not compared: {difference}");
@@ -81,7 +76,7 @@ fn record(costs: &Costs) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the paths and counts them. What failed was shown already, or is said by the answer.
+/// Builds the paths and counts their instructions. Failures are shown or returned.
 fn count() -> Result<Costs, String> {
     let compiler = said("rustc", &["-vV"])?;
     let line = |key: &str| {
@@ -96,7 +91,6 @@ fn count() -> Result<Costs, String> {
     Ok(Costs { built: recorded::Built { rustc, host, libc, vectors }, paths })
 }
 
-/// What a small program prints.
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
     let cannot =
         |problem: &str| format!("`{program} {}` can't be asked: {problem}", args.join(" "));
@@ -108,14 +102,14 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Builds it the same for everybody, whatever flags are set for other builds.
+/// Builds with fixed flags, so that all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = crate::target_folder();
     let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
-    // With the target said, flags are for it alone and not for what runs during the build.
+    // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
-    // Otherwise the clock is read by code that the kernel maps into each process, which rustix finds on
-    // a way that valgrind doesn't know, and which isn't there under it.
+    // Without this flag, rustix reads the clock through the vDSO, which doesn't exist under
+    // valgrind.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
     if !quietly("cost-build", command).ok() {
         return Err(format!("{CRATE} doesn't build"));
@@ -123,24 +117,24 @@ fn build(host: &str) -> Result<PathBuf, String> {
     Ok(folder.join(host).join(PROFILE).join(CRATE))
 }
 
-/// Runs it under callgrind, which writes a file after each path.
+/// Runs the binary under callgrind, which writes a file after each path.
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
     let folder = crate::log_folder().join("cost");
-    // Those of the last run would be taken for today's.
+    // The files of the last run would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),
         _ => fs::create_dir_all(&folder).map_err(unreadable)?,
     }
     let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // What is copied on the stack costs by how it is aligned, and below it stand the environment and the
-    // program's path: here they are the same for everybody.
+    // The environment and the program's path lie on the stack, whose alignment affects copies. So
+    // both are fixed.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
-    // Its own words go elsewhere, so that the program's can be read.
+    // Valgrind's own output is separate from the program's.
     command.arg(format!("--log-file={}", folder.join("valgrind.log").display()));
     command.arg(format!("./{CRATE}"));
     let finished = quietly("cost", command);
@@ -170,7 +164,7 @@ fn valgrind() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The instructions and the system calls in one of callgrind's files.
+/// Returns the instructions and the system calls in one of callgrind's files.
 fn summary(dump: &str) -> Option<(u64, u64)> {
     let line = |key| dump.lines().find_map(|line| line.strip_prefix(key));
     let events: Vec<&str> = line("events:")?.split_whitespace().collect();
@@ -187,7 +181,7 @@ mod tests {
     fn callgrinds_sums_are_found_by_their_names() {
         let dump = "events: Ir sysCount sysTime\nsummary: 5621287 10001 223\ntotals: 7 8 9\n";
         assert_eq!(summary(dump), Some((5_621_287, 10_001)));
-        // Zeros at the end are left out.
+        // Callgrind omits zeros at the end.
         assert_eq!(summary("events: Ir sysCount\nsummary: 5\n"), None);
         assert_eq!(summary("events: Ir\nsummary: 5\n"), None);
     }

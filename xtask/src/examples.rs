@@ -1,19 +1,19 @@
-//! The examples that the test command runs, and what they must print.
+//! The examples that the test command runs, and their required output.
 
 use std::process::Command;
 
 use crate::process::{self, Finished, cargo};
 
-/// One run of an example of the facade.
+/// A run of an example of the facade.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
-    /// Whether it must end with an exit code of 0, or with another.
+    /// True if its exit code must be 0.
     pub(crate) ends_well: bool,
-    /// Must stand in its output besides.
+    /// Its output must also contain this text.
     pub(crate) closing: &'static str,
-    /// Left out by `--quick`. It is built as the tests are, so that nothing is built once more for it;
-    /// the others are built and run as a newcomer does it.
+    /// True if `--quick` skips it. Such examples are built with the tests' features to save a
+    /// build; the others as a newcomer does it.
     pub(crate) needs_server: bool,
 }
 
@@ -69,12 +69,10 @@ pub(crate) const ALL: &[Example] = &[
 ];
 
 impl Example {
-    /// How it is called, with what it is told.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.name, self.args.join(" ")).trim().to_owned()
     }
 
-    /// Runs it to its end.
     pub(crate) fn run(&self) -> (&Self, Finished) {
         let name = self.title().replace(|c: char| !c.is_alphanumeric(), "-");
         let limit = if self.needs_server { process::RUNNING } else { process::WITH_BUILDING };
@@ -95,12 +93,13 @@ impl Example {
     }
 }
 
-/// The command that builds those that need no server, so that none is built while another runs.
+/// Returns the command that builds the examples without servers, so that no build runs next to an
+/// example.
 pub(crate) fn build_embedded() -> Command {
     building(&["build", "--package", "lockwright"], |example| !example.needs_server)
 }
 
-/// The command that builds those that need a server.
+/// Returns the command that builds the examples with servers.
 pub(crate) fn build() -> Command {
     building(&["build", "--workspace", "--all-features"], |example| example.needs_server)
 }

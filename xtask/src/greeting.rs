@@ -1,9 +1,9 @@
-//! What a contestant of the benchmarks says of itself: `bench/README.md` has the protocol.
+//! The handshake of a benchmark's program: see the protocol in `bench/README.md`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The part of it that is shown to whoever builds it.
+/// The part of the handshake that the build shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) name: String,
@@ -12,7 +12,7 @@ pub(crate) struct Greeting {
     pub(crate) backends: Vec<String>,
 }
 
-/// Reads a greeting: a JSON object of texts and lists of texts, and nothing else.
+/// Parses a JSON object whose values are texts or lists of texts.
 pub(crate) fn read(line: &str) -> Result<Greeting, String> {
     let mut greeting = Greeting::default();
     let mut text = Text(line.trim().chars().peekable());
@@ -55,7 +55,6 @@ impl Text<'_> {
         }
     }
 
-    /// One text, or a list of them.
     fn strings(&mut self) -> Result<Vec<String>, String> {
         while self.0.next_if(|c| c.is_whitespace()).is_some() {}
         if self.0.next_if_eq(&'[').is_none() {
@@ -90,7 +89,7 @@ impl Text<'_> {
             Some('u') => {
                 let digits: String = self.0.by_ref().take(4).collect();
                 let code = u32::from_str_radix(&digits, 16).map_err(|_| digits.clone())?;
-                // Half of a pair is no character; the other half comes next, and is none either.
+                // Each half of a surrogate pair is replaced.
                 Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
             }
             Some(c) => Ok(c),

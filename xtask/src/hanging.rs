@@ -1,19 +1,19 @@
-//! What a command that doesn't come to its end is doing, and ending it with all that it started.
+//! Kills a command that exceeds its time, with its descendants, and reports their state.
 //!
-//! By the ids of its descendants: what runs in the foreground shares its process group with us.
+//! They are killed by process id, because a foreground command shares this process's group.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// How much of a command line, and of what is said of the threads of one process, is shown.
+/// The maximum length of a shown command line, and of the list of a process's threads.
 const LONGEST: usize = 300;
 
-/// Ends a child and its descendants, and says what they were doing.
+/// Kills a child and its descendants, and describes their state before.
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // It starts nothing more from here on; and whoever it was to wait for isn't waited for any more.
+    // A stopped process starts no more children. Then list its descendants again and kill them.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();
@@ -21,22 +21,20 @@ pub(crate) fn end(child: &mut Child) -> String {
     said
 }
 
-/// Ends processes at once.
 pub(crate) fn kill(pids: &[u32]) {
     signal("KILL", pids);
 }
 
-/// By the command, as the standard library has signals for children alone.
+/// Uses the command `kill`, as the standard library can only signal children.
 fn signal(signal: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let mut kill = Command::new("kill");
         kill.args(["-s", signal, "--"]).args(pids.iter().map(u32::to_string));
-        // Some may have ended by themselves.
+        // Some may have ended already.
         let _ = kill.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
-/// A process, its children, their children, and so on, as far as the system tells.
 fn all(first: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         processes().filter_map(|(pid, folder)| Some((pid, parent(&folder)?))).collect();
@@ -49,27 +47,26 @@ fn all(first: u32) -> Vec<u32> {
     found
 }
 
-/// All that run now, each with its folder in `/proc`.
+/// Returns all running processes with their folders in `/proc`.
 pub(crate) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 fn parent(folder: &Path) -> Option<u32> {
-    // The name before it, in parentheses, may have anything in it.
+    // The name before it, in parentheses, may contain any character.
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// `process 7 (sleep 60)`.
 pub(crate) fn name(pid: u32) -> String {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let command = String::from_utf8_lossy(&command).replace('\0', " ");
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// The same, with its threads, and where in the kernel each of them waits. A test's thread has the
-/// first letters of the test's name.
+/// Describes a process with its threads and where each waits in the kernel. A test's thread is
+/// named after the test.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Whether Lockwright and other programs keep each other out: `cargo xtask interop`, and the last step
+//! Mutual exclusion between Lockwright and other programs: `cargo xtask interop`, and the last step
 //! of the test command. The tests are in `conformance/interop/`.
 
 use std::path::Path;
@@ -7,13 +7,11 @@ use std::process::ExitCode;
 use crate::report::Report;
 use crate::steps::{Options, run_tests_of};
 
-/// The crate with the tests. The step `test` leaves it to this one.
+/// The crate with the tests. The step `test` skips it.
 pub(crate) const CRATE: &str = "lockwright-interop";
 
-/// Where they are.
 const TESTS: &str = "conformance/interop/tests";
 
-/// The task: what it needs, and the step.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     match args {
         [] => crate::test::main(&["servers".to_owned(), "interop".to_owned()]),
@@ -21,7 +19,6 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// The step.
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("the other programs lock on servers");
@@ -30,16 +27,15 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(tests) => tests,
         Err(error) => return Report::failed(&format!("{TESTS} can't be read: {error}")),
     };
-    // With all features of the workspace, as the other tests are: nothing is built once more for it.
+    // With all features of the workspace, as for the other tests, so that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     for test in &tests {
         args.extend(["--test", test]);
     }
-    // Another crate's may have the same name.
+    // Another crate's test may have the same name.
     run_tests_of("interop", &args, options, |binary| binary.package == CRATE)
 }
 
-/// The names of the test binaries.
 fn tests() -> std::io::Result<Vec<String>> {
     let entries = std::fs::read_dir(crate::root().join(TESTS))?;
     let name = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);

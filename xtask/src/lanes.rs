@@ -1,11 +1,11 @@
-//! Doing a few things at a time, each as soon as one before it is done.
+//! Bounded parallelism.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Does `job` for each of the items, for `lanes` of them at a time and in their order, and hands on
-/// each result when it is there.
+/// Runs `job` for the items in order, at most `lanes` in parallel, and passes each result to `done`
+/// when it is ready.
 pub(crate) fn run<T: Send, R: Send>(
     lanes: usize,
     items: Vec<T>,
@@ -29,7 +29,7 @@ pub(crate) fn run<T: Send, R: Send>(
     });
 }
 
-/// Something to wait for until it is opened, once and for good.
+/// A gate that is opened once.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     is_open: Mutex<bool>,

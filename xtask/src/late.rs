@@ -1,27 +1,24 @@
 //! Tests that were late, not wrong.
 //!
-//! On a machine that shares its processors, a server is seen not to answer for seconds, and what a test
-//! then says of it is true of the machine. Such a test is run once more, by itself, when all others are
-//! over. The rule is strict: it holds for a test that says by its own words that something was *late*. One
-//! that says that something was *wrong* (two holders, a fence that shrank, another answer than expected)
-//! has failed, at once and for good: such a thing must not happen on a slow machine either. And nothing is
-//! hidden: what was late is shown when it happens, and named in the summary.
+//! On a shared machine, a server may not answer for seconds. A test that was *late* is run once
+//! more, alone, at the end. A test that reports something *wrong* (two holders, a decreasing fence,
+//! an unexpected answer) has failed. Late tests are shown at once and in the summary.
 
 use crate::libtest::{PANICKED, Suite};
 
-/// How a case of the conformance suite says it, which knows. Its other words tell of what it saw.
+/// The prefixes of a conformance case for lateness. Its other messages report what it observed.
 const LATE: &str = "late: ";
 const NOT_DONE: &str = "it was not done after ";
 
-/// How other tests say it: the kinds of errors that tell of no answer, and the words of the testbed and of
-/// the standard library.
+/// Words of other tests for lateness: kinds of errors without an answer, and messages of the
+/// testbed and the standard library.
 const WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
     "Unreachable",
     "TimedOut(",
     "Elapsed",
-    // What a client says that was itself kept from renewing.
+    // The client itself was delayed and couldn't renew.
     "Lost(Expired)",
     "Lost(SessionEnded)",
     "did not answer",
@@ -29,19 +26,18 @@ const WORDS: &[&str] = &[
     "did not end within",
 ];
 
-/// More than this is no matter of a busy moment, and would take too long.
+/// The maximum number of tests to run again. More aren't a brief delay.
 const MOST: usize = 64;
 
-/// A test that was late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Late {
-    /// Its name, by which its binary runs it alone.
+    /// Its name, for a run by itself.
     pub(crate) test: String,
-    /// The line in which it says so.
+    /// The line that reports the lateness.
     pub(crate) why: String,
 }
 
-/// The tests of a binary that were late, if that is all that is to be said against it.
+/// Returns the late tests of a binary, if it has no other failures.
 pub(crate) fn tests(suite: &Suite) -> Option<Vec<Late>> {
     let failures = suite.failures();
     let all = suite.finished && failures.len() as u64 == suite.counts.failed;
@@ -61,8 +57,8 @@ fn of_a_case(said: &[String]) -> Option<&String> {
     said.iter().find(|line| line.contains(LATE) || line.contains(NOT_DONE))
 }
 
-/// Each panic must say it: another thread's may be why this one waited in vain. What was printed before
-/// is no complaint, and what was expected isn't what came.
+/// Returns the first report of lateness if each panic has one, as another thread's panic may be the
+/// cause. Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);
     let first = said.iter().position(is_beginning)?;
@@ -129,7 +125,6 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(late(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
     }
 
-    /// What a test printed that failed by itself.
     fn printed(text: &str) -> String {
         format!(
             "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n{text}\n\n\
@@ -138,7 +133,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         )
     }
 
-    /// The last is the backtrace's.
+    /// The last line belongs to the backtrace.
     fn panic(said: &str) -> String {
         format!(
             "\nthread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \

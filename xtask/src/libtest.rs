@@ -1,30 +1,28 @@
-//! Reads what test binaries print, and `cargo test --doc`.
+//! Parses the output of test binaries and of `cargo test --doc`.
 
 use std::time::Duration;
 
 use crate::process::plain;
 use crate::report::Counts;
 
-/// What a conformance suite's first line says, before the name of what it tested.
+/// The prefix of a conformance suite's first line; the suite's subject follows.
 pub(crate) const MARK: &str = "suite: ";
 
 /// The prefix of the line that [`Suite::note_server`] adds; the server and its version follow.
 pub(crate) const SERVER: &str = "server: ";
 
-/// What the line has with which a thread's panic begins.
+/// The text in the first line of a thread's panic.
 pub(crate) const PANICKED: &str = " panicked at ";
 
-/// One test binary, or the doc tests of one crate.
+/// A test binary, or the doc tests of a crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
-    /// As the binary says.
     pub(crate) took: Duration,
-    /// Everything it printed.
     pub(crate) lines: Vec<String>,
-    /// Whether it came to its end: a binary that aborts prints no result.
+    /// True if it printed a result. A binary that aborts doesn't.
     pub(crate) finished: bool,
 }
 
@@ -33,7 +31,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// The counts, where a binary without a result counts as one failure.
+    /// Returns the counts. A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts;
         if !self.finished && counts.failed == 0 {
@@ -42,8 +40,7 @@ impl Suite {
         counts
     }
 
-    /// Notes in what it printed which of its tests have no result, and which of them it had said to take
-    /// long.
+    /// Adds to the output which tests have no result, and which of them were reported as slow.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
         let with_result: Vec<&str> =
@@ -61,7 +58,7 @@ impl Suite {
         }
     }
 
-    /// The tests that it has and didn't run, each with its reason if it gives one.
+    /// Returns the ignored tests, each with its reason if it has one.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| plain(line)).filter_map(|line| {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -69,8 +66,8 @@ impl Suite {
         })
     }
 
-    /// Records that the suite ran on another server than the installed one. Its column's name then ends
-    /// with `title`.
+    /// Records that the suite ran on another server than the installed one. Its column's name then
+    /// ends with `title`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -78,12 +75,11 @@ impl Suite {
         }
     }
 
-    /// Whether its tests are the cases of the conformance suite.
     pub(crate) fn is_conformance(&self) -> bool {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
-    /// The tests that failed, each with what it said itself: without the backtrace.
+    /// Returns the failed tests with their messages, without backtraces.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
         let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         let mut speaks = false;
@@ -96,7 +92,7 @@ impl Suite {
             if line == "stack backtrace:" || line == "failures:" {
                 speaks = false;
             } else if line.contains(PANICKED) {
-                // Of another thread, after the first one's backtrace.
+                // Another thread's panic, after a backtrace.
                 speaks = true;
             }
             if speaks && let Some((_, said)) = failures.last_mut() {
@@ -106,7 +102,7 @@ impl Suite {
         failures
     }
 
-    /// What it printed, without the tests that passed.
+    /// Returns the output without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
             let line = plain(line);
@@ -115,22 +111,22 @@ impl Suite {
     }
 }
 
-/// Takes the output apart, line by line.
+/// Parses the output line by line.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The title of the suite that ended last: doc tests of one crate come as several.
+    /// The title of the last suite: a crate's doc tests may be several suites.
     last: String,
 }
 
 impl Reader {
-    /// A reader of what one binary prints.
+    /// Returns a reader for one binary's output.
     pub(crate) fn of(title: &str) -> Self {
         let suite = Suite { title: title.to_owned(), ..Suite::default() };
         Self { current: Some(suite), last: String::new() }
     }
 
-    /// Reads one line. Answers a suite when the line ends it.
+    /// Reads a line. Returns the suite that it ends.
     pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
         let line = plain(raw);
         if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
@@ -151,7 +147,7 @@ impl Reader {
         self.current.take()
     }
 
-    /// The suite that never came to its end, if there is one.
+    /// Returns the suite without a result, if there is one.
     pub(crate) fn end(&mut self) -> Option<Suite> {
         self.current.take()
     }
@@ -162,20 +158,20 @@ fn is_beginning(line: &str) -> bool {
     line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
 }
 
-/// The test in `test a::b ... ok`.
+/// Returns the test in `test a::b ... ok`.
 fn test_with_result(line: &str) -> Option<&str> {
     let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let test = test.trim_end();
     (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
 }
 
-/// The test in `---- a::b stdout ----`, or without the word.
+/// Returns the test in `---- a::b stdout ----`, or without `stdout`.
 fn failed_test(line: &str) -> Option<&str> {
     let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
-/// The test in `test a::b has been running for over 60 seconds`.
+/// Returns the test in `test a::b has been running for over 60 seconds`.
 fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }

@@ -1,30 +1,29 @@
-//! The task runner of this repository: `cargo xtask help` says what it does.
+//! The task runner of this repository: see `cargo xtask help`.
 //!
-//! It depends on the standard library alone, so that the first thing a newcomer runs has built
-//! within a second or two.
+//! It depends only on the standard library, so that it builds within two seconds.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `test` | the one test command: its steps, their order, the summary |
-//! | `steps` | each step |
-//! | `report` | what a step says when it is over |
-//! | `tested` | the list of crates whose tests start servers |
-//! | `binaries` | builds test binaries, and runs a few at a time |
-//! | `scratch` | where tests and their servers keep their files |
-//! | `process` | runs a command, keeps its output, shows it where it matters |
-//! | `hanging` | ends a command that doesn't come to its end, and says what it was doing |
-//! | `late` | tells tests that were late from those that were wrong |
-//! | `libtest` | reads what test binaries print |
-//! | `servers` | the table of what must be installed, and its installation |
-//! | `versions` | the conformance suite on newer versions of the servers |
+//! | `test` | the test command: order of the steps, summary |
+//! | `steps` | the steps |
+//! | `report` | a step's result |
+//! | `tested` | the crates whose tests start servers |
+//! | `binaries` | builds test binaries, and runs a few in parallel |
+//! | `scratch` | the temporary folder of tests and servers |
+//! | `process` | runs a command, logs its output, shows it if it matters |
+//! | `hanging` | kills a command that exceeds its time, and reports its state |
+//! | `late` | separates tests that were late from tests that were wrong |
+//! | `libtest` | parses the output of test binaries |
+//! | `servers` | the required programs, and their installation |
+//! | `versions` | the conformance suite on newer servers |
 //! | `packages` | packages of the distribution's later suites, unpacked into folders |
-//! | `cost`, `recorded` | what hot paths cost in instructions, and the record of it |
-//! | `bench` | builds the comparative benchmarks, and starts them |
-//! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and hears who they are |
-//! | `chaos` | builds the runner of random faults, and starts it |
-//! | `interop` | whether other programs and we keep each other out |
-//! | `examples` | the table of examples that are run, and what they must print |
-//! | `pages` | the check of links between the pages |
+//! | `cost`, `recorded` | the hot paths' cost in instructions, and its record |
+//! | `bench` | builds and starts the comparative benchmarks |
+//! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and reads their handshakes |
+//! | `chaos` | builds and starts the runner of random faults |
+//! | `interop` | mutual exclusion with other programs |
+//! | `examples` | the examples to run, and their required output |
+//! | `pages` | checks of the documentation |
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -74,7 +73,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what was wrong with the command line, and what would have been right.
 fn usage_error(problem: &str) -> ExitCode {
     eprint!("cargo xtask: {problem}\n\n{}", help());
     ExitCode::from(2)
@@ -114,20 +112,17 @@ Full output is kept in target/xtask/.
     text
 }
 
-/// The root of the repository.
 fn root() -> PathBuf {
-    // At run time when cargo says so: a target folder may be shared between clones.
+    // At run time if possible: several clones may share a target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
-/// Where cargo builds.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Where the full output of each step is kept.
 fn log_folder() -> PathBuf {
     target_folder().join("xtask")
 }

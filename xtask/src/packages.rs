@@ -1,6 +1,6 @@
-//! Packages of the distribution's later suites, unpacked into folders: nothing is installed.
+//! Packages of the distribution's later suites, unpacked into folders without installation.
 //!
-//! The mirror and the keyring that checks its signatures are the machine's own.
+//! They come from the machine's own mirror, verified with its keyring.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +16,12 @@ struct Distribution {
     id: &'static str,
     keyrings: &'static [&'static str],
     components: &'static str,
-    /// Suite names that the machine's sources may have instead of its code name.
+    /// Suite names that the machine's sources may use instead of the code name.
     aliases: &'static [&'static str],
     /// The ways to resolve packages, in order of preference.
     attempts: &'static [Attempt],
 }
 
-/// One way to resolve packages.
 struct Attempt {
     suites: &'static [&'static str],
     /// The suite of the dependencies, if only the packages themselves come from the first suite.
@@ -84,7 +83,7 @@ pub(crate) struct Archive {
     mirrors: Vec<String>,
     /// The folder for lists and packages.
     folder: PathBuf,
-    /// For each set of suites, whether its lists could be fetched.
+    /// The result of fetching the lists of each set of suites.
     fetched: BTreeMap<String, Result<(), String>>,
 }
 
@@ -119,8 +118,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into the new folder `root`. If the result doesn't pass
-    /// `check`, the next way to resolve packages is tried.
+    /// Unpacks the packages and their dependencies into the new folder `root`. If `check` rejects
+    /// the result, tries the next attempt.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -164,7 +163,7 @@ impl Archive {
             }
         }
         let log = format!("versions-apt-{}", packages[0]);
-        // An empty cache: otherwise packages that were downloaded before would be missing in the list.
+        // With an empty cache, the list includes packages that were downloaded before.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -238,7 +237,8 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Returns apt's output, or its errors. apt reports success with old lists if a mirror doesn't answer.
+/// Returns apt's output, or its errors. apt reports success with old lists if a mirror doesn't
+/// answer.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines: Vec<String> = finished.lines.iter().map(|line| plain(line)).collect();
     let is_complaint =
@@ -271,13 +271,11 @@ fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
     mirrors
 }
 
-/// Returns a value of `/etc/os-release`.
 fn field<'a>(release: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix('=');
     release.lines().find_map(value).map(|value| value.trim_matches('"'))
 }
 
-/// Returns the output of a program.
 fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -327,8 +325,8 @@ fn loader(root: &Path) -> Option<PathBuf> {
     folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
 }
 
-/// Replaces each program of a folder by a script that starts it with the packages' loader and libraries. The
-/// system's libraries may be too old.
+/// Replaces each program of a folder by a script that uses the packages' loader and libraries,
+/// because the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -1,13 +1,12 @@
-//! The check of the pages: each relative link leads somewhere, each page is in the book's summary,
-//! each dependency has its reason, each feature, each backend and its URL are told of, each finding of a
-//! doctor is explained.
+//! Checks of the documentation: relative links, the book's summary, reasons for dependencies,
+//! mentions of features, backends and URLs, explanations of the doctors' findings.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// The problems of all Markdown files below `root`, each a line.
+/// Returns the problems of all Markdown files below `root`, one per line.
 pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut pages = Vec::new();
     collect(root, ".md", &mut pages)?;
@@ -22,7 +21,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
             }
         }
         for (line, source) in sources(&text) {
-            // As seen from the root, or from the page's own folder.
+            // Relative to the root or to the page's folder.
             let beside = page.parent().is_some_and(|folder| folder.join(&source).exists());
             if !root.join(&source).exists() && !beside {
                 let page = page.strip_prefix(root).unwrap_or(page);
@@ -40,7 +39,8 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The features of the facade and the backends that a page lacks which should have them all.
+/// Returns the features of the facade and the backends that are missing on pages that should list
+/// all of them.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let features = features(&root.join("Cargo.toml"))?;
     let mut backends: Vec<String> = match fs::read_dir(root.join("backends")) {
@@ -68,20 +68,20 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
     }
     for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
         let text = fs::read_to_string(root.join(page)).unwrap_or_default().to_lowercase();
-        // In whatever way it is written: zookeeper, ZooKeeper; PostgreSQL has its scheme in it too.
+        // In any spelling: zookeeper, ZooKeeper. PostgreSQL also contains its scheme.
         let lacking = schemes.iter().filter(|scheme| !text.contains(scheme.as_str()));
         problems.extend(lacking.map(|scheme| format!("{page}: nothing about {scheme}")));
     }
     Ok(problems)
 }
 
-/// The first scheme of each entry in the facade's table of backends.
+/// Returns the first scheme of each entry in the facade's table of backends.
 fn schemes(connect: &str) -> Vec<String> {
     let entries = connect.split("schemes: [\"").skip(1);
     entries.filter_map(|entry| entry.split('"').next()).map(str::to_owned).collect()
 }
 
-/// The keys of a manifest's table of features, but for `default`.
+/// Returns the keys of a manifest's `features`, except `default`.
 pub(crate) fn features(manifest: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(manifest)?;
     let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
@@ -93,7 +93,7 @@ pub(crate) fn features(manifest: &Path) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// The findings of the backends' doctors that the page for operators doesn't have.
+/// Returns the doctors' findings that the page for operators lacks.
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     let mut sources = Vec::new();
     collect(&root.join("backends"), ".rs", &mut sources)?;
@@ -111,7 +111,7 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The dependencies of the workspace's manifest that have no row in the table of reasons.
+/// Returns the workspace's dependencies without a row in the table of reasons.
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
     let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     table
@@ -124,7 +124,7 @@ fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
         .collect()
 }
 
-/// The files whose names end so, but for what is built and what is hidden.
+/// Collects the files with this ending, except in build folders and hidden folders.
 fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -140,7 +140,7 @@ fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<
     Ok(())
 }
 
-/// What is wrong with the link `target` on `page`, whose text is `text`.
+/// Returns the problem of the link `target` on `page`, whose text is `text`.
 fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String>> {
     if target.contains("://") || target.starts_with("mailto:") {
         return Ok(None);
@@ -163,7 +163,7 @@ fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String
     Ok(Some("there is no such heading".into()))
 }
 
-/// The pages of the book that its summary doesn't name.
+/// Returns the pages that the book's summary lacks.
 fn not_in_summary(book: &Path, pages: &[PathBuf]) -> io::Result<Vec<String>> {
     let summary = match fs::read_to_string(book.join("SUMMARY.md")) {
         Ok(summary) => summary,
@@ -186,8 +186,8 @@ fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// The targets of inline links, `[text](target)`, and of `[name]: target`, each with its line;
-/// none of those that stand in code.
+/// Returns the targets of links, `[text](target)` and `[name]: target`, with their lines, outside
+/// code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -209,7 +209,8 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The source files that prose names with their folder, `core/src/lib.rs`, each with its line.
+/// Returns the source files that prose names with their folder, such as `core/src/lib.rs`, with
+/// their lines.
 fn sources(text: &str) -> Vec<(usize, String)> {
     let names = |line: &str| -> Vec<String> {
         let code = line.split('`').skip(1).step_by(2);
@@ -223,7 +224,7 @@ fn sources(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The lines outside fenced code blocks, counted from 1.
+/// Returns the lines outside fenced code blocks, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -235,12 +236,11 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// `line` without what stands between backquotes.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// The anchors that mdBook makes of a page's headings.
+/// Returns the anchors that mdBook generates for a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

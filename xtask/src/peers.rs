@@ -1,7 +1,7 @@
-//! Builds the other lock libraries' programs, which the benchmarks measure beside ours: `cargo xtask peers`.
+//! `cargo xtask peers`: builds programs with other lock libraries, for the benchmarks.
 //!
-//! A peer is found by its file in `bench/peers/`. What can't be built is no failure of the command: it is
-//! said, with the reason, and the benchmarks' report says it too.
+//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the reason is shown here
+//! and in the benchmarks' report.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -12,23 +12,21 @@ use crate::greeting::{self, Greeting};
 use crate::recipes::{self, Place, last_words, said, text};
 use crate::{process, servers};
 
-/// Where the peers are, in the repository.
 const SOURCES: &str = "bench/peers";
 
-/// How long a program may take to say who it is.
 const GREETING: Duration = Duration::from_secs(60);
 
-/// A language, and how its peers are built.
+/// A language and the build of its peers.
 struct Language {
     /// Its folder, in the sources and in the target folder.
     folder: &'static str,
-    /// What stands before and after a peer's name in the path of its file.
+    /// The path of a peer's file, before and after its name.
     file: (&'static str, &'static str),
-    /// What it is built with, as `servers` knows it.
+    /// Its build tools, by their names in `servers`.
     tools: &'static [&'static str],
-    /// Does what is done for all of them.
+    /// Prepares all peers, for example their libraries.
     prepare: fn(&Place) -> Result<(), String>,
-    /// Builds one, and says how to run it.
+    /// Builds a peer and returns its command line.
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
 }
 
@@ -61,7 +59,7 @@ const LANGUAGES: &[Language] = &[
         file: ("", ".py"),
         tools: &["python3"],
         prepare: recipes::python_libraries,
-        // Without writing what it compiles beside the sources.
+        // Without bytecode files in the source folder.
         build: |place, name| {
             let script = place.source(&format!("{name}.py"));
             Ok(vec![text(&place.target("venv/bin/python")), "-B".to_owned(), text(&script)])
@@ -76,10 +74,9 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// What the peers of one language share isn't one. Java wants it with a capital.
+/// The file that a language's peers share isn't a peer. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
-/// A peer, and what became of it.
 struct Peer {
     file: String,
     name: String,
@@ -91,7 +88,6 @@ struct Built {
     greeting: Greeting,
 }
 
-/// The task.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if !args.is_empty() {
         return crate::usage_error("`peers` takes no arguments");
@@ -143,7 +139,6 @@ fn build_all() -> io::Result<()> {
 }
 
 impl Language {
-    /// The names of its peers.
     fn names(&self) -> io::Result<Vec<String>> {
         let folder = crate::root().join(SOURCES).join(self.folder);
         let Ok(entries) = fs::read_dir(folder.join(self.file.0)) else { return Ok(Vec::new()) };
@@ -164,7 +159,7 @@ impl Language {
     }
 }
 
-/// Starts a program, which ends at once as there's nothing that it is told, and hears who it is.
+/// Starts a program without input, which then ends at once, and returns its handshake.
 fn meet(name: &str, command: &[String]) -> Result<Greeting, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());
@@ -179,7 +174,6 @@ fn meet(name: &str, command: &[String]) -> Result<Greeting, String> {
     }
 }
 
-/// Who isn't there, and why.
 fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     let mut missing: Vec<(String, String)> = peers
         .iter()
@@ -196,7 +190,7 @@ fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     missing
 }
 
-/// How the driver runs them.
+/// Returns the command lines for the benchmarks' driver.
 fn commands(peers: &[Peer]) -> String {
     let rows = peers.iter().filter_map(|peer| {
         let built = peer.outcome.as_ref().ok()?;

@@ -1,4 +1,4 @@
-//! Runs a command, keeps its whole output, and shows it where it matters.
+//! Runs a command, logs its output, and shows it if it matters.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::{hanging, scratch};
 
-/// How long a command may take that builds what it runs: nobody waits for it unless something is wrong.
+/// The time limit of a command that includes a build. Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// How long what was built may run. The slowest takes four minutes on two cores, and twice that on slow
-/// ones; and the first that wants a program in Go builds it, which takes some more.
+/// The time limit of tests. The slowest take four minutes on two fast cores, eight on slow ones,
+/// plus the first build of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
-/// `cargo`, the same one that runs this, at the repository's root.
+/// Returns a command for the same `cargo` that runs this, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// The same at the lowest priority: the tests that run beside it come first.
+/// Returns it with the lowest priority, so that parallel tests come first.
 pub(crate) fn cargo_beside(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -44,8 +44,8 @@ fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Takes away what `cargo run` set for xtask itself: it isn't meant for other crates, and would make
-/// cargo build them anew.
+/// Removes the variables that `cargo run` set for xtask. Otherwise cargo would rebuild other
+/// crates.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -57,31 +57,29 @@ pub(crate) fn without_our_own(command: &mut Command) {
     }
 }
 
-/// Whether output may be coloured.
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// What a command did.
+/// The result of a command.
 pub(crate) struct Finished {
-    /// How it ended; `None` if it could not be started.
+    /// Its exit status, or `None` if it could not be started.
     status: Option<ExitStatus>,
-    /// Its output, as it came.
     pub(crate) lines: Vec<String>,
-    /// What it started and what still held its output open after it had ended.
+    /// Processes that it started and that still had its output open after its end.
     left_behind: Option<String>,
-    /// How long it had, and what it was doing then, if it was ended because it took longer.
+    /// The limit and the state of its processes, if it was killed because it exceeded the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// How long the output may stay open after the command has ended. What holds it is a process that
-/// a test left behind.
+/// The time for which the output may stay open after the command's end. Then a test has left a
+/// process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too, and ends it when it takes longer than
-/// `limit`. Both of its outputs go to the log `target/xtask/NAME.log` and, line by line, to `each`.
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. Both
+/// outputs go to `target/xtask/NAME.log` and, by line, to `each`.
 pub(crate) fn run(
     name: &str,
     mut command: Command,
@@ -96,11 +94,11 @@ pub(crate) fn run(
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
         .and_then(|(file, (reader, writer))| {
-            // One pipe for both, so that cargo's lines stand among those of the tests it runs.
+            // One pipe for both, so that cargo's lines and the tests' lines keep their order.
             let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
             command.stdout(writer.try_clone()?).stderr(writer);
             let child = command.spawn()?;
-            drop(command); // with its ends of the pipe
+            drop(command); // closes its ends of the pipe
             Ok((file, reader, pipe, child))
         });
     let (mut file, reader, pipe, child) = match started {
@@ -111,7 +109,7 @@ pub(crate) fn run(
         }
     };
 
-    // Read in a thread of its own: a process left behind can hold the pipe open for ever.
+    // In its own thread: a process left behind can hold the pipe open indefinitely.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
@@ -143,21 +141,20 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // It may have closed its output and go on.
+    // The command may have closed its output and still run.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }
     finished
 }
 
-/// A child, and when it is to be over.
 struct Running {
     child: Child,
     end: Instant,
 }
 
 impl Running {
-    /// Whether it has ended, by itself or because its time is over.
+    /// Returns whether it has ended. Kills it after its deadline.
     fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
         if finished.status.is_none() {
             finished.status = self.child.try_wait().ok().flatten();
@@ -176,29 +173,29 @@ impl Running {
 }
 
 impl Finished {
-    /// Whether it ended well and left no process behind.
+    /// Returns whether it succeeded and left no process behind.
     pub(crate) fn ok(&self) -> bool {
         self.ended(true)
     }
 
-    /// Whether it ended, well or with an error as was expected, and left no process behind.
+    /// Returns whether it ended as expected (`well` or with an error) and left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
         self.status.is_some_and(|status| status.success() == well)
             && self.left_behind.is_none()
             && !self.hung()
     }
 
-    /// Whether it ended by itself and as a test binary does of which a test failed: not in a crash, say.
+    /// Returns whether it ended with the exit code of a test binary with failed tests, not in a
+    /// crash.
     pub(crate) fn ended_as_tests_fail(&self) -> bool {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }
 
-    /// Whether it was ended because it took too long.
     pub(crate) fn hung(&self) -> bool {
         self.hung.is_some()
     }
 
-    /// Says what a process left behind, where its output is, and how it ended, if it didn't end well.
+    /// Prints the reason of a failure: processes left behind, the log, the exit status.
     pub(crate) fn explain(&self) {
         if let Some((limit, doing)) = &self.hung {
             println!(
@@ -218,7 +215,7 @@ impl Finished {
         println!("     full output: {}", self.log.display());
     }
 
-    /// Prints the output, without what cargo says of the crates that it builds.
+    /// Prints the output without cargo's messages about crates.
     pub(crate) fn show(&self) {
         const NOISE: [&str; 8] = [
             "Compiling",
@@ -240,8 +237,7 @@ impl Finished {
     }
 }
 
-/// The processes other than this one that have `pipe` open, as far as the system tells; ended here if
-/// `killed`.
+/// Returns the other processes that have `pipe` open, and kills them if `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
@@ -263,7 +259,7 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-/// Runs a command whose output matters only if it fails.
+/// Runs a command and shows its output only if it fails.
 pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     let finished = run(name, command, WITH_BUILDING, |_| {});
     if !finished.ok() {
@@ -273,13 +269,12 @@ pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     finished
 }
 
-/// `line` without colours.
 pub(crate) fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
-            // ESC [ parameters letter; nothing else is written by cargo or a test.
+            // ESC [ parameters letter: cargo and tests write no other sequences.
             for c in chars.by_ref() {
                 if c.is_ascii_alphabetic() {
                     break;
@@ -292,7 +287,7 @@ pub(crate) fn plain(line: &str) -> String {
     text
 }
 
-/// On a terminal, shows that something goes on: the last line, over the one before.
+/// On a terminal, overwrites the progress line with the last line of output.
 fn progress(line: &str) {
     if io::stdout().is_terminal() {
         let line: String = plain(line).trim().chars().take(72).collect();
@@ -301,7 +296,6 @@ fn progress(line: &str) {
     }
 }
 
-/// Takes away what [`progress`] showed.
 pub(crate) fn clear_progress() {
     if io::stdout().is_terminal() {
         print!("\r\u{1b}[K");
@@ -351,7 +345,7 @@ mod tests {
         }
     }
 
-    /// Whether it is still there; a zombie has no command line.
+    /// Returns whether it still runs. A zombie has no command line.
     fn runs(pid: &str) -> bool {
         hanging::name(pid.parse().unwrap()).contains("sleep")
     }
@@ -359,7 +353,7 @@ mod tests {
     #[test]
     fn what_hangs_is_a_failure_and_ended_with_all_that_it_started() {
         let limit = Duration::from_millis(500);
-        // A child of its own; one that nobody knows whose child it was; and one that says nothing.
+        // A child, an orphaned grandchild, and a process that prints nothing more.
         for (what, script) in [
             ("child", "sleep 1000 & echo $!; wait"),
             ("orphan", "(sleep 1000 & echo $!); sleep 1000; true"),

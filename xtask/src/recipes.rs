@@ -1,4 +1,4 @@
-//! How the benchmarks' peers are built, language by language. What is unchanged isn't built again.
+//! The builds of the benchmarks' peers by language. Unchanged peers aren't rebuilt.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,6 @@ use std::{fs, io};
 
 use crate::process;
 
-/// Where a language's peers are, and where they are built.
 pub(crate) struct Place {
     source: PathBuf,
     target: PathBuf,
@@ -14,7 +13,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
-        // The programs are started from anywhere.
+        // Absolute, because the programs start in any folder.
         let target = std::path::absolute(crate::target_folder())?.join("peers").join(folder);
         fs::create_dir_all(&target)?;
         Ok(Self { source: sources.join(folder), target })
@@ -28,7 +27,6 @@ impl Place {
         self.target.join(name)
     }
 
-    /// The texts of these sources.
     fn texts(&self, names: &[&str]) -> Result<String, String> {
         let read = |name: &&str| {
             let path = self.source(name);
@@ -37,7 +35,7 @@ impl Place {
         names.iter().map(read).collect()
     }
 
-    /// Makes `what`, unless it was made of the same before.
+    /// Makes `what`, unless it was made from the same inputs before.
     fn once(
         &self,
         what: &str,
@@ -53,7 +51,8 @@ impl Place {
         fs::write(&record, made_of).map_err(|error| format!("{}: {error}", record.display()))
     }
 
-    /// Makes the folder `what` in the target folder, unless it was made of the same before.
+    /// Makes the folder `what` in the target folder, unless it was made from the same inputs
+    /// before.
     fn folder_once(
         &self,
         what: &str,
@@ -66,7 +65,6 @@ impl Place {
         })
     }
 
-    /// Runs a command in the sources' folder.
     fn run(&self, program: impl AsRef<Path>, args: &[&str]) -> Result<(), String> {
         let mut command = Command::new(program.as_ref());
         command.args(args).current_dir(&self.source);
@@ -88,7 +86,7 @@ impl Place {
     }
 }
 
-/// What a command said last, in one line.
+/// Returns a command's last lines of output as one line.
 pub(crate) fn last_words(lines: &[String]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| process::plain(line).trim().to_owned()).collect();
@@ -105,7 +103,7 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What a program says to `args`: its version.
+/// Returns a program's output, such as its version.
 pub(crate) fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
@@ -115,10 +113,10 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
     let program = text(&place.target(&format!("bin/{name}")));
     let mut command = Command::new("go");
     command.args(["build", "-o", &program, &format!("./{name}")]).current_dir(&place.source);
-    // Writable, so that whoever may delete the target folder can.
+    // Writable, so that a user can delete the target folder.
     command.env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false");
     command.env("GOMODCACHE", place.target("modules")).env("GOCACHE", place.target("cache"));
-    // The installed one or an error, not another one that it fetches.
+    // Go must not download another toolchain.
     command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("CGO_ENABLED", "0");
     place.finish(command)?;
     Ok(vec![program])
@@ -143,7 +141,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// The programs go where their libraries are, because that is where Node.js looks.
+/// Copies the programs next to their libraries, where Node.js looks for them.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     copy(&place.source, &place.target).map_err(|error| format!("copying the sources: {error}"))?;
     let made_of = place.texts(&["package.json", "package-lock.json"])?;
@@ -160,7 +158,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let to = to.join(entry.file_name());
         match entry.file_type()?.is_dir() {
-            // Of whoever tried them there.
+            // Left by a user who ran the programs there.
             true if entry.file_name() == "node_modules" => {}
             true => copy(&entry.path(), &to)?,
             false => fs::copy(entry.path(), to).map(drop)?,

@@ -1,38 +1,37 @@
-//! The record of what the hot paths cost, and the comparison with it.
+//! The record of the hot paths' cost, and the comparison with it.
 
 use std::fmt::Write as _;
 
-/// How much more or less than what is recorded passes, in parts of it. What it was chosen from stands in
-/// `benches/README.md`.
+/// The tolerated relative difference. `benches/README.md` has the reasons.
 const TOLERANCE: f64 = 0.03;
 
-/// The same for system calls, which are whole numbers but for what comes seldom.
+/// The tolerance for system calls. They are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
-/// What was counted, and of what.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Costs {
     pub(crate) built: Built,
     pub(crate) paths: Vec<Path>,
 }
 
-/// What decides which instructions a path consists of, beside its source.
+/// The inputs, besides the source, that determine a path's instructions.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Built {
     pub(crate) rustc: String,
     pub(crate) host: String,
-    /// It has the allocator, and what copies and compares.
+    /// The C library contains the allocator, and functions that copy and compare.
     pub(crate) libc: String,
-    /// Which vector instructions the processor has: libc, and the source of tokens, choose by them.
+    /// The processor's vector instructions: the C library and the token generator select code by
+    /// them.
     pub(crate) vectors: String,
 }
 
-/// What a path costs each time it is gone.
+/// The cost of one execution of a path.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// System calls. Under valgrind a look at the clock is one.
+    /// System calls. Under valgrind, reading the clock is one.
     calls: f64,
 }
 
@@ -42,7 +41,7 @@ impl Built {
         [("compiler", rustc), ("target", host), ("libc", libc), ("vectors", vectors)]
     }
 
-    /// Why nothing can be compared with what is recorded, if so.
+    /// Returns why the counts can't be compared with the record, if so.
     pub(crate) fn differs_from(&self, recorded: &Self) -> Option<String> {
         let pairs = self.fields().into_iter().zip(recorded.fields());
         let mut differences = pairs.filter(|(here, there)| here != there).map(|(here, there)| {
@@ -53,14 +52,14 @@ impl Built {
 }
 
 impl Path {
-    /// A path of which `times` cost so many instructions and system calls.
+    /// Creates a path from the instructions and system calls of `times` executions.
     pub(crate) fn new(name: &str, (instructions, calls): (u64, u64), times: u64) -> Self {
         let each = |sum: u64| sum as f64 / times as f64;
         Self { name: name.to_owned(), instructions: each(instructions), calls: each(calls) }
     }
 }
 
-/// The file that [`read`] reads.
+/// Formats the file for [`read`].
 pub(crate) fn write(costs: &Costs) -> String {
     let mut text = String::from(
         "# What the client's hot paths cost, as `cargo xtask cost --record` wrote it.\n\
@@ -73,7 +72,7 @@ pub(crate) fn write(costs: &Costs) -> String {
     text + &table(&costs.paths, "")
 }
 
-/// Reads what [`write()`] wrote.
+/// Parses the file from [`write()`].
 pub(crate) fn read(text: &str) -> Result<Costs, String> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut field = |key: &str| {
@@ -92,12 +91,12 @@ pub(crate) fn read(text: &str) -> Result<Costs, String> {
         let (instructions, calls) = (instructions.parse().ok()?, calls.parse().ok()?);
         Some(Path { name: name.trim_end().to_owned(), instructions, calls })
     };
-    // The first is the table's head.
+    // Skip the table's head.
     let paths = lines.skip(1).map(|line| path(line).ok_or_else(|| format!("what is `{line}`?")));
     Ok(Costs { built, paths: paths.collect::<Result<_, _>>()? })
 }
 
-/// For people and for the file.
+/// Formats the table for the terminal and the file.
 pub(crate) fn table(paths: &[Path], indent: &str) -> String {
     let width = paths.iter().map(|path| path.name.len()).max().unwrap_or_default();
     let mut text = format!("{indent}{:width$}  instructions  system calls\n", "each time");
@@ -107,7 +106,6 @@ pub(crate) fn table(paths: &[Path], indent: &str) -> String {
     text
 }
 
-/// What is to be said of the differences, each in a line.
 pub(crate) fn compare(now: &[Path], recorded: &[Path]) -> Vec<String> {
     let mut problems = Vec::new();
     for path in now {
@@ -205,7 +203,7 @@ mod tests {
             said.starts_with("acquire + release, fixed: ") && said.contains("+5.0 %"),
             "{said}"
         );
-        // Too few instructions to be seen as such.
+        // Too few instructions to exceed the tolerance.
         let said = with(1.005, 1.0).join("\n");
         assert!(said.contains("6.00 system calls, 5.00 are recorded"), "{said}");
         assert!(said.contains("what was added"), "{said}");
@@ -217,7 +215,7 @@ mod tests {
         assert!(said.contains("-10.0 %") && said.contains("record it anew"), "{said}");
         assert!(!said.contains("what was added"), "{said}");
         assert!(with(1.0, -1.0).join("\n").contains("record it anew"));
-        // Less of one doesn't make up for more of the other.
+        // A decrease of one doesn't offset an increase of the other.
         assert!(with(0.9, 1.0).join("\n").contains("what was added"));
     }
 

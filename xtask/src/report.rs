@@ -1,34 +1,28 @@
-//! What a step says when it is over.
+//! A step's result.
 
-/// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything in it passed.
     Passed,
-    /// Something in it failed.
     Failed,
-    /// It wasn't run, and why.
+    /// It wasn't run, for this reason.
     LeftOut(String),
 }
 
-/// How a step ended, and the tests that it ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
-    /// What wasn't run within it.
     pub(crate) left_out: Vec<String>,
-    /// The tests that were late at first and passed when they were run by themselves, each with why.
+    /// The tests that were late and then passed alone, with the reasons.
     pub(crate) late: Vec<String>,
 }
 
-/// Results of tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
-    /// Not run, because of what the command line chose.
+    /// Not selected by the command line.
     pub(crate) filtered: u64,
 }
 
@@ -47,7 +41,7 @@ impl Report {
         Self { outcome, tests: Counts::default(), left_out: Vec::new(), late: Vec::new() }
     }
 
-    /// Takes in what another part of the step says.
+    /// Merges another part's report.
     pub(crate) fn add(&mut self, other: Self) {
         if other.outcome == Outcome::Failed {
             self.outcome = Outcome::Failed;
@@ -57,7 +51,7 @@ impl Report {
         self.late.extend(other.late);
     }
 
-    /// The step failed, for a reason that is said here because no command said it.
+    /// Returns the report of a failure without a command, and prints the reason.
     pub(crate) fn failed(reason: &str) -> Self {
         for line in reason.lines() {
             println!("     {line}");

@@ -1,7 +1,7 @@
-//! Where tests, and the servers that they start, keep their files: in memory, where there is enough.
+//! The temporary folder of tests and their servers: in memory, if there is enough.
 //!
-//! What is tested is what a server does, not how long a shared machine's disk takes to sync, which
-//! can be seconds. Real disks are for the benchmarks.
+//! Tests shouldn't depend on a shared disk, whose syncs may take seconds. The benchmarks use real
+//! disks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,21 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where Linux has a file system in memory that everybody may use.
+/// Linux's memory file system for all users.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What must be free of it, and of memory, for it to be used. The servers of all tests that run beside
-/// each other were seen to take 2.6 GB.
+/// The required free space and memory. All tests' servers together used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Removes the folder, with all that is in it, when it is dropped.
+/// Removes the folder when dropped.
 pub(crate) struct Scratch;
 
 impl Scratch {
-    /// Has all commands from here on keep their temporary files in memory if there is enough of it,
-    /// unless whoever called us said where they belong.
+    /// Uses a folder in memory for all commands from here on, if there is enough and the caller
+    /// hasn't set `TMPDIR`.
     pub(crate) fn begin() -> Self {
         if std::env::var_os("TMPDIR").is_none()
             && let Some(folder) = in_memory()
@@ -42,7 +41,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Tells a command where its temporary files belong, unless it was told.
+/// Sets a command's folder for temporary files, unless it is set.
 pub(crate) fn tell(command: &mut Command) {
     let is_told = command.get_envs().any(|(name, _)| name == "TMPDIR");
     if let Some(folder) = FOLDER.get().filter(|_| !is_told) {
@@ -50,7 +49,6 @@ pub(crate) fn tell(command: &mut Command) {
     }
 }
 
-/// Returns the folder for temporary files.
 pub(crate) fn folder() -> PathBuf {
     FOLDER.get().cloned().unwrap_or_else(std::env::temp_dir)
 }
@@ -66,14 +64,14 @@ fn in_memory() -> Option<PathBuf> {
     }
     let folder = all.join(format!("{PREFIX}{}", std::process::id()));
     fs::create_dir(&folder).ok()?;
-    // For everybody, as the usual one is: servers run as users of their own.
+    // For all users, as servers have their own accounts.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).ok()?;
     Some(folder)
 }
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// A run that was killed left its folder behind, and it takes memory until the machine is started anew.
+/// Removes the folders of killed runs, which otherwise use memory until a reboot.
 fn remove_those_left_in(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
@@ -84,13 +82,12 @@ fn remove_those_left_in(all: &Path) {
     }
 }
 
-/// From `/proc/meminfo`, in KiB.
+/// Returns the available memory in KiB, from `/proc/meminfo`.
 fn available(memory: &str) -> Option<u64> {
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// In KiB.
 fn free(folder: &Path) -> Option<u64> {
     let output = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
     last_line_free(&String::from_utf8(output.stdout).ok()?)
@@ -100,7 +97,7 @@ fn last_line_free(df: &str) -> Option<u64> {
     df.lines().last()?.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// From `/proc/mounts`. What is mounted last is what is seen.
+/// Returns whether it is in memory, by `/proc/mounts`. The last mount counts.
 fn is_in_memory(mounts: &str) -> bool {
     let mut kinds = mounts.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -130,7 +127,7 @@ mod tests {
         let folder =
             std::env::temp_dir().join(format!("lockwright-scratch-{}", std::process::id()));
         let of = |pid: u32| folder.join(format!("{PREFIX}{pid}"));
-        // No process has such an id: Linux ends at 2²².
+        // Linux has no process ids above 2²².
         let (dead, alive, other) = (of(1 << 30), of(std::process::id()), folder.join("other"));
         for path in [&dead, &alive, &other] {
             fs::create_dir_all(path.join("data")).unwrap();

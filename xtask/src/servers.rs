@@ -1,4 +1,4 @@
-//! What must be installed for the tests and the benchmarks' peers, and its installation.
+//! The programs that the tests and the benchmarks' peers need, and their installation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,24 +7,21 @@ use std::process::{Command, Stdio};
 
 use crate::process;
 
-/// Something that the tests run, and that cargo can't build.
+/// A program that cargo can't build.
 struct Need {
-    /// For people.
     what: &'static str,
     binary: &'static str,
-    /// Folders where it is looked for before PATH. A `*` stands for a number, and the largest comes
-    /// first. After PATH come the folders of servers, which a user's PATH often leaves out.
+    /// Folders to search before PATH; a `*` stands for a number, the largest first. Folders of
+    /// servers, which a user's PATH often lacks, follow.
     places: &'static [&'static str],
-    /// Arguments with which it exits with 0 if it is complete, and says its version if `least` is
-    /// given.
+    /// Arguments with which it exits with 0 if it is complete. If `least` is given, it prints its
+    /// version.
     probe: &'static [&'static str],
-    /// Files that have no place in PATH, such as Java's libraries.
+    /// Required files outside PATH, such as Java libraries.
     files: &'static [&'static str],
-    /// The oldest version that will do.
+    /// The oldest supported version.
     least: Option<Version>,
-    /// The Debian packages that have it.
     packages: &'static [&'static str],
-    /// What it is needed for.
     why: &'static str,
 }
 
@@ -58,7 +55,7 @@ const NEEDS: &[Need] = &[
         probe: &["--no-defaults", "--version"],
         files: &[],
         least: Some((10, 6)),
-        // Not `mariadb-server`, which is the same with a service and a database.
+        // `mariadb-server` would add a service and a database.
         packages: &["mariadb-server-core"],
         why: "the sql backend is tested against a real server",
     },
@@ -108,7 +105,8 @@ const NEEDS: &[Need] = &[
         places: &[],
         probe: &["version"],
         files: &[],
-        // What today's etcd asks for. Debian's own may be older: then it is said that another is wanted.
+        // Required by the current etcd. Debian's may be older; then the message has the required
+        // version.
         least: Some((1, 26)),
         packages: &["golang-go"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation",
@@ -137,7 +135,7 @@ const NEEDS: &[Need] = &[
         what: "The compiler of protocol buffers",
         binary: "protoc",
         places: &[],
-        // Without the definitions that it brings along it compiles none of etcd's.
+        // It can't compile etcd's definitions without its standard ones.
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
         files: &[],
         least: None,
@@ -161,7 +159,7 @@ const NEEDS: &[Need] = &[
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],
         least: Some((3, 5)),
-        // Not `zookeeper`, which is the same with a service and a desktop's Java.
+        // `zookeeper` would add a service and a desktop Java.
         packages: &["libzookeeper-java"],
         why: "the zookeeper backend is tested against a real ensemble",
     },
@@ -195,13 +193,13 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Those without which the tests can't even be built, also where no server is wanted.
+/// Required for building the tests, even without servers.
 const TO_BUILD: &[&str] = &["protoc"];
 
-/// Those of the above with which the benchmarks' peers are built.
+/// Programs of [`NEEDS`] that the benchmarks' peers also need.
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
 
-/// What the benchmarks' peers are built with beside these.
+/// Further programs that the benchmarks' peers need.
 const FOR_PEERS: &[Need] = &[
     Need {
         what: "Maven",
@@ -235,16 +233,15 @@ const FOR_PEERS: &[Need] = &[
     },
 ];
 
-/// Looks whether everything is there, or what is needed without servers, and installs what isn't where
-/// it can.
+/// Checks for all programs, or those needed without servers, and installs missing ones if possible.
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
     let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
     let missing = provide_these(&wanted.collect::<Vec<_>>());
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }
 
-/// The same for what the benchmarks' peers are built with. What is missing all the same is no error:
-/// by its binary, why it is.
+/// Checks for the programs of the benchmarks' peers, installs missing ones if possible, and returns
+/// why others are missing.
 pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
     let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();
@@ -254,7 +251,7 @@ pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     missing.map(|(need, problem)| (need.binary, reason(need, problem))).collect()
 }
 
-/// Installs those of them that are missing, where it can; what is missing then.
+/// Installs missing programs if possible, and returns those still missing.
 fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     let missing = missing(wanted);
     for (need, problem) in &missing {
@@ -270,13 +267,12 @@ fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     if process::quietly("servers", command).ok() { self::missing(wanted) } else { missing }
 }
 
-/// What is missing of them, each with what is wrong about it.
 fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     wanted.iter().filter_map(|need| Some((*need, problem(need)?))).collect()
 }
 
 fn problem(need: &Need) -> Option<String> {
-    // A folder that a removed version left, or one without a server, doesn't end the search.
+    // Folders of removed versions or without a server don't end the search.
     let Some(binary) = candidates(need).into_iter().find(|candidate| starts(candidate)) else {
         return Some(format!("is not installed (no {} {})", need.binary, searched(need)));
     };
@@ -301,7 +297,7 @@ fn problem(need: &Need) -> Option<String> {
     }
 }
 
-/// Where it may be, in the order of preference.
+/// Returns the possible paths, in order of preference.
 fn candidates(need: &Need) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = need.places.iter().flat_map(|place| expand(place)).collect();
@@ -310,7 +306,7 @@ fn candidates(need: &Need) -> Vec<PathBuf> {
     folders.into_iter().map(|folder| folder.join(need.binary)).collect()
 }
 
-/// The folders that `place` means: `/usr/lib/postgresql/*/bin`, say.
+/// Expands a `*`, as in `/usr/lib/postgresql/*/bin`.
 fn expand(place: &str) -> Vec<PathBuf> {
     let Some((above, below)) = place.split_once("/*/") else { return vec![PathBuf::from(place)] };
     let mut numbered: Vec<(u32, PathBuf)> = std::fs::read_dir(above)
@@ -323,12 +319,12 @@ fn expand(place: &str) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Returns the file for a path that may contain a `*`: the one with the largest number there.
+/// Returns the file for a path that may contain a `*`: the one with the largest number.
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
     expand(path.to_str()?).into_iter().find(|path| path.is_file())
 }
 
-/// Whether it can be run at all; what comes of it is another question.
+/// Returns whether it can be started, with any exit code.
 fn starts(binary: &Path) -> bool {
     let mut command = Command::new(binary);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -339,7 +335,7 @@ fn searched(need: &Need) -> String {
     need.places.iter().map(|place| format!("in {place} or ")).collect::<String>() + "in PATH"
 }
 
-/// The first thing in `text` that looks like a version: `v=7.0.15`, `3.11.2 (main, ...)`.
+/// Returns the first version in `text`: `v=7.0.15`, `3.11.2 (main, ...)`.
 pub(crate) fn version(text: &str) -> Option<Version> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut parts = word.split('.');

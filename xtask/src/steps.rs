@@ -1,4 +1,4 @@
-//! Each step of the test command.
+//! The steps of the test command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,32 +13,28 @@ use crate::{
     binaries, chaos, cost, examples, interop, lanes, pages, servers, table, tested, versions,
 };
 
-/// What the command line asked for.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Only what needs no server.
     pub(crate) quick: bool,
-    /// How many test binaries run beside each other.
+    /// The number of parallel test binaries.
     pub(crate) at_a_time: usize,
-    /// Opened when the tests are built: the steps that run beside them start then.
+    /// Opened when the tests are built. Then the build steps start next to them.
     pub(crate) tests_are_built: Gate,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // Most of them wait most of the time, and more than two wouldn't be ended much sooner.
+        // Tests mostly wait. With more than two binaries, the run would end hardly sooner.
         Self { quick: false, at_a_time: 2, tests_are_built: Gate::default() }
     }
 }
 
-/// One step.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Whether nothing after it makes sense when it fails. The others go on, so that one run shows
-    /// everything that is wrong.
+    /// True if a failure ends the run. Otherwise the other steps run, to show all failures.
     pub(crate) stops: bool,
-    /// Whether it only builds. It then runs at a low priority beside the tests, which mostly wait.
+    /// True if it only builds. It then runs at low priority next to the tests.
     pub(crate) beside: bool,
     pub(crate) run: fn(&Options) -> Report,
 }
@@ -48,13 +44,12 @@ impl Step {
         Self { name, what, stops: false, beside: false, run }
     }
 
-    /// A step that only builds.
     const fn beside(self) -> Self {
         Self { beside: true, ..self }
     }
 }
 
-/// All steps, in their order: what fails soonest comes first.
+/// All steps in their order, the fastest failures first.
 pub(crate) const ALL: &[Step] = &[
     Step { stops: true, ..Step::of("servers", "what the tests need is installed", needs) },
     Step::of("fmt", "formatting", fmt),
@@ -75,17 +70,16 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "other programs and we keep each other out", interop::step),
 ];
 
-/// How many crates the facade may consist of with memory alone, itself included.
+/// The maximum number of crates of the facade with only the memory backend, including itself.
 const LEANEST: usize = 30;
 
-/// What must not be among them.
+/// Crates that must not be among them.
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The crates of the command as it is by default that are bound to something that isn't Rust: C source
-/// that they bring with them, or the kernel.
+/// The command's default dependencies with non-Rust parts: bundled C sources or the kernel.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
-/// What is among a crate's dependencies when its build needs more than a C compiler.
+/// Dependencies that would need more than a C compiler for the build.
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
 
@@ -122,7 +116,7 @@ fn doc(_: &Options) -> Report {
     let mut command = cargo_beside(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
-    // Cargo's own warnings, of two crates that write the same page, say, aren't rustdoc's.
+    // Cargo's own warnings aren't rustdoc's, for example about two crates with the same page.
     let warned = finished.lines.iter().any(|line| plain(line).starts_with("warning:"));
     if finished.ok() && warned {
         finished.show();
@@ -131,7 +125,7 @@ fn doc(_: &Options) -> Report {
     Report::of(finished.ok() && !warned)
 }
 
-/// The facade with no feature, and with each of its features alone.
+/// Checks the facade with no feature, and with each feature alone.
 fn features(options: &Options) -> Report {
     let names = match pages::features(&crate::root().join("Cargo.toml")) {
         Ok(names) => names,
@@ -143,24 +137,25 @@ fn features(options: &Options) -> Report {
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
         if !quietly(log, command).ok() {
-            // The next ones would most likely say the same again.
+            // Other features would probably fail in the same way.
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }
-    // The tests of the step `missing` are built here, beside the other tests.
+    // Builds the tests of the step `missing` here, next to the other tests.
     let mut build = cargo_beside(&["test", "--no-run"]);
     build.args(missing_args(options));
     Report::of(quietly("features-test", build).ok())
 }
 
-/// The arguments of cargo for tests of builds without some features. The other tests have all features.
+/// Returns cargo's arguments for tests of builds without some features. The other tests have all
+/// features.
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
          lockwright/memory,lockwright/sqlite,lockwright/zookeeper --test facade",
     );
     if !options.quick {
-        // In the same build: a server's TLS isn't compiled in either.
+        // In the same build, which also lacks TLS for servers.
         args.extend(words(
             "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
              --test tls",
@@ -186,7 +181,6 @@ fn test(options: &Options) -> Report {
     run_tests("test", &args, options)
 }
 
-/// Every case by every backend.
 fn cases(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("table: not all suites ran");
@@ -197,12 +191,12 @@ fn cases(options: &Options) -> Report {
     }
 }
 
-/// Builds test binaries and runs them, with `--quick` only what needs no server.
+/// Builds test binaries and runs them; with `--quick`, only tests without servers.
 fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
     run_tests_of(step, args, options, |_| true)
 }
 
-/// The same with only some of those that are built.
+/// Like [`run_tests`], with only some of the binaries.
 pub(crate) fn run_tests_of(
     step: &str,
     args: &[&str],
@@ -254,7 +248,7 @@ fn doctest(options: &Options) -> Report {
     if !finished.ok() {
         report.outcome = Outcome::Failed;
         if report.tests.failed == 0 {
-            // It wasn't a test: it didn't build, say.
+            // The failure wasn't a test, for example a build error.
             finished.show();
         }
         finished.explain();
@@ -290,7 +284,7 @@ fn run_examples(options: &Options) -> Report {
     report
 }
 
-/// Says whether an example did its job, and all that it printed where it didn't.
+/// Reports whether an example succeeded, with its output if it failed.
 fn judged(example: &Example, finished: &Finished) -> Report {
     let title = example.title();
     let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
@@ -309,9 +303,8 @@ fn judged(example: &Example, finished: &Finished) -> Report {
     Report::of(did)
 }
 
-/// The names and versions of the crates that a package is made of.
 fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
-    // Quietly: what it says of a crate that it downloads would count as one.
+    // Quietly: a message about a download would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
     let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
     if !finished.ok() {
@@ -364,7 +357,7 @@ fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
-/// Runs each bench once, built as tests are: that it runs is what is asked here, not how fast.
+/// Runs each bench once with the tests' profile, to check that it runs.
 fn benches(_: &Options) -> Report {
     let mut names = Vec::new();
     if let Ok(entries) = fs::read_dir(crate::root().join("benches")) {

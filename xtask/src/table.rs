@@ -1,4 +1,4 @@
-//! The table of case by backend, from what the conformance suites print.
+//! The table of cases by backend, from the output of the conformance suites.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,10 +10,8 @@ use crate::libtest::{MARK, SERVER, Suite};
 use crate::process::plain;
 use crate::versions;
 
-/// The page that has it.
 const PAGE: &str = "docs/src/conformance.md";
 
-/// What became of one case on one backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -33,10 +31,9 @@ impl Verdict {
     }
 }
 
-/// The prefix of the page's line that names the newer servers.
+/// The prefix of the page's line with the newer servers.
 const NEWER: &str = "Newer servers, as of the last change of this page: ";
 
-/// Cases by backend.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     columns: BTreeMap<String, BTreeMap<String, Verdict>>,
@@ -45,7 +42,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes in a test binary's output, if it is a conformance suite's.
+    /// Adds a test binary's output, if it is a conformance suite.
     fn add(&mut self, suite: &Suite) -> bool {
         let lines: Vec<String> = suite.lines.iter().map(|line| plain(line)).collect();
         let Some(label) = lines.iter().find_map(|line| line.strip_prefix(MARK)) else {
@@ -58,8 +55,8 @@ impl Table {
         true
     }
 
-    /// Keeps the page's columns of newer servers that this run doesn't have, because not every machine can run
-    /// them.
+    /// Keeps the page's columns of newer servers that this run lacks, because not every machine can
+    /// run them.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -72,7 +69,6 @@ impl Table {
         }
     }
 
-    /// Reads the table of the page.
     fn of_page(page: &str) -> Self {
         let mut labels = Vec::new();
         let mut table = Self::default();
@@ -113,7 +109,8 @@ impl Table {
         cases
     }
 
-    /// How many cases each backend passed, failed, and doesn't promise; its number is that of its column.
+    /// Returns each backend's column number, and its numbers of cases that passed, failed, and
+    /// aren't promised.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
         (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
@@ -121,7 +118,8 @@ impl Table {
         })
     }
 
-    /// In Markdown. The columns are numbered: there are too many of them for names.
+    /// Formats the table in Markdown. The columns are numbered, because there are too many for
+    /// names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
@@ -144,7 +142,6 @@ impl Table {
         text
     }
 
-    /// For a terminal.
     fn plain(&self) -> String {
         let mut text = String::new();
         for (number, backend, [passed, failed, not_promised]) in self.counts() {
@@ -193,13 +190,13 @@ impl Table {
     }
 }
 
-/// Returns whether a column is that of a newer server.
+/// Returns whether a column belongs to a newer server.
 fn is_on_newer(label: &str) -> bool {
     let (_, server) = label.split_once(" on ").unwrap_or_default();
     versions::SERVERS.iter().any(|known| known.title == server)
 }
 
-/// A line such as `test [not promised] loss::a_case ... ignored`, taken apart.
+/// Parses a line such as `test [not promised] loss::a_case ... ignored`.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let (test, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (not_promised, case) = match test.trim().strip_prefix("[not promised]") {
@@ -219,7 +216,6 @@ fn folder() -> PathBuf {
     crate::root().join("target/conformance")
 }
 
-/// Forgets what earlier runs saw.
 pub(crate) fn begin() -> io::Result<()> {
     match fs::remove_dir_all(folder()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -227,8 +223,8 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Keeps what a suite printed, if it was a backend's conformance suite. That of an example isn't. What is
-/// noted later counts, of a case that was run again.
+/// Saves the output of a backend's conformance suite, not of an example's. Later results of a case
+/// replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -236,7 +232,7 @@ pub(crate) fn note(suite: &Suite) {
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.backends() {
-            // The table would lack it, and is compared with the page.
+            // If this fails, the table lacks the suite and differs from the page.
             let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
@@ -244,7 +240,6 @@ pub(crate) fn note(suite: &Suite) {
     }
 }
 
-/// The table of the last test run.
 fn read() -> io::Result<Table> {
     let mut table = Table::default();
     let mut files: Vec<PathBuf> =
@@ -257,8 +252,8 @@ fn read() -> io::Result<Table> {
     Ok(table)
 }
 
-/// Prints the table of the last test run, and compares it with the page, which is written anew
-/// where it is different.
+/// Prints the table of the last test run and compares it with the page. Rewrites the page if they
+/// differ.
 pub(crate) fn check() -> Result<(), String> {
     let mut table =
         read().map_err(|error| format!("the suites\' results can\'t be read: {error}"))?;
@@ -275,7 +270,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // A new version of a newer server alone is no change: the distribution's suites are updated.
+    // A new version of a newer server is no difference, as the distribution's suites are updated.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

@@ -1,4 +1,4 @@
-//! The one test command: its steps, their order, the summary.
+//! The test command: order of the steps, summary.
 
 use std::process::ExitCode;
 use std::thread;
@@ -42,7 +42,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     summary(&done, begun.elapsed(), &options)
 }
 
-/// Runs the steps in their order, except that those that only build run beside the tests.
+/// Runs the steps in their order, except that build steps run next to the tests.
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
     let first = chosen.iter().position(|step| step.beside).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
@@ -80,12 +80,11 @@ fn run_in_turn(steps: &[&'static Step], options: &Options) -> Vec<Done> {
     done
 }
 
-/// A step that is over.
 struct Done {
     step: &'static str,
     took: Duration,
     report: Report,
-    /// Whether it failed and nothing after it makes sense.
+    /// True if it failed and ends the run.
     stops: bool,
 }
 
@@ -112,8 +111,8 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
         let verdict = done.verdict();
         println!("  {step:10} {verdict:10} {:>9}   {tests}", seconds(*took));
         counts.add(report.tests);
-        // A step can fail without any of its tests failing. It counts as one, so that the last
-        // line never reads like a success that wasn't one.
+        // A step can fail without a failed test. It counts as one failure, so that the last line
+        // shows it.
         if report.outcome == Outcome::Failed && report.tests.failed == 0 {
             counts.failed += 1;
         }
@@ -142,7 +141,8 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
     if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What everybody looks at. Where no step has tests, "0 passed" alone would read like nothing done.
+/// Returns the summary line. Without tests it counts the steps, because "0 passed" alone would be
+/// misleading.
 fn last_line(done: &[Done], counts: Counts) -> String {
     let mut line = format!("{} passed, {} failed", counts.passed, counts.failed);
     if done.iter().all(|done| done.report.tests == Counts::default()) {

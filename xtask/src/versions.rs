@@ -1,4 +1,4 @@
-//! The conformance suite on newer server versions than the installed ones.
+//! The conformance suite on newer servers than the installed ones.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,13 +17,11 @@ use crate::{process, scratch};
 pub(crate) struct Server {
     /// The folder in `target/servers/`.
     folder: &'static str,
-    /// The title in the table of the conformance suite.
+    /// The title in the conformance table.
     pub(crate) title: &'static str,
-    /// Its packages in Debian and Ubuntu.
     packages: &'static [&'static str],
     /// The path of its program in the folder of packages. A `*` matches a number.
     binary: &'static str,
-    /// The arguments that make it print its version.
     probe: &'static [&'static str],
     /// Text in that output, which identifies the server.
     says: &'static str,
@@ -36,7 +34,7 @@ pub(crate) struct Server {
 struct Suite {
     package: &'static str,
     test: &'static str,
-    /// A filter for the names of the tests to run.
+    /// A filter for the tests' names.
     only: Option<&'static str>,
 }
 
@@ -116,7 +114,6 @@ pub(crate) const SERVERS: &[Server] = &[
     },
 ];
 
-/// Runs the step.
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("--quick runs no servers");
@@ -135,7 +132,7 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(roots) => roots,
         Err(problem) => return Report::failed(&problem),
     };
-    // With all features of the workspace, as in the other steps, so that nothing is built again.
+    // With all features of the workspace, as in the other steps, so that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     let mut tests: Vec<&str> =
         SERVERS.iter().flat_map(|it| it.suites).map(|suite| suite.test).collect();
@@ -155,10 +152,10 @@ pub(crate) fn step(options: &Options) -> Report {
             }
         }
     }
-    // These tests mostly wait, so more of them run at a time.
+    // These tests mostly wait, so more of them run in parallel.
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
-    // The table shows cases that are not promised.
+    // The table shows cases that aren't promised.
     report.left_out.retain(|test| !test.contains("[not promised]"));
     report
 }
@@ -178,8 +175,8 @@ pub(crate) struct Root {
 }
 
 impl Place {
-    /// Returns folders below the target folder, which the next run uses again. Servers don't run as root, so
-    /// packages are unpacked to a temporary folder if other users can't enter the target folder.
+    /// Uses folders below the target folder, which are kept. Packages go to a temporary folder if
+    /// servers, which don't run as root, can't enter the target folder.
     fn new() -> Result<Self, String> {
         let kept = crate::target_folder().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());

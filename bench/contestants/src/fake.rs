@@ -1,4 +1,4 @@
-//! A contestant for the driver's own tests: `fake honest` locks, the others are broken in one way each.
+//! A subject for the driver's own tests: `fake honest` locks, each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -8,17 +8,15 @@ use std::time::Duration;
 use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// What it's told to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Honest,
-    /// Grants everybody at once.
+    /// Grants every request at once.
     Open,
-    /// Knows no waiting.
+    /// Doesn't support waiting.
     Unable,
-    /// Ends when it's asked to lock.
     Ending,
-    /// Says something that's no answer.
+    /// Prints something that isn't an answer.
     Talkative,
 }
 
@@ -32,8 +30,8 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// Locks files beside the one that it's told of, and among its own tasks by a mutex: files don't
-/// exclude those of one process fairly.
+/// Locks files next to the given one. Its own tasks use a mutex, because file locks aren't fair
+/// within a process.
 struct Fake {
     kind: Kind,
     beside: String,

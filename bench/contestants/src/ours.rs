@@ -1,4 +1,4 @@
-//! Lockwright, as its users have it: one client, everything as it is by default.
+//! Lockwright with its defaults and one client.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Contestant for Ours {
     async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         let [url] = urls else { return Err("lockwright wants one URL".into()) };
         if backend == "redlock-5" {
-            // As an operator does once: nobody can have held a lock on servers that were just started.
+            // Admits the servers once, as an operator does. New servers can't have earlier locks.
             lockwright::admit(url).await?;
         }
         Ok(Self { locks: lockwright::connect(url).await? })

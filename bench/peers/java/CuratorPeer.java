@@ -9,9 +9,9 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
-/** Curator's InterProcessMutex, as a contestant of the benchmarks. */
+/** Curator's InterProcessMutex, as a benchmark subject. */
 final class CuratorPeer implements Protocol.Library {
-    /** Of the session that there is from the beginning; what the driver's locks have. */
+    /** The TTL of the first session and of the driver's locks. */
     private static final long DEFAULT_TTL = 15_000;
 
     private List<String> servers;

@@ -20,36 +20,35 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 
 /**
- * The contestants' side of the benchmarks' protocol, for those that are written in Java: a contestant
- * implements {@link Library}, and its main calls {@link #serve}. The protocol itself is in
- * {@code bench/README.md}. A task is a thread.
+ * The subjects' side of the benchmarks' protocol in Java. A subject implements {@link Library}, and
+ * its main calls {@link #serve}. {@code bench/README.md} describes the protocol. A task is a thread.
  */
 final class Protocol {
-    /** How many names are acquired or released at a time by {@code hold} and {@code drop}. */
+    /** The number of names that {@code hold} and {@code drop} process in parallel. */
     private static final int AT_A_TIME = 64;
 
-    /** A lock library at work, connected as its users would have it. */
+    /** A connected lock library, configured as its users would do it. */
     interface Library {
-        /** Connects. What it is told are URLs, or whatever else the driver says of the backend. */
+        /** Connects. The servers are URLs or other information from the driver. */
         void open(String backend, List<String> servers) throws Exception;
 
-        /** Makes what locks of this TTL need, once. It is called before time is taken. */
+        /** Creates the resources for locks of this TTL, once, before the measurement. */
         void prepare(long ttlMillis) throws Exception;
 
         /**
-         * Acquires a name, and waits for it as the library does; keeps it alive until it is released,
-         * by the same thread.
+         * Acquires a name, waiting as the library does, and keeps it alive until its release by the
+         * same thread.
          */
         Hold lock(String name, long ttlMillis) throws Exception;
     }
 
-    /** A lock that is held. */
+    /** A held lock. */
     interface Hold {
-        /** Releases it, or says {@link Lost} if it is known to have expired before. */
+        /** Releases it, or throws {@link Lost} if it is known to have expired. */
         void unlock() throws Exception;
     }
 
-    /** A lock wasn't held any more when it was released. */
+    /** A lock had expired before its release. */
     @SuppressWarnings("serial")
     static final class Lost extends Exception {
         Lost() {
@@ -57,7 +56,7 @@ final class Protocol {
         }
     }
 
-    /** The library has no such thing. */
+    /** The library lacks this function. */
     @SuppressWarnings("serial")
     static final class Cannot extends Exception {
         Cannot(String what) {
@@ -68,7 +67,7 @@ final class Protocol {
     private final Library library;
     private final PrintStream answers;
     private boolean open;
-    /** Those that hold something for {@code hold}: a lock belongs to the thread that acquired it. */
+    /** The holders for {@code hold}: a lock belongs to the thread that acquired it. */
     private final List<Holder> holders = new ArrayList<>();
 
     private Protocol(Library library, PrintStream answers) {
@@ -77,13 +76,13 @@ final class Protocol {
     }
 
     /**
-     * Runs a contestant until its input ends. Its library is that of {@code group} and
-     * {@code artifact} in the class path.
+     * Runs a subject until its input ends. Its library is {@code group}:{@code artifact} in the
+     * class path.
      */
     static void serve(
             String name, String group, String artifact, List<String> backends, List<String> notes, Library library) {
         var answers = System.out;
-        // What a library prints isn't an answer.
+        // A library's output isn't an answer.
         System.setOut(System.err);
         answers.printf(
                 "{\"name\": %s, \"library\": %s, \"runtime\": %s, \"backends\": %s, \"notes\": %s}%n",
@@ -105,7 +104,7 @@ final class Protocol {
         } catch (IOException | InterruptedException error) {
             System.err.println(error);
         }
-        // At once, whatever is held or waited for.
+        // Immediately, with locks held or waited for.
         Runtime.getRuntime().halt(0);
     }
 
@@ -184,7 +183,7 @@ final class Protocol {
         library.prepare(ttl);
         var times = new long[1024];
         var count = 0;
-        // The instants of Java are those of CLOCK_MONOTONIC.
+        // System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {
@@ -203,7 +202,7 @@ final class Protocol {
         return answer.toString();
     }
 
-    /** When somebody had it; and whether the release says that it was somebody else's by then. */
+    /** The times of a turn. It is lost if the release found another holder. */
     private record Turn(long asked, long granted, long released, boolean lost) {
     }
 
@@ -305,7 +304,7 @@ final class Protocol {
         Callable<Void> of(Holder holder);
     }
 
-    /** Has all holders do something, each in its thread. */
+    /** Runs the work for all holders, each in its thread. */
     private void each(Work work) throws Exception {
         var working = new ArrayList<Future<Void>>();
         for (var holder : holders) {

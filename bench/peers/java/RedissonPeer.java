@@ -5,14 +5,14 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's RLock, as a contestant of the benchmarks. */
+/** Redisson's RLock, as a benchmark subject. */
 final class RedissonPeer implements Protocol.Library {
-    /** The TTL with which a watchdog renews, unless one is set. */
+    /** The TTL of automatic renewal, unless one is set. */
     private static final long DEFAULT_TTL = 15_000;
 
     private String backend;
     private List<String> servers;
-    /** The watchdog's TTL is the client's, and the same for all its locks. */
+    /** A client has one TTL of automatic renewal for all its locks. */
     private final Map<Long, RedissonClient> clients = new ConcurrentHashMap<>();
 
     public static void main(String[] arguments) {

@@ -1,11 +1,11 @@
-// The contestants' side of the benchmarks' protocol, for those that are written for Node.js: a contestant
-// gives `serve` what it says of itself and its library. The protocol itself is in bench/README.md.
+// The subjects' side of the benchmarks' protocol in Node.js. A subject calls `serve` with its
+// handshake and its library. bench/README.md describes the protocol.
 //
 // Tasks are async functions. A library has
-//   open(backend, urls)   connects
-//   lock(name, ttl)       acquires, and waits as the library waits; what it answers is a hold
-//   unlock(hold)          releases; throws Lost if it is known to have expired before
-//   renew(hold, ttl)      renews, and answers the hold that it is now; for libraries without a watchdog
+// - open(backend, urls): connects
+// - lock(name, ttl): acquires as the library waits, and returns the hold
+// - unlock(hold): releases; throws Lost if it is known to have expired
+// - renew(hold, ttl): renews and returns the new hold; for libraries without automatic renewal
 'use strict';
 
 const fs = require('fs');
@@ -13,12 +13,12 @@ const path = require('path');
 const readline = require('readline');
 const timers = require('timers/promises');
 
-// How many names are acquired or released at a time.
+// The number of names that are acquired or released in parallel.
 const AT_A_TIME = 64;
 
 const now = process.hrtime.bigint;
 
-// A lock wasn't held any more when it was released.
+// A lock had expired before its release.
 class Lost extends Error {
   constructor() {
     super('a lock had expired before it was released');
@@ -26,7 +26,7 @@ class Lost extends Error {
   }
 }
 
-// The names of packages, and their installed versions.
+// Returns the packages' names with their installed versions.
 function versions(...packages) {
   const version = (name) => {
     const folder = path.join('node_modules', name);
@@ -37,7 +37,7 @@ function versions(...packages) {
   return packages.map((name) => `${name} ${version(name)}`).join(', ');
 }
 
-// What lasts from one command to the next.
+// The state between commands.
 class Contestant {
   constructor(library) {
     this.library = library;
@@ -123,7 +123,7 @@ class Contestant {
   }
 }
 
-// Renews what is held, one lock after the other, at a third of the TTL.
+// Renews the holds one after the other, at a third of the TTL.
 class Keeper {
   constructor(library, held, ttl) {
     this.stopped = new AbortController();
@@ -148,7 +148,7 @@ class Keeper {
   }
 }
 
-// Does it for each number below count, several at a time, until one fails.
+// Calls `does` for each number below `count`, several in parallel, until one fails.
 async function atOnce(count, does) {
   let next = 0;
   const work = async () => {
@@ -165,11 +165,11 @@ function complaint(error) {
   return `error ${error.name}: ${error.message}`.replace(/\s+/g, ' ');
 }
 
-// Runs a contestant until its input ends.
+// Runs a subject until its input ends.
 async function serve(greeting, library) {
   console.log(JSON.stringify({ ...greeting, runtime: `Node.js ${process.versions.node}` }));
   const commands = readline.createInterface({ input: process.stdin });
-  // At once, whatever is held or waited for.
+  // Immediately, with locks held or waited for.
   commands.on('close', () => process.exit(0));
   const contestant = new Contestant(library);
   const known = ['open', 'pairs', 'turns', 'hold', 'wait', 'drop'];

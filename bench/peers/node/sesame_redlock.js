@@ -1,4 +1,4 @@
-// @sesamecare-oss/redlock, which continues redlock 5, on ioredis.
+// @sesamecare-oss/redlock, a fork of redlock 5, on ioredis.
 'use strict';
 
 const { ExecutionError, Redlock } = require('@sesamecare-oss/redlock');
@@ -26,7 +26,7 @@ const library = {
   },
 
   renew(lock, ttl) {
-    // By itself a lock would be extended with the settings of its acquisition: without limit.
+    // The lock's own `extend` would retry without limit, as its acquisition does.
     return this.redlock.extend(lock, ttl);
   },
 

@@ -1,4 +1,4 @@
-"""kazoo's lock: a sequence of ephemeral nodes, each of which watches the one before it."""
+"""kazoo's lock: a sequence of ephemeral nodes, each watching its predecessor."""
 
 from kazoo.client import KazooClient
 

@@ -1,5 +1,5 @@
-"""The contestants' side of the benchmarks' protocol, for those that are written in Python: a contestant
-derives from Library, and calls serve. The protocol itself is in bench/README.md.
+"""The subjects' side of the benchmarks' protocol in Python. A subject derives from Library and calls
+serve. bench/README.md describes the protocol.
 
 Tasks are threads.
 """
@@ -14,7 +14,7 @@ import time
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-# How many names are acquired or released at a time.
+# The number of names that are acquired or released in parallel.
 AT_A_TIME = 16
 
 now = time.monotonic_ns
@@ -22,13 +22,13 @@ now = time.monotonic_ns
 
 
 def addresses(urls):
-    """Hosts and ports of the URLs that `open` says."""
+    """Returns the hosts and ports of the URLs of `open`."""
     parts = map(urlsplit, urls)
     return [(part.hostname, part.port) for part in parts]
 
 
 def sentinels(urls):
-    """Hosts and ports of Sentinels, and what they call the master."""
+    """Returns the hosts and ports of Sentinels, and the name of the master."""
     *urls, master = urls
     key, _, name = master.partition("=")
     if key != "master":
@@ -37,27 +37,27 @@ def sentinels(urls):
 
 
 class Cannot(Exception):
-    """The library has no such thing."""
+    """The library lacks this function."""
 
 
 class Lost(Exception):
-    """A lock wasn't held any more when it was released."""
+    """A lock had expired before its release."""
 
     def __str__(self):
         return "a lock had expired before it was released"
 
 
 class Library:
-    """A lock library at work, connected as its users would have it. Its methods are called by many
-    threads at the same time. All TTLs are in milliseconds."""
+    """A connected lock library, configured as its users would do it. Its methods are called
+    concurrently. All TTLs are in milliseconds."""
 
-    # What the tables call it.
+    # The name in the tables.
     name = ""
-    # The names of its package and of those whose versions matter as much, as pip knows them.
+    # The pip names of its package and of other packages whose versions matter.
     packages = ()
     backends = ()
     notes = ()
-    # How many locks it may be asked to hold.
+    # The maximum number of locks to hold.
     most = sys.maxsize
 
     def open(self, backend, urls):
@@ -65,27 +65,27 @@ class Library:
         raise NotImplementedError
 
     def lock_alone(self, name, ttl):
-        """Acquires a name that nobody else wants."""
+        """Acquires an uncontended name."""
         return self.lock(name, ttl)
 
     def lock(self, name, ttl):
-        """Acquires a name, waits for it as the library does, and answers what holds it."""
+        """Acquires a name, waiting as the library does, and returns the hold."""
         raise NotImplementedError
 
     def unlock(self, hold):
-        """Releases it. Raises Lost if it is known to have expired before."""
+        """Releases it. Raises Lost if it is known to have expired."""
         raise NotImplementedError
 
     def keep(self, name, ttl):
-        """Acquires a name that nobody else wants, which is to be kept alive until it is released."""
+        """Acquires an uncontended name to be kept alive until its release."""
         return self.lock(name, ttl)
 
     def renew(self, hold):
-        """Renews what keep answered, if the library doesn't by itself."""
+        """Renews a hold of keep, for libraries without automatic renewal."""
 
 
 class Contestant:
-    """A library, and what lasts from one command to the next."""
+    """A library, and the state between commands."""
 
     def __init__(self, library):
         self.library = library
@@ -174,7 +174,7 @@ class Contestant:
 
 
 class Keeper(threading.Thread):
-    """Renews what is held, one lock after the other, at a third of the TTL."""
+    """Renews the holds one after the other, at a third of the TTL."""
 
     def __init__(self, library, held, ttl):
         super().__init__(daemon=True)
@@ -200,7 +200,7 @@ class Keeper(threading.Thread):
 
 
 def at_once(threads, items, do):
-    """Does it for each of the items, in so many threads, until one fails."""
+    """Calls it for each item, in several threads, until one fails."""
     items, lock, errors = iter(items), threading.Lock(), []
 
     def work():
@@ -230,7 +230,7 @@ def complaint(error):
 
 
 def serve(library):
-    """Runs a contestant until its input ends."""
+    """Runs a subject until its input ends."""
     greeting = {
         "name": library.name,
         "library": ", ".join(f"{package} {version(package)}" for package in library.packages),
@@ -244,7 +244,7 @@ def serve(library):
     def read():
         for line in sys.stdin:
             commands.put(line)
-        # At once, whatever is held or waited for.
+        # Immediately, with locks held or waited for.
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()

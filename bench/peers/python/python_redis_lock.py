@@ -6,8 +6,8 @@ from redis_lock import Lock, NotAcquired
 
 from protocol import Library, Lost, sentinels, serve
 
-# What waits for longer than redis-py's default timeout fails, and each waiter and each renewing thread
-# has a connection of its own.
+# A wait beyond redis-py's default timeout would fail. Each waiter and each renewing thread has its
+# own connection.
 SETTINGS = {"socket_timeout": None, "max_connections": 4096}
 
 

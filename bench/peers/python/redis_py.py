@@ -1,4 +1,4 @@
-"""redis-py's own lock: SET NX, asked for again and again."""
+"""redis-py's own lock: SET NX, polled."""
 
 from redis import Redis
 from redis.cluster import RedisCluster
@@ -19,7 +19,7 @@ class RedisPy(Library):
             nodes, master = sentinels(urls)
             self.client = Sentinel(nodes).master_for(master)
         elif backend == "redis-cluster":
-            # It asks this node for the others.
+            # The client gets the other nodes from this one.
             host, port = addresses(urls)[0]
             self.client = RedisCluster(host=host, port=port)
         else:
@@ -32,7 +32,7 @@ class RedisPy(Library):
         return lock
 
     def keep(self, name, ttl):
-        # Other threads will renew and release it.
+        # Other threads renew and release it.
         lock = self.client.lock(name, timeout=ttl / 1000, thread_local=False)
         lock.acquire()
         return lock

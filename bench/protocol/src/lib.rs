@@ -1,7 +1,7 @@
-//! The contestants' side of the benchmarks' protocol, for those that are written in Rust: a contestant
-//! implements [`Contestant`], and its `main` calls [`serve`]. The protocol itself is in `bench/README.md`.
+//! The subjects' side of the benchmarks' protocol in Rust. A subject implements [`Contestant`], and
+//! its `main` calls [`serve`]. `bench/README.md` describes the protocol.
 //!
-//! Everything runs on one thread: a contestant is pinned to one core anyway, and all are alike in this.
+//! Everything runs on one thread, because each subject is pinned to one core.
 #![forbid(unsafe_code)]
 
 mod serve;
@@ -16,58 +16,58 @@ use serde::Serialize;
 
 pub use serve::serve;
 
-/// What goes wrong is read by a person: a sentence is enough.
+/// The result of an operation. Its error is a sentence for a reader.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// What a contestant says of itself, as its first line.
+/// A subject's handshake, its first line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Greeting {
-    /// What the tables call it.
+    /// The name in the tables.
     pub name: &'static str,
     /// The library and its version.
     pub library: &'static str,
-    /// The language's version, where it matters.
+    /// The language's version, if it matters.
     pub runtime: &'static str,
-    /// The backends that it can be measured on, as the driver calls them.
+    /// The supported backends, by the driver's names.
     pub backends: &'static [&'static str],
-    /// What a reader of the report must know.
+    /// Notes for readers of the report.
     pub notes: &'static [&'static str],
 }
 
-/// A lock library at work, with one connection as its users would have it.
+/// A connected lock library, configured as its users would do it.
 #[allow(async_fn_in_trait)] // nothing is sent to another thread
 pub trait Contestant: Sized + 'static {
-    /// A lock that is held.
+    /// A held lock.
     type Hold: 'static;
 
     /// Connects.
     async fn open(backend: &str, urls: &[String]) -> Result<Self>;
 
-    /// Acquires a name that nobody else wants. Only a floor does this otherwise than [`Self::lock`].
+    /// Acquires an uncontended name. Only a baseline does this differently from [`Self::lock`].
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock(name, ttl).await
     }
 
-    /// Acquires a name, and waits for it as the library does.
+    /// Acquires a name and waits as the library does.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     /// Releases it.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Acquires a name that is to be kept alive until it is released.
+    /// Acquires a name to be kept alive until its release.
     async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock_alone(name, ttl).await
     }
 
-    /// Keeps alive what is held, for ever. For libraries that don't do it by themselves; the holds are
-    /// those of one `hold` command, all with this TTL.
+    /// Keeps the holds of a `hold` command alive indefinitely, for libraries without automatic
+    /// renewal.
     async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         std::future::pending().await
     }
 }
 
-/// The library has no such thing.
+/// The library lacks this function.
 #[derive(Debug)]
 pub struct Cannot(pub String);
 
@@ -79,7 +79,7 @@ impl std::fmt::Display for Cannot {
 
 impl Error for Cannot {}
 
-/// The present, in nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds.
 #[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

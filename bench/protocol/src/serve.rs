@@ -1,4 +1,4 @@
-//! Reads commands, and answers them.
+//! Reads and executes commands.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -11,10 +11,9 @@ use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local, yield_now};
 use crate::turns::Contest;
 use crate::{Cannot, Contestant, Greeting, Result, now};
 
-/// How many names are acquired at a time by `hold`.
 const AT_A_TIME: usize = 64;
 
-/// Runs a contestant until its input ends.
+/// Runs a subject until its input ends.
 pub fn serve<C: Contestant>(greeting: &Greeting) {
     println!("{}", serde_json::to_string(greeting).expect("it is all texts"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -26,7 +25,7 @@ pub fn serve<C: Contestant>(greeting: &Greeting) {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
         }
     });
-    // At once: what is held isn't given back, and nobody waits for the background's tasks.
+    // Immediately: without releases, and without waiting for background tasks.
     std::process::exit(0);
 }
 
@@ -49,7 +48,6 @@ struct State<C: Contestant> {
     waiting: JoinSet<()>,
 }
 
-/// What `hold` holds, and what keeps it alive.
 struct Held<C: Contestant> {
     holds: Rc<Vec<C::Hold>>,
     keeper: JoinHandle<()>,
@@ -162,7 +160,7 @@ impl<C: Contestant> State<C> {
                 }
             });
         }
-        yield_now().await; // each has been polled once, and so has asked
+        yield_now().await; // each was polled once and has sent its request
         Ok("waiting".to_owned())
     }
 
@@ -172,7 +170,7 @@ impl<C: Contestant> State<C> {
             return Ok("dropped".to_owned());
         };
         keeper.abort();
-        let _ = keeper.await; // with it goes its share of the holds
+        let _ = keeper.await; // drops its share of the holds
         let Ok(holds) = Rc::try_unwrap(holds) else {
             return Err("the keeper still has the holds".into());
         };

@@ -1,4 +1,4 @@
-//! Who had the lock, and when.
+//! The turns of a contest.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::{Contestant, Result, now};
 
-/// One turn; written down only when all are over.
+/// A turn, printed after all turns have ended.
 struct Turn {
     task: usize,
     asked: u64,
@@ -18,7 +18,6 @@ struct Turn {
     released: u64,
 }
 
-/// The words of `turns`.
 pub(crate) struct Contest {
     pub(crate) name: String,
     pub(crate) ttl: Duration,
@@ -29,7 +28,7 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Takes part until it ends; the turns as they are told to the driver.
+    /// Takes part until the end. Returns the turns in the protocol's format.
     pub(crate) async fn join<C: Contestant>(self, contestant: Rc<C>) -> Result<String> {
         let turns = Rc::new(RefCell::new(Vec::new()));
         let contest = Rc::new(self);
@@ -79,7 +78,7 @@ impl Contest {
     }
 }
 
-/// As long as the other languages' sleep: a timer of the runtime is a millisecond late.
+/// Sleeps as precisely as the other languages: the runtime's timer is a millisecond late.
 async fn keep(section: Duration) -> Result<()> {
     Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
 }

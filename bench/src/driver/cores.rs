@@ -1,4 +1,4 @@
-//! Which core who runs on, and what it used of it.
+//! Assignment of processes to cores, and their use of time and memory.
 
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
@@ -9,20 +9,19 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::results::Regime;
 
-/// The core of the servers; in one regime of the contestants, too.
+/// The servers' core; with one core, also the subjects'.
 const SERVERS: usize = 0;
-/// The other one.
+/// The subjects' core, with two cores.
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Moves servers and contestants to their cores. Not this process, the driver: what it starts would
-    /// begin on its core, and take the machine for one that has no other.
+    /// Moves servers and subjects to their cores. This process moves to none: its children would
+    /// start there and see a machine with one core.
     pub(crate) fn settle(self, servers: &[u32], contestants: &[u32]) {
         pin(servers, SERVERS);
         pin(contestants, self.core_of_contestants());
     }
 
-    /// Where the contestants are.
     pub(super) fn core_of_contestants(self) -> usize {
         match self {
             Self::OneCore => SERVERS,
@@ -31,13 +30,13 @@ impl Regime {
     }
 }
 
-/// Moves all threads of these processes; those that they start later follow them.
+/// Moves all threads of these processes. New threads inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
     for thread in processes.iter().flat_map(|process| threads(*process)) {
         if let Some(thread) = Pid::from_raw(thread) {
-            // One that has just ended needs no core.
+            // The thread may have ended.
             let _ = sched_setaffinity(Some(thread), &set);
         }
     }
@@ -48,11 +47,9 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// How much processor time these processes have used.
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The first is exact, and lacks what threads used that have ended; the second has that, and is
-    // in ticks.
+    // The threads' sum is exact but lacks ended threads, unlike the process's time in ticks.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }
@@ -68,14 +65,14 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Its name comes first, and may have spaces.
+        // Skip its name, which may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };
     ticks().unwrap_or(0) * (1_000_000_000 / clock_ticks_per_second())
 }
 
-/// How much memory these processes have, in bytes: of what they share each has its part.
+/// Returns the memory of these processes in bytes, with their parts of shared memory.
 #[must_use]
 pub(super) fn memory(processes: &[u32]) -> u64 {
     let memory_of = |process: &u32| -> Option<u64> {

@@ -1,4 +1,4 @@
-//! All that is measured on one backend.
+//! The measurements on one backend.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::turns::{Turns, quantile};
 use crate::results::{Exclusion, Regime};
 use crate::servers::Watched;
 
-/// What isn't the measurement itself: moving to cores, asking for counts, telling the turns.
+/// The seconds per measurement for overhead: moving to cores, reading counts, transmitting turns.
 pub(super) const BESIDE: f64 = 0.3;
 
-/// One backend, and who is measured on it.
+/// A backend and its subjects.
 #[derive(Debug)]
 pub(super) struct Field<'a> {
     pub(super) backend: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Those of the contestants who can be measured on it.
+    /// Selects the programs that support the backend.
     pub(super) fn new(
         backend: &'a str,
         servers: &'a Watched,
@@ -44,22 +44,21 @@ impl<'a> Field<'a> {
         Self { backend, servers, pace, teams, table: Table::default(), progress, only }
     }
 
-    /// Ends all processes of all: what they do in the background would count as another one's.
+    /// Ends all processes, whose background work would disturb other subjects.
     pub(super) fn dismiss_all(&mut self) {
         self.teams.iter_mut().for_each(Team::dismiss);
     }
 
-    /// Whether it is asked for.
     pub(super) fn wants(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
-    /// Whether nobody in another process can have these locks.
+    /// Returns whether the locks exist only within one process.
     pub(super) fn is_in_one_process(&self) -> bool {
         self.servers.servers().are_in_one_process()
     }
 
-    /// Sees whether each excludes; who doesn't, or fails, isn't timed.
+    /// Checks mutual exclusion. A subject that doesn't exclude, or fails, isn't timed.
     pub(super) fn check_exclusion(&mut self) -> Vec<Exclusion> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();
@@ -105,8 +104,7 @@ impl<'a> Field<'a> {
         seen
     }
 
-    /// Lets a team contend; for longer when it hardly changed hands, as programs begin late on a busy
-    /// machine, and some wait for long.
+    /// Lets a team contend, for longer if there were few hand-overs, as programs may start late.
     fn check(
         &self,
         team: &mut Team<'_>,
@@ -125,7 +123,7 @@ impl<'a> Field<'a> {
         outcome
     }
 
-    /// Lets all do for a while what they are measured at: virtual machines compile what is done often.
+    /// Runs the workloads before the measurement, so that virtual machines compile them.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
@@ -134,7 +132,7 @@ impl<'a> Field<'a> {
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-            // Who fails here fails again where it's told.
+            // A failure here repeats in the measurement, which reports it.
             let alone = team.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
             let together = team.contest(self.servers, Regime::TwoCores, &lock, &contest);
             if alone.is_err() || together.is_err() {
@@ -143,7 +141,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What is measured in every round, in both regimes.
+    /// Measures the workloads of each round, in both regimes.
     pub(super) fn measure_rounds(&mut self) {
         let pace = self.pace;
         let processes = Contest {
@@ -155,7 +153,7 @@ impl<'a> Field<'a> {
         let keeping =
             Contest { time: pace.contest_5ms, section: Duration::from_millis(5), ..processes };
         let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
-        // With the most room first: by then virtual machines are warm.
+        // Two cores first: by then virtual machines are warm.
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
                 self.pairs(regime, round);
@@ -168,7 +166,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// How it grows with waiters, and with processes.
     pub(super) fn measure_growth(&mut self) {
         let (pace, regime) = (self.pace, Regime::TwoCores);
         let alone = Contest { processes: 1, tasks: 1, time: pace.growth, section: Duration::ZERO };
@@ -186,7 +183,7 @@ impl<'a> Field<'a> {
         }
         // A thousand waiters may have left a connection each.
         self.dismiss_all();
-        // All rounds of one number after the other: so many processes take a while to come.
+        // All rounds of one number in sequence, because starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };
@@ -223,7 +220,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Lets each do something, another one first in each round, but those who failed at it.
+    /// Runs `act` for each team that hasn't failed. The first team changes each round.
     fn each(
         &mut self,
         workload: &'static str,
@@ -257,7 +254,7 @@ impl<'a> Field<'a> {
             if !self.table.is_over(&key) {
                 let outcome = act(team, self.servers, self.pace, &name);
                 if let Err(Failure::Failed(_)) = outcome {
-                    // Nobody knows what its processes are at.
+                    // Its processes are in an unknown state.
                     team.dismiss();
                 }
                 self.table.add(key, outcome);
@@ -267,7 +264,6 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The figures of pairs.
 pub(super) fn of_pairs(mut used: Used<Vec<u64>>) -> Round {
     let mut round = Round::default();
     let times = &mut used.of;
@@ -283,7 +279,6 @@ pub(super) fn of_pairs(mut used: Used<Vec<u64>>) -> Round {
     round
 }
 
-/// The figures of a contest between so many players.
 fn of_contest(used: Used<Turns>, players: usize) -> Round {
     let mut round = Round::default();
     let (turns, count) = (&used.of, used.of.count() as f64);

@@ -1,4 +1,4 @@
-//! What holds and waiters cost while nothing happens.
+//! The cost of holds and waiters while nothing happens.
 
 use std::time::Duration;
 
@@ -11,14 +11,13 @@ use super::team::{Team, Used};
 use crate::results::Regime;
 use crate::servers::Watched;
 
-/// Where the other side's work is on another core, so that each is seen by itself.
+/// With separate cores, each side is measured by itself.
 const REGIME: Regime = Regime::TwoCores;
 
-/// How many processes the waiters are in.
 const WAITING_PROCESSES: usize = 4;
 
 impl Field<'_> {
-    /// What the servers have to do while all wait.
+    /// Measures the servers' work while all wait.
     pub(super) fn measure_waiting(&mut self) {
         if !self.wants("waiting") || self.is_in_one_process() {
             return;
@@ -45,7 +44,7 @@ impl Field<'_> {
         }
     }
 
-    /// What many holds cost, and what they cost others.
+    /// Measures the cost of many holds, and their effect on other locks.
     pub(super) fn measure_holds(&mut self) {
         if !self.wants("renewal") && !self.wants("held") {
             return;
@@ -54,7 +53,8 @@ impl Field<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.teams.len() {
-                // Another one first each time: memory that one has left the server another one gets.
+                // The first team changes each round, because a server's memory may be reused by the
+                // next team.
                 let team = (at + round) % self.teams.len();
                 let kind = self.teams[team].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -91,8 +91,7 @@ impl Field<'_> {
         }
     }
 
-    /// Lets one have so many holds, looks at what they cost, and what they cost others, and sees that they
-    /// were still there at the end.
+    /// Measures holds and their effect on others, and checks that they were held until the end.
     fn held(&mut self, team: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let contestant = self.teams[team].program.greeting.name.clone();
@@ -111,7 +110,7 @@ impl Field<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // A library that doesn't renew in time, or has given up, costs nothing: its release tells.
+        // A library that missed its renewals costs nothing, but its release reports the loss.
         let players = self.teams[team].muster(1)?;
         players[0].send("drop");
         players[0].answer("dropped", pace.holding)?;
@@ -119,9 +118,9 @@ impl Field<'_> {
     }
 }
 
-/// Lets so many wait for a name that is held, in a process of its own.
+/// Lets waiters wait for a held name, in new processes.
 fn wait(team: &mut Team<'_>, servers: &Watched, lock: &str, pace: &Pace) -> Result<(), Failure> {
-    // One that has only now connected: the others may have threads left of what they did before.
+    // New processes: the old ones may have threads left.
     team.dismiss();
     let ttl = team.ttl().as_millis();
     team.used(servers, REGIME, WAITING_PROCESSES + 1, |players| {
@@ -139,7 +138,7 @@ fn wait(team: &mut Team<'_>, servers: &Watched, lock: &str, pace: &Pace) -> Resu
     Ok(())
 }
 
-/// Lets one have so many holds; how many it has, and what they cost in memory.
+/// Acquires `count` holds. Returns their number and their memory.
 fn hold(
     team: &mut Team<'_>,
     servers: &Watched,
@@ -158,7 +157,7 @@ fn hold(
         let answer = players[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // Some servers have a process for each.
+        // Query the processes again: some servers have one per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);
@@ -167,7 +166,6 @@ fn hold(
     Ok((used.of, round))
 }
 
-/// What it costs for so long, with nothing asked of anybody.
 fn watch(
     team: &mut Team<'_>,
     servers: &Watched,

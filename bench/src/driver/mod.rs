@@ -1,17 +1,17 @@
-//! Starts servers and contestants, tells them what to do, and measures.
+//! Starts servers and subjects, sends commands, and measures.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `pace` | how long each measurement takes, and with how many |
-//! | `player` | a contestant's program, and one running process of it |
-//! | `team` | the processes of one contestant on one backend |
-//! | `cores` | which core who runs on, and what they used of it |
-//! | `turns` | what the turns of a contest say |
-//! | `field` | what is measured on one backend: the rounds, exclusion, growth |
-//! | `holding` | … and what holds and waiters cost while nothing happens |
-//! | `table` | the cells as they fill up |
-//! | `profile` | where ours spends the processor's time |
-//! | `progress` | how far it is |
+//! | `pace` | durations and numbers |
+//! | `player` | a subject's program, and a running process of it |
+//! | `team` | the processes of one subject on one backend |
+//! | `cores` | assignment to cores, and use of time and memory |
+//! | `turns` | analysis of a contest's turns |
+//! | `field` | measurements on one backend: rounds, exclusion, growth |
+//! | `holding` | … and the cost of idle holds and waiters |
+//! | `table` | the results during a run |
+//! | `profile` | our use of processor time |
+//! | `progress` | progress of a run |
 
 mod cores;
 mod field;
@@ -40,30 +40,29 @@ use pace::Pace;
 use player::Program;
 use progress::Progress;
 
-/// How many backends are looked at beside each other where figures mean nothing.
 const SMOKE_LANES: usize = 4;
 
-/// How long the profiles of one backend are thought to take.
+/// The estimated duration of a backend's profiles.
 const SECONDS_OF_PROFILES: f64 = 12.0;
 
-/// What to measure.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The backends; none for all.
+    /// The backends; empty for all.
     pub backends: Vec<String>,
-    /// The workloads; none for all.
+    /// The workloads; empty for all.
     pub only: Vec<String>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Whether it is only to see that everything works.
+    /// True if the run only checks that everything works.
     pub smoke: bool,
-    /// Lockwright's own programs: the floor, ours, and an earlier build of it if there is one.
+    /// Lockwright's own programs: the baseline, the current build, optionally an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
-    /// The peers'.
+    /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
-    /// Those that couldn't be built.
+    /// The peers that couldn't be built.
     pub missing: Vec<Missing>,
-    /// Where what the contestants complain of is kept.
+    /// The folder for the subjects' error output.
     pub logs: PathBuf,
 }
 
@@ -76,11 +75,10 @@ impl Plan {
     }
 }
 
-/// Measures all of it. `so_far` gets what there is after each backend, so that little is lost when
-/// something ends it.
+/// Runs all measurements. `so_far` gets the results after each backend.
 ///
 /// # Errors
-/// When our own programs can't be started. A peer that fails is a line of the report, and so are servers.
+/// If our own programs can't be started. Other failures are lines of the report.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,
@@ -115,7 +113,7 @@ pub fn run(
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
     let progress = Progress::of(teams.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    // What is measured wants the machine to itself; what is only to be seen working doesn't.
+    // Measurements need an otherwise idle machine. A smoke run doesn't.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
     let next = AtomicUsize::new(0);
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
@@ -128,7 +126,7 @@ pub fn run(
                     let at = next.fetch_add(1, Ordering::SeqCst);
                     backends.get(at).map(|backend| (at, *backend))
                 } {
-                    // Nobody listens any more when another one has failed.
+                    // The receiver is gone if another backend has failed.
                     if sender.send((at, run.measure(backend))).is_err() {
                         return;
                     }
@@ -139,7 +137,7 @@ pub fn run(
         for (at, outcome) in arriving {
             match outcome {
                 Ok(outcome) => drop(found.insert(at, outcome)),
-                // Two hours of others' figures aren't lost for it.
+                // Keep hours of other results.
                 Err(error) => {
                     let name = format!("everybody on {}", backends[at]);
                     let reason = error.to_string();
@@ -157,11 +155,10 @@ pub fn run(
     Ok(results)
 }
 
-/// Takes only the profiles, for the results of an earlier run, and asks who took part what must be known of
-/// them.
+/// Takes only the profiles, for an earlier run, with our own programs' notes.
 ///
 /// # Errors
-/// When servers or our own programs can't be started, or the sampler can't.
+/// If servers, our own programs or the sampler can't be started.
 pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Contestant>)> {
     let pace = Pace::full(plan.rounds);
     std::fs::create_dir_all(&plan.logs)?;
@@ -181,7 +178,6 @@ pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Contestant>)>
     Ok((profiles, programs.iter().map(presented).collect()))
 }
 
-/// What was found on one backend.
 struct Found {
     version: (String, String),
     exclusion: Vec<Exclusion>,
@@ -189,7 +185,6 @@ struct Found {
     profiles: Vec<Profile>,
 }
 
-/// What all backends are measured by.
 struct Run<'a> {
     plan: &'a Plan,
     pace: &'a Pace,
@@ -237,7 +232,7 @@ fn fill<'a>(results: &mut Results, found: impl Iterator<Item = &'a Found>) {
 fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result<Vec<Program>> {
     let ours = plan.ours.iter().map(|(kind, command)| (*kind, command));
     let all: Vec<_> = ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))).collect();
-    // At the same time: some virtual machines take a while until they greet.
+    // In parallel, because some virtual machines start slowly.
     let met: Vec<_> = std::thread::scope(|scope| {
         let meet = |(kind, command): &(Kind, &Vec<String>)| {
             let (kind, command) = (*kind, (*command).clone());
@@ -251,7 +246,8 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
         match met {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // It says of itself what ours does. Names of locks are made of it, without a space.
+                    // Its handshake has our name. Names become parts of locks' names, so they
+                    // contain no space.
                     program.greeting.name += "-before";
                 }
                 programs.push(program);

@@ -1,4 +1,4 @@
-//! How long each measurement takes, and with how many.
+//! Durations and numbers of the measurements.
 
 use std::time::Duration;
 
@@ -6,66 +6,53 @@ use super::field::BESIDE;
 use crate::WORKLOADS;
 use crate::results::{Kind, Regime};
 
-/// The numbers of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    /// How often each cell is measured.
     pub(super) rounds: usize,
-    /// How many processes contend.
     pub(super) processes: usize,
-    /// How many tasks of one process contend.
     pub(super) tasks: usize,
-    /// `pairs`.
     pub(super) pairs: Duration,
-    /// A contest with an empty section.
+    /// A contest with an empty critical section.
     pub(super) contest: Duration,
-    /// A contest with a section of 5 ms.
+    /// A contest with a critical section of 5 ms.
     pub contest_5ms: Duration,
-    /// The check of exclusion.
     pub(super) exclusion: Duration,
-    /// Doing, before anything is timed, what will be.
     pub(super) warming: Duration,
-    /// Until all have settled down to wait.
+    /// The time until all waiters wait.
     pub(super) settling: Duration,
-    /// How long the servers are looked at while all wait: a third of the TTL, so that what is done once in
-    /// that time is seen once.
+    /// How long the servers are measured while all wait: a third of the TTL contains all periodic
+    /// work once.
     pub(super) waiting: Duration,
-    /// How many wait then.
     pub(super) waiters_waiting: usize,
-    /// How many holds are renewed, and held beside pairs.
     pub(super) holds: Vec<u64>,
-    /// The most that a peer is asked for. Those who have a watchdog have a task or a thread for each.
+    /// The maximum number of a peer's holds. Libraries with automatic renewal have a task or thread
+    /// for each.
     pub(super) holds_of_peers: u64,
-    /// How long acquiring them may take.
     pub(super) holding: Duration,
-    /// How long after all are held renewals begin to be looked at: half the time between two, so that who
-    /// renews all at once does it in the middle.
+    /// The time from acquisition to the measurement of renewals: half the renewal interval, so that
+    /// a batch falls into the middle.
     pub(super) before_renewal: Duration,
-    /// How long renewals are looked at: a third of the TTL is once for each.
+    /// How long renewals are measured: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
-    /// The TTL of all locks, where the library has one.
+    /// The TTL of all locks, if the library has one.
     pub(super) ttl: Duration,
-    /// How often a point of a growth curve is measured.
     pub(super) growth_rounds: usize,
-    /// One contest of a growth curve.
     pub(super) growth: Duration,
-    /// How many waiters: such as the processes share evenly.
+    /// Numbers of waiters that the processes share evenly.
     pub(super) waiters: Vec<u64>,
-    /// The most that peers are asked for. All of them are granted once more after the end, and those who
-    /// poll would take minutes for a thousand.
+    /// The maximum number of a peer's waiters. All are granted once after the end; a thousand
+    /// polling ones would take minutes.
     pub(super) waiters_of_peers: u64,
-    /// How often it must change hands for the check of exclusion to have seen anything.
     pub(super) hand_overs_seen: usize,
-    /// Whether everybody stays on the cores of the regime.
+    /// True if all processes stay on the cores of the regime.
     pub(super) stays_put: bool,
-    /// Whether peers are only seen to work, by the first measurements in one regime.
+    /// True if peers run only the first measurements, in one regime.
     pub(super) glances_at_peers: bool,
-    /// How many processes. A peer's are not: two dozens of virtual machines would measure the memory.
+    /// Numbers of processes, not for peers: two dozen virtual machines would measure the memory.
     pub(super) growing_processes: Vec<u64>,
 }
 
 impl Pace {
-    /// A run whose figures mean something.
     #[must_use]
     pub(super) fn full(rounds: usize) -> Self {
         Self {
@@ -97,7 +84,7 @@ impl Pace {
         }
     }
 
-    /// Whether somebody is measured at this.
+    /// Returns whether a kind of subject takes part in a measurement.
     pub(super) fn is_for(&self, kind: Kind, workload: &str, at: u64, regime: Regime) -> bool {
         let of_peers = match workload {
             "pairs" | "hand-over" if self.glances_at_peers => regime == Regime::TwoCores,
@@ -110,7 +97,7 @@ impl Pace {
         kind != Kind::Peer || of_peers
     }
 
-    /// How long a measurement of a workload is thought to take, of one contestant, once.
+    /// Returns the estimated seconds of one subject's single measurement.
     pub(super) fn seconds_of_one(&self, workload: &str) -> f64 {
         let time = match workload {
             "pairs" | "tasks" => self.pairs,
@@ -128,12 +115,12 @@ impl Pace {
         time.as_secs_f64() + BESIDE
     }
 
-    /// How long what comes before is thought to take, of one contestant.
+    /// Returns the estimated seconds of one subject's preparation.
     pub(super) fn beforehand(&self) -> f64 {
         (self.exclusion + self.warming * 2).as_secs_f64() + 3.0 * BESIDE
     }
 
-    /// With how many it is measured, and how often.
+    /// Returns a workload's numbers, with the measurements of each.
     fn points(&self, workload: &str) -> Vec<(u64, usize)> {
         let each = |counts: &[u64], times| counts.iter().map(|count| (*count, times)).collect();
         match workload {
@@ -144,11 +131,11 @@ impl Pace {
             "renewal" => each(&self.holds, 1),
             "waiters" => each(&self.waiters, self.growth_rounds),
             "processes" => each(&self.growing_processes, self.growth_rounds),
-            _ => Vec::new(), // beside another
+            _ => Vec::new(), // part of another workload
         }
     }
 
-    /// How long all that is wanted is thought to take, of one contestant.
+    /// Returns the estimated seconds of all selected measurements of one subject.
     pub(super) fn seconds(&self, kind: Kind, wants: impl Fn(&str) -> bool) -> f64 {
         let seconds = |workload: &str| {
             let mut points = self.points(workload);
@@ -159,7 +146,6 @@ impl Pace {
         WORKLOADS.iter().map(|known| known.id).filter(|id| wants(id)).map(seconds).sum()
     }
 
-    /// A run that only shows that everything works.
     #[must_use]
     pub(super) fn smoke() -> Self {
         Self {

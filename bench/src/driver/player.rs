@@ -1,4 +1,4 @@
-//! A contestant's program, and one running process of it.
+//! A subject's program, and a running process of it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -11,47 +11,40 @@ use serde::Deserialize;
 
 use crate::results::Kind;
 
-/// How long a program may take to start, to connect, to let go.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a program says of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Greeting {
-    /// What the tables call it.
+    /// The name in the tables.
     pub(super) name: String,
     /// The library and its version.
     pub(super) library: String,
     /// The language's version.
     pub(super) runtime: String,
-    /// The backends that it can be measured on.
+    /// The supported backends.
     pub(super) backends: Vec<String>,
-    /// What a reader must know of it.
+    /// Notes for readers of the report.
     #[serde(default)]
     pub(super) notes: Vec<String>,
 }
 
-/// A contestant's program.
 #[derive(Debug)]
 pub(super) struct Program {
     command: Vec<String>,
     log: PathBuf,
-    /// What it said when it was started.
     pub(super) greeting: Greeting,
-    /// What it is here.
     pub(super) kind: Kind,
 }
 
-/// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The library has no such thing.
+    /// The library lacks this function.
     Cannot(String),
-    /// It failed, or ended, or said nothing in time.
+    /// It failed, ended, or timed out.
     Failed(String),
 }
 
 impl Failure {
-    /// For the report.
     #[must_use]
     pub(super) fn text(&self) -> &str {
         let (Self::Cannot(text) | Self::Failed(text)) = self;
@@ -60,10 +53,7 @@ impl Failure {
 }
 
 impl Program {
-    /// Starts it, to hear who it is.
-    ///
-    /// # Errors
-    /// When it can't be started, or doesn't greet.
+    /// Starts the program and reads its handshake.
     pub(super) fn meet(
         command: Vec<String>,
         kind: Kind,
@@ -83,10 +73,6 @@ impl Program {
         Ok(program)
     }
 
-    /// Starts a process of it.
-    ///
-    /// # Errors
-    /// When it can't be started, or doesn't greet.
     pub(super) fn player(&self) -> Result<Player, Failure> {
         Ok(self.start()?.0)
     }
@@ -104,7 +90,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // Ends with the program: reading in the caller's thread could wait for ever.
+        // Ends with the program. Reading in the caller's thread could block indefinitely.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -119,7 +105,7 @@ impl Program {
     }
 }
 
-/// A running process of a contestant. Dropping it ends it, whatever it holds.
+/// A running process of a subject. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Player {
     process: Child,
@@ -129,22 +115,17 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// Its process id.
     #[must_use]
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Sends a command.
     pub(super) fn send(&mut self, command: &str) {
-        // One that has ended is heard of when its answer is waited for.
+        // Waiting for the answer reports an ended process.
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// The words that follow `word` in its answer to the last command, which takes `time` by itself.
-    ///
-    /// # Errors
-    /// When it answers something else, or not at all.
+    /// Returns the text after `word` in the answer to the last command, which itself takes `time`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

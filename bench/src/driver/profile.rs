@@ -1,4 +1,4 @@
-//! Where the processor's time goes, as the kernel's sampler sees it.
+//! Profiles of processor time, by the kernel's sampler.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,26 +11,21 @@ use super::player::Failure;
 use super::team::Contest;
 use crate::results::{Kind, Profile, Regime};
 
-/// Where both sides' time is on one core, so that shares of it add up.
+/// With both sides on one core, their shares add up.
 const REGIME: Regime = Regime::OneCore;
 
-/// How many samples a second; not a divisor of what timers tick at.
+/// Samples per second, no divisor of timer frequencies.
 const FREQUENCY: &str = "2997";
 
-/// Until the sampler looks at all of them.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// What is less than this isn't told.
+/// Smaller shares are omitted.
 const LEAST: f64 = 0.01;
 
-/// How many lines are told.
 const LINES: usize = 12;
 
 impl Field<'_> {
-    /// Profiles ours at what others are compared with, for the report to say where the time goes.
-    ///
-    /// # Errors
-    /// When the sampler isn't installed or isn't allowed to look.
+    /// Profiles Lockwright in the main workloads.
     pub(super) fn profile(&mut self, folder: &Path) -> Result<Vec<Profile>, Failure> {
         let mut profiles = Vec::new();
         for workload in ["pairs", "hand-over"] {
@@ -66,7 +61,7 @@ impl Field<'_> {
     }
 }
 
-/// `perf record`, as it looks at the core where all are: servers have processes that come and go.
+/// `perf record` for the common core, because servers' processes come and go.
 struct Sampler {
     recording: Child,
     data: PathBuf,
@@ -74,7 +69,7 @@ struct Sampler {
 
 impl Sampler {
     fn start(data: PathBuf) -> Result<Self, Failure> {
-        // What an earlier one left would be taken for this one's.
+        // Remove an earlier recording.
         let _ = std::fs::remove_file(&data);
         let mut command = Command::new("perf");
         command
@@ -90,7 +85,7 @@ impl Sampler {
         Ok(Self { recording, data })
     }
 
-    /// What took how much of all, the most first.
+    /// Returns each symbol's share, the largest first.
     fn end(mut self) -> Result<Vec<(String, f64)>, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("perf: {error}"));
         if let Some(pid) = i32::try_from(self.recording.id()).ok().and_then(Pid::from_raw) {
@@ -125,15 +120,15 @@ impl Drop for Sampler {
     }
 }
 
-/// Reads a line such as `    12.34%  redis-server  [k] tcp_sendmsg`.
+/// Parses a line such as `    12.34%  redis-server  [k] tcp_sendmsg`.
 fn share(line: &str) -> Option<(String, f64)> {
     let (percent, rest) = line.trim().split_once('%')?;
     let (who, symbol) = rest.trim().split_once("  ")?;
     let (side, symbol) = symbol.trim().split_once(' ')?;
     let kernel = if side == "[k]" { "kernel: " } else { "" };
-    // Behind it may be columns of nothing.
+    // Empty columns may follow.
     let symbol = symbol.trim().split("  ").next()?;
-    // `f::h0123456789abcdef` is for linkers.
+    // Remove the hash in `f::h0123456789abcdef`.
     let symbol = symbol.split("::h0").next().unwrap_or(symbol);
     let what = match who.trim() {
         "swapper" => "idle".to_owned(),

@@ -1,10 +1,9 @@
-//! How far a run is, on standard error.
+//! Progress of a run, on standard error.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far a run is.
 #[derive(Debug)]
 pub(super) struct Progress {
     begun: Instant,
@@ -18,22 +17,21 @@ struct State {
     last_line: Option<Instant>,
 }
 
-/// Without a terminal, how often a line is written.
+/// The interval of lines without a terminal.
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// Nothing is done yet of what is thought to take so many seconds.
+    /// Creates the progress of work with an estimated duration in seconds.
     #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }
     }
 
-    /// Something that was thought to take so many seconds is over, or isn't done at all.
+    /// Counts work with this estimated duration as done, or as skipped.
     pub(super) fn done(&self, seconds: f64) {
         self.state().done += seconds;
     }
 
-    /// Says what comes now.
     pub(super) fn say(&self, what: &str) {
         let mut state = self.state();
         let terminal = stderr().is_terminal();
@@ -43,7 +41,7 @@ impl Progress {
         state.last_line = Some(Instant::now());
         let (gone, left) = (minutes(self.begun.elapsed()), minutes(self.left(state.done)));
         let line = format!("[{gone}, about {left} left] {what}");
-        // A terminal's line is written over by the next one.
+        // On a terminal, the next line overwrites this one.
         let _ = if terminal {
             write!(stderr(), "\r\x1b[K{line}")
         } else {
@@ -51,7 +49,6 @@ impl Progress {
         };
     }
 
-    /// Says something that stays.
     pub(super) fn tell(&self, what: &str) {
         let start = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
         let _ = writeln!(stderr(), "{start}{what}");
@@ -61,7 +58,7 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As the rest was planned, at the pace that was seen so far.
+    /// Returns the estimated rest, scaled by the pace so far.
     fn left(&self, done: f64) -> Duration {
         let pace = if done > 5.0 { self.begun.elapsed().as_secs_f64() / done } else { 1.0 };
         Duration::from_secs_f64(((self.planned - done) * pace).max(0.0))

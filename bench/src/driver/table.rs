@@ -1,4 +1,4 @@
-//! The cells of one backend, as they fill up.
+//! The results of one backend during a run.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,23 @@ use super::player::Failure;
 use super::turns::quantile;
 use crate::results::{Cell, Regime};
 
-/// The shares of which a distribution is told.
+/// The quantiles of a distribution.
 const SHARES: [f64; 13] =
     [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0];
 
-/// One thing that one contestant was measured at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// A workload's id.
     pub(super) workload: &'static str,
-    /// With how many; 0 where there is no such number.
+    /// The number, or 0 if the workload has none.
     pub(super) at: u64,
-    /// On which cores.
     pub(super) regime: Regime,
-    /// Who.
     pub(super) contestant: String,
 }
 
-/// What came out in one round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     measures: Vec<(&'static str, f64)>,
-    /// In nanoseconds, in any order.
+    /// In nanoseconds, unordered.
     samples: Vec<u64>,
 }
 
@@ -39,19 +34,17 @@ impl Round {
         }
     }
 
-    /// Adds what another one has.
     pub(super) fn append(&mut self, other: Self) {
         self.measures.extend(other.measures);
         self.samples.extend(other.samples);
     }
 
-    /// Adds what single pairs or waits took, in nanoseconds.
+    /// Adds durations of single pairs or waits, in nanoseconds.
     pub(super) fn sample(&mut self, nanoseconds: &[u64]) {
         self.samples.extend(nanoseconds);
     }
 }
 
-/// All cells of one backend.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: BTreeMap<Key, Row>,
@@ -66,13 +59,12 @@ struct Row {
 }
 
 impl Table {
-    /// Whether this was given up.
     #[must_use]
     pub(super) fn is_over(&self, key: &Key) -> bool {
         self.rows.get(key).is_some_and(|row| row.is_over)
     }
 
-    /// Adds a round; a failure is noted, and the rounds before it stay.
+    /// Adds a round. A failure becomes a note, and earlier rounds stay.
     pub(super) fn add(&mut self, key: Key, round: Result<Round, Failure>) {
         match round {
             Ok(round) => {
@@ -93,14 +85,13 @@ impl Table {
         }
     }
 
-    /// Says why there will be no more of a cell. What it has stays.
+    /// Abandons a cell with a note. Earlier rounds stay.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);
         row.is_over = true;
     }
 
-    /// As the results have them.
     pub(super) fn cells(self, backend: &str) -> impl Iterator<Item = Cell> {
         self.rows.into_iter().map(move |(key, mut row)| {
             row.samples.sort_unstable();
@@ -124,7 +115,7 @@ impl Table {
     }
 }
 
-/// To four digits: more are noise, and make the file long.
+/// Rounds to four digits, as more are noise and lengthen the file.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;

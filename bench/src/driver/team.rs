@@ -1,4 +1,4 @@
-//! The processes of one contestant on one backend.
+//! The processes of one subject on one backend.
 
 use std::time::Duration;
 
@@ -10,13 +10,12 @@ use crate::results::Regime;
 use crate::servers::{Servers, Watched};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a contest begins with: by then all have heard of it.
+/// The delay before a contest, in which all processes receive the command.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The processes of a contestant that are connected to one backend.
+/// A subject's processes that are connected to one backend.
 #[derive(Debug)]
 pub(super) struct Team<'a> {
-    /// Who.
     pub(super) program: &'a Program,
     words: String,
     ttl: Duration,
@@ -24,34 +23,29 @@ pub(super) struct Team<'a> {
     players: Vec<Player>,
 }
 
-/// What a measurement used.
+/// A measurement with its use of resources.
 #[derive(Debug)]
 pub(super) struct Used<T> {
-    /// What was measured.
     pub(super) of: T,
-    /// Commands that the servers served.
     pub(super) served: Option<f64>,
     /// The servers' processor time, in microseconds.
     pub(super) servers_us: f64,
-    /// The contestant's.
+    /// The subject's processor time, in microseconds.
     pub(super) contestant_us: f64,
 }
 
-/// How a lock is wanted by many.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
-    /// How many processes want it.
     pub(super) processes: usize,
-    /// How many tasks of each.
+    /// Tasks of each process.
     pub(super) tasks: usize,
-    /// For how long.
     pub(super) time: Duration,
-    /// How long each keeps it.
+    /// How long each task holds the lock.
     pub(super) section: Duration,
 }
 
 impl<'a> Team<'a> {
-    /// Nobody yet: they come when they're wanted.
+    /// Creates a team without processes, which start on demand.
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
@@ -71,23 +65,19 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// The TTL of its locks.
     #[must_use]
     pub(super) fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Makes sure that so many are there, and connected.
-    ///
-    /// # Errors
-    /// When they can't be started or can't connect.
+    /// Starts and connects processes until there are `count`.
     pub(super) fn muster(&mut self, count: usize) -> Result<&mut [Player], Failure> {
         let before = self.players.len();
         while self.players.len() < count {
             self.players.push(self.program.player()?);
         }
         let mut new = self.players[before.min(count)..].iter_mut();
-        // The first one may make what the others find, such as a table.
+        // The first process may create shared objects, such as a table.
         if before == 0
             && let Some(first) = new.next()
         {
@@ -100,20 +90,15 @@ impl<'a> Team<'a> {
         Ok(&mut self.players[..count])
     }
 
-    /// Ends them all, whatever they hold.
     pub(super) fn dismiss(&mut self) {
         self.players.clear();
     }
 
-    /// The process ids of the first so many.
     fn ids(&self, count: usize) -> Vec<u32> {
         self.players.iter().take(count).map(Player::pid).collect()
     }
 
-    /// Lets one of them acquire and release a name that nobody else wants; what each pair took, in nanoseconds.
-    ///
-    /// # Errors
-    /// When it fails.
+    /// Lets one process acquire and release an uncontended name. Returns each pair's nanoseconds.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,
@@ -130,10 +115,8 @@ impl<'a> Team<'a> {
         })
     }
 
-    /// Lets them contend for a name.
-    ///
-    /// # Errors
-    /// When one of them fails. The others may still be at it then: dismiss them.
+    /// Lets the processes contend for a name. After an error the others may still run: dismiss the
+    /// team.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,
@@ -156,10 +139,7 @@ impl<'a> Team<'a> {
         })
     }
 
-    /// Does something with so many of them that are pinned, and says what it used.
-    ///
-    /// # Errors
-    /// When they can't be mustered, or it fails.
+    /// Runs `act` with pinned processes and measures its use of resources.
     pub(super) fn used<T>(
         &mut self,
         servers: &Watched,
@@ -176,7 +156,7 @@ impl<'a> Team<'a> {
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&contestants));
         let of = act(&mut self.players[..count])?;
-        // Some servers have a process for each connection.
+        // Query again: some servers have a process for each connection.
         let after = (cores::used(&servers.processes()), cores::used(&contestants));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let us =
@@ -194,7 +174,7 @@ fn unanswered(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("the servers: {error}"))
 }
 
-/// The present, in nanoseconds of the clock that the protocol speaks of.
+/// Returns the time of the protocol's clock in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

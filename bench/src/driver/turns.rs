@@ -1,21 +1,17 @@
-//! What the turns of a contest say: who excluded whom, how often it changed hands, how long they waited.
+//! Analysis of a contest's turns: exclusion, hand-overs, waits.
 
-/// One time that somebody had the lock; instants in nanoseconds of the machine's monotonic clock.
+/// A turn with the lock. Its times are nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// Which process.
     pub(super) process: usize,
-    /// Which task of it.
     pub(super) task: usize,
-    /// When it asked.
     pub(super) asked: u64,
-    /// When it was told that it has it.
     pub(super) granted: u64,
-    /// When it began to give it back.
+    /// When its release began.
     pub(super) released: u64,
 }
 
-/// All turns of one contest, in the order in which they were granted.
+/// All turns of a contest, in the order of their grants.
 #[derive(Debug)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
@@ -25,11 +21,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// From what each process told: `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` behind those whose release
-    /// says that somebody else had it by then.
-    ///
-    /// # Errors
-    /// With what can't be read.
+    /// Parses each process's answer: `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release
+    /// found another holder.
     pub(super) fn parse<'a>(
         answers: impl Iterator<Item = &'a str>,
         start: u64,
@@ -62,14 +55,12 @@ impl Turns {
         Ok(Self { turns, lost, start, end })
     }
 
-    /// How many there are.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.turns.len()
     }
 
-    /// How many began before one that was granted earlier had ended, or had been taken by somebody when
-    /// they ended.
+    /// Returns the number of turns that overlap an earlier one or were lost.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
@@ -81,27 +72,27 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// How often another player had it than the one before, of all turns. A player is a process, or a task
-    /// where there is one process.
+    /// Returns how often the lock changed to another player: a process, or a task if there is one
+    /// process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
     }
 
-    /// How often another player had it than the one before, per second of the contest itself.
+    /// Returns the changes to another player per second of the contest.
     #[must_use]
     pub(super) fn hand_overs_per_second(&self) -> f64 {
         self.changes(self.in_time()) as f64 / self.seconds()
     }
 
-    /// How many were granted, per second of the contest itself.
+    /// Returns the grants per second of the contest.
     #[must_use]
     pub(super) fn per_second(&self) -> f64 {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// How long each had waited, in nanoseconds, the shortest first. Those who asked in time and were
-    /// granted after the end are among them: leaving them out would be kind to those who starve some.
+    /// Returns the sorted waits in nanoseconds, including grants after the end, which reveal
+    /// starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -109,9 +100,9 @@ impl Turns {
         waits
     }
 
-    /// Jain's index of how evenly the turns were shared among `players` (1: evenly, 1/players: one had all).
-    /// A player is a process, or a task where there is one process. R. Jain, D. Chiu, W. Hawe: A Quantitative
-    /// Measure of Fairness and Discrimination for Resource Allocation in Shared Computer Systems, 1984.
+    /// Returns Jain's index of fairness among `players` (1: even, 1/players: one had all), as in
+    /// [`Self::hand_overs`]. R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and
+    /// Discrimination for Resource Allocation in Shared Computer Systems, 1984.
     #[must_use]
     pub(super) fn jain(&self, players: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();
@@ -149,7 +140,7 @@ impl Turns {
     }
 }
 
-/// The value that a share `q` of sorted values doesn't exceed; none of no values.
+/// Returns the quantile `q` of sorted values, or `None` without values.
 #[must_use]
 pub(super) fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
@@ -168,7 +159,7 @@ mod tests {
     fn two_holders_at_once_are_seen() {
         assert_eq!(turns(&["0:100:110:120 0:125:140:150", "0:100:120:140"]).overlaps(), 0);
         assert_eq!(turns(&["0:100:110:120", "0:100:119:140"]).overlaps(), 1);
-        // Also when one lies within another, and a third begins after the inner one's end.
+        // Also for a nested turn, and a third that begins after the inner one's end.
         assert_eq!(turns(&["0:100:110:200", "0:100:120:130", "0:100:150:160"]).overlaps(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! What a run was made on, how, and who took part.
+//! The machine, the method, the subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,14 +10,12 @@ use super::statistics::{BETWEEN_RUNS, CERTAINTY, relevant};
 use super::view::View;
 use crate::results::{Exclusion, Kind};
 
-/// What a run that means nothing begins with.
 pub(super) fn warning(view: &View<'_>) -> Option<Block> {
     let text = "This was a smoke run: everything was done once, for a moment, to see that it works. \
                 Its figures mean nothing.";
     view.results.settings.smoke.then(|| Block::Paragraph(Line::default().strong(text)))
 }
 
-/// The machine, the versions, the rounds.
 pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
     let results = view.results;
     let machine = &results.machine;
@@ -50,7 +48,6 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
     ]
 }
 
-/// How it was measured, and what counts as noise.
 pub(super) fn method() -> Vec<Block> {
     let percent = |share: f64| names::percent(share);
     let points = [
@@ -104,14 +101,12 @@ pub(super) fn method() -> Vec<Block> {
     vec![Block::heading("How this was measured"), Block::List(items.collect())]
 }
 
-/// Text with what stands between backquotes as code.
 fn code_spans(text: &str) -> Line {
     text.split('`').enumerate().fold(Line::default(), |line, (index, part)| {
         if index % 2 == 1 { line.code(part) } else { line.text(part) }
     })
 }
 
-/// Who took part, who is missing.
 pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
     let mut blocks = vec![Block::heading("Who took part, and who is missing")];
@@ -166,11 +161,11 @@ pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     blocks
 }
 
-/// Which backends these are, in the order of the run.
+/// Returns the names of backends, in the order of the run.
 fn backends(view: &View<'_>, these: &[&str]) -> String {
     let named: Vec<&str> =
         view.backends.iter().copied().filter(|backend| these.contains(backend)).collect();
-    // A short row is easier to read than one of all names.
+    // A short row is easier to read than a list of all.
     match named.len() {
         0 => "none".to_owned(),
         all if all == view.backends.len() && all > 3 => format!("all {all}"),
@@ -178,7 +173,6 @@ fn backends(view: &View<'_>, these: &[&str]) -> String {
     }
 }
 
-/// Who was seen to exclude, and who wasn't.
 pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
     let mut blocks = vec![Block::heading("Who was seen to exclude")];

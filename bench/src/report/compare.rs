@@ -1,4 +1,4 @@
-//! What changed between two runs, beyond the noise.
+//! Changes between two runs beyond the noise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,17 +9,16 @@ use super::view::{Place, View};
 use crate::results::{Cell, Kind, Results};
 use crate::workload::Workload;
 
-/// A cell that changed.
 #[derive(Debug)]
 struct Change {
-    /// What the new one is, in shares of the old one, so that more is better.
+    /// The new value as a ratio to the old one, so that more is better.
     goodness: f64,
     line: String,
 }
 
-/// Says what changed from `old` to `new`, the worst first: of ours, or of `all`. What is compared is each
-/// cell's ratio to the floor of the same run, so that a slower machine is no change; where there is no
-/// floor, the figure itself.
+/// Describes the changes from `old` to `new`, worst first, of Lockwright or of `all`. Each cell is
+/// compared by its ratio to its run's baseline, which ignores a slower machine; without a baseline,
+/// by the figure.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
@@ -66,7 +65,7 @@ pub fn text(old: &Results, new: &Results, all: bool) -> String {
         );
     }
     list(&mut text, "Worse, the worst first:", worse.iter().map(|change| change.line.as_str()));
-    // The other way round, what changed most comes first, too.
+    // Reversed, so that the largest change comes first too.
     list(
         &mut text,
         "Better, the best first:",
@@ -87,7 +86,6 @@ fn list<'a>(text: &mut String, head: &str, lines: impl Iterator<Item = &'a str>)
     }
 }
 
-/// Which cell it is, without what grows in it.
 fn kind_of(cell: &Cell) -> String {
     format!(
         "{}, {}, {}: {}",
@@ -98,7 +96,7 @@ fn kind_of(cell: &Cell) -> String {
     )
 }
 
-/// Whether two cells can be compared, and what changed.
+/// Returns whether two cells are comparable, and their change.
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
     let (_, cell) = after;
     let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
@@ -139,7 +137,7 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     (true, Some(Change { goodness, line }))
 }
 
-/// The ratios to the floor, if there is one that isn't nothing, and it isn't the floor itself.
+/// Returns the ratios to a nonzero baseline, unless the cell is the baseline itself.
 fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
     if view.kind(&cell.contestant) == Kind::Floor {
         return None;
@@ -151,7 +149,7 @@ fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec
     Some(ratios)
 }
 
-/// What makes two runs hard to compare.
+/// Describes differences that make two runs hard to compare.
 fn circumstances(old: &Results, new: &Results) -> String {
     let mut text = format!("old: {}, new: {}\n", old.made, new.made);
     let mut say = |what: &str, old: String, new: String| {

@@ -1,9 +1,8 @@
-//! What a report says, before it is a page: both kinds of pages are made of the same.
+//! The report's content, independent of the page's format.
 
-/// A piece of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Block {
-    /// Of a level, 1 for the page's own.
+    /// With its level; 1 is the page's title.
     Heading(usize, String),
     Paragraph(Line),
     List(Vec<Item>),
@@ -11,45 +10,39 @@ pub(super) enum Block {
     Picture(Picture),
 }
 
-/// A point of a list, with points below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     pub(super) line: Line,
     pub(super) below: Vec<Line>,
 }
 
-/// A table, whose first columns are words and the others figures.
+/// A table. Its first columns are words, the others figures.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     pub(super) head: Vec<String>,
-    /// How many columns are words.
+    /// The number of columns with words.
     pub(super) words: usize,
     pub(super) rows: Vec<Row>,
 }
 
-/// A row of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
-    /// Whether it is one that a reader looks for first.
+    /// True if the row is emphasized.
     pub(super) stands_out: bool,
 }
 
-/// A picture.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Picture {
-    /// Its file's name.
     pub(super) file: String,
-    /// What it shows, for those who don't see it.
+    /// Its alternative text.
     pub(super) alt: String,
     pub(super) svg: String,
 }
 
-/// Running text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Line(pub(super) Vec<Span>);
 
-/// A piece of running text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Span {
     Text(String),
@@ -87,12 +80,11 @@ impl From<Line> for Item {
 }
 
 impl Block {
-    /// A paragraph of plain text.
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self::Paragraph(text.into().into())
     }
 
-    /// A heading of the second level.
+    /// Creates a heading of the second level.
     pub(super) fn heading(text: impl Into<String>) -> Self {
         Self::Heading(2, text.into())
     }

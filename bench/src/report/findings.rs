@@ -1,5 +1,5 @@
-//! What a reader must see first: where ours is behind a peer, where it is far from the floor, and where
-//! a floor was none.
+//! The main findings: where Lockwright is behind a peer or far from the baseline, and where the
+//! baseline was beaten.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,12 @@ use super::view::{Against, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
 
-/// Ours is far from the floor below this share of it.
+/// Below this share of the baseline, Lockwright is far from it.
 pub(super) const FAR: f64 = 0.5;
 
-/// How many of a profile's shares are told.
 const SHARES: usize = 6;
 
-/// One contestant's figure beside another's, at one place.
+/// Two subjects' figures at one place.
 #[derive(Debug)]
 struct Comparison<'a> {
     place: Place<'a>,
@@ -25,10 +24,10 @@ struct Comparison<'a> {
     against: Against,
 }
 
-/// Comparisons of one contestant at one workload on one backend.
+/// Comparisons of one subject at one workload on one backend.
 type Group<'a> = Vec<Comparison<'a>>;
 
-/// The findings, as the first parts of the page.
+/// Returns the findings, the first parts of the page.
 pub(super) fn blocks(view: &View<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
     behind(view, &mut blocks);
@@ -121,7 +120,7 @@ fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Com
     found
 }
 
-/// Those of one contestant, workload and backend together, the worst first.
+/// Groups the comparisons by subject, workload and backend, worst first.
 fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     all.sort_by(|one, other| one.against.goodness.total_cmp(&other.against.goodness));
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -147,7 +146,7 @@ fn list<'a>(
     let items = groups.iter().map(|group| {
         let Comparison { place, workload, own, .. } = &group[0];
         let line = Line::default().strong(place.backend).text(format!(" · {}", workload.title));
-        // Who it is goes without saying where there is only one of ours.
+        // The name is omitted if there is only one build of Lockwright.
         let is_ours = view.kind(&own.contestant) == Kind::Ours && ours < 2;
         let line = if is_ours { line } else { line.text(format!(" · {}", own.contestant)) };
         Item { line, below: sentences(view, group).into_iter().chain(more(group)).collect() }
@@ -158,7 +157,7 @@ fn list<'a>(
     }
 }
 
-/// A sentence for each regime and opponent: the worst of what grows, and the ratios of the others.
+/// Returns a sentence for each regime and opponent: the worst number, and the other ratios.
 fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
     let key = |of: &Comparison<'_>| (of.place.regime, of.other.contestant.clone());
     let mut told = BTreeSet::new();
@@ -199,7 +198,7 @@ fn whose(view: &View<'_>, cell: &Cell) -> String {
     }
 }
 
-/// Where the time of the first of a comparison goes: as profiled, else what each cell has.
+/// Returns the distribution of time for a comparison: its profile, otherwise the cells' costs.
 fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     match profile(view, comparison) {
         Some(profile) => {
@@ -216,7 +215,7 @@ fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     }
 }
 
-/// The one of the same regime, else that of the other.
+/// Returns the profile of the same regime, otherwise of the other.
 fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profile> {
     let Comparison { place, own, .. } = comparison;
     let of = |profile: &&Profile| {
@@ -229,7 +228,7 @@ fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profi
     found().find(|profile| profile.regime == place.regime).or_else(|| found().next())
 }
 
-/// Processor time on both sides, waiting and commands, of one operation, beside the other's.
+/// Returns processor time, waiting and commands per operation, next to the other subject's.
 fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     let (own, other) = (parts(comparison.own), parts(comparison.other));
     if own.is_empty() {
@@ -283,7 +282,6 @@ fn parts(cell: &Cell) -> Vec<Part> {
     parts
 }
 
-/// Why a floor was beaten, as far as anybody noted it.
 fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     let Comparison { place, own, other, .. } = &group[0];
     let cells = group.iter().flat_map(|comparison| [comparison.own, comparison.other]);
@@ -299,8 +297,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     Line::from(format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Whether a contestant's note can be the reason: it names the backend or its family; or no backend at
-/// all, but the workload or the floor.
+/// Returns whether a note may be the reason: it names the backend or its family, or the workload or
+/// baseline without a backend.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

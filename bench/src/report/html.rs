@@ -1,4 +1,4 @@
-//! A report as one file that needs nothing beside it.
+//! The report as a self-contained HTML file.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,6 @@ figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 code { font-size: 90%; }
 ";
 
-/// The page.
 pub(super) fn page(blocks: &[Block], title: &str) -> String {
     let mut body = String::new();
     for (number, block) in blocks.iter().enumerate() {
@@ -62,7 +61,6 @@ pub(super) fn page(blocks: &[Block], title: &str) -> String {
     )
 }
 
-/// Links to all parts.
 fn contents(blocks: &[Block]) -> String {
     let links = blocks.iter().enumerate().filter_map(|(number, block)| match block {
         Block::Heading(2, text) => {

@@ -1,13 +1,12 @@
-//! A report as a page of the book, that is worth reading as text, too.
+//! The report as a page of the book, also readable as text.
 
 use std::path::Path;
 
 use super::document::{Block, Line, Span, Table};
 
-/// Lines of running text are broken before they are longer.
 const WIDTH: usize = 100;
 
-/// The page; its pictures are in `pictures`, as seen from it.
+/// Returns the page. `pictures` is relative to it.
 pub(super) fn page(blocks: &[Block], pictures: &Path) -> String {
     let mut parts = Vec::new();
     for block in blocks {
@@ -64,8 +63,7 @@ fn wrapped(line: &Line, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// Whether a line that begins with this word would be something else than running text, or the word is
-/// a unit, which nobody wants to look for in the next line.
+/// Returns whether a line must not begin with this word, because it is markup there or a unit.
 fn stays_in_line(word: &str) -> bool {
     let unit = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
     if ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB"].contains(&unit) {
@@ -82,7 +80,7 @@ fn tabulated(table: &Table) -> String {
             .iter()
             .map(|cell| escaped(cell).split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        // What it is called, which comes last of its words.
+        // The last word column has the name.
         if let Some(name) = cells.get_mut(table.words.saturating_sub(1))
             && stands_out
             && !name.is_empty()
@@ -117,7 +115,7 @@ fn tabulated(table: &Table) -> String {
     format!("{}{}{rows}", line(&head), line(&rule))
 }
 
-/// Plain text that stays plain, whatever a library or its error says.
+/// Escapes Markdown in the output of libraries.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let characters: Vec<char> = text.chars().collect();
@@ -127,9 +125,9 @@ fn escaped(text: &str) -> String {
     for (at, c) in characters.iter().enumerate() {
         let needs = match c {
             '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' | '~' | '$' => true,
-            // Within a word it is a letter like others.
+            // Within a word, it is no markup.
             '_' => !(is_in_word(at.checked_sub(1)) && is_in_word(Some(at + 1))),
-            // What follows a bracket would be a link's target.
+            // After a bracket, it would begin a link's target.
             '(' => at > 0 && characters[at - 1] == ']',
             '&' => {
                 characters.get(at + 1).is_some_and(|next| next.is_alphanumeric() || *next == '#')

@@ -1,17 +1,17 @@
-//! The report of a run: a page of the book with its pictures, and one that needs nothing beside it.
+//! The report of a run: a page of the book with pictures, and a self-contained HTML file.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`compare`] | what changed between two runs |
-//! | [`statistics`] | medians, spreads, what is noise |
-//! | `view` | the results, found by place; one contestant's figure beside another's |
-//! | `findings` | what stands first: behind peers, far from floors, floors beaten |
-//! | `about` | the machine, the method, who took part |
+//! | [`compare`] | changes between two runs |
+//! | [`statistics`] | medians, spreads, noise |
+//! | `view` | results by place, comparison of two subjects |
+//! | `findings` | the main findings: behind peers, far from baselines, baselines beaten |
+//! | `about` | the machine, the method, the subjects |
 //! | `tables`, `pictures` | the figures |
-//! | `document` | all of it, before it is a page |
-//! | `markdown`, `html` | as a page |
+//! | `document` | the content without a format |
+//! | `markdown`, `html` | formats |
 //! | `plots`, `svg` | drawing |
-//! | `names` | how measures and figures are written |
+//! | `names` | formatting of measures and figures |
 
 mod about;
 pub mod compare;
@@ -37,16 +37,13 @@ use crate::results::{FORMAT, Results};
 use document::{Block, Picture};
 use view::View;
 
-/// What the page is headed.
 const TITLE: &str = "Benchmarks";
 
-/// Writes the report of `results`, which are in the file `json`: the page `markdown`, its pictures into
-/// the folder `pictures`, and the page `html`, which has its pictures in itself.
-///
-/// Pictures that an earlier report left in the folder and that this one doesn't have are removed.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, its folder
+/// `pictures`, and the self-contained page `html`. Removes old pictures.
 ///
 /// # Errors
-/// When a file can't be written; it says which.
+/// If a file can't be written; the error names it.
 pub fn write(
     results: &Results,
     json: &Path,
@@ -71,13 +68,13 @@ pub fn write(
 /// Reads the results of a run.
 ///
 /// # Errors
-/// When the file can't be read, or has another format; it says what to do then.
+/// If the file can't be read or has another format.
 pub fn read(path: &Path) -> io::Result<Results> {
     let text = fs::read_to_string(path).map_err(|error| of(path, error))?;
     let invalid = |problem: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
     };
-    // The number first: results of another format needn't look like these.
+    // Check the format first: the rest may differ in another format.
     let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
     })?;
@@ -97,7 +94,6 @@ pub fn read(path: &Path) -> io::Result<Results> {
     }
 }
 
-/// The whole report.
 fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture]) -> Vec<Block> {
     let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
     blocks.extend(about::warning(view));
@@ -113,7 +109,6 @@ fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture]) -> Vec<Block> {
     blocks
 }
 
-/// Removes what an earlier report drew and this one doesn't have.
 fn remove_old(folder: &Path, drawn: &[Picture]) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| of(folder, error))? {
         let path = entry?.path();

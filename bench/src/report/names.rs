@@ -1,12 +1,10 @@
-//! How measures and figures are written for a reader: the one place.
+//! The format of measures and figures.
 
 use super::statistics::Spread;
 use crate::results::Regime;
 
-/// What stands where there is no figure.
 pub(super) const NONE: &str = "–";
 
-/// What a table calls a measure.
 pub(super) fn title(measure: &str) -> String {
     let known = match measure {
         "p50_us" => "p50",
@@ -35,8 +33,8 @@ pub(super) fn title(measure: &str) -> String {
     known.to_owned()
 }
 
-/// A difference of this measure below which nothing is said: what reading it resolves, or what idle
-/// servers do by themselves.
+/// Returns the smallest reported difference of a measure: its resolution, or the activity of idle
+/// servers.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,
@@ -45,7 +43,7 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// A figure of a measure, with its unit: `12.3k/s`, `1.4 ms`.
+/// Formats a figure with its unit: `12.3k/s`, `1.4 ms`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -62,7 +60,7 @@ pub(super) fn figure(measure: &str, value: f64) -> String {
     }
 }
 
-/// A ratio: `0.83`, and the spread of the rounds if there were several.
+/// Formats a ratio, `0.83`, with its spread if there were several rounds.
 pub(super) fn ratio(ratio: &Spread) -> String {
     let median = times(ratio.median);
     if ratio.rounds < 2 || median == NONE {
@@ -71,7 +69,6 @@ pub(super) fn ratio(ratio: &Spread) -> String {
     format!("{median} ({}–{})", times(ratio.low), times(ratio.high))
 }
 
-/// A bare ratio.
 pub(super) fn times(ratio: f64) -> String {
     if !ratio.is_finite() {
         NONE.to_owned()
@@ -86,12 +83,11 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// A ratio along an axis: no more digits than it needs.
+/// Formats a ratio on an axis, with the necessary digits.
 pub(super) fn tick(ratio: f64) -> String {
     if ratio >= 1000.0 { count(ratio) } else { number(ratio) }
 }
 
-/// What a regime is called.
 pub(super) fn regime(regime: Regime) -> &'static str {
     match regime {
         Regime::OneCore => "one core",
@@ -99,19 +95,18 @@ pub(super) fn regime(regime: Regime) -> &'static str {
     }
 }
 
-/// A count: `1.48k`.
+/// Formats a count: `1.48k`.
 pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }
 
-/// So many of what grows: `100 waiters`, `1 process`.
+/// Formats a number with its noun: `100 waiters`, `1 process`.
 pub(super) fn many(number: u64, of: &str) -> String {
     let one = of.strip_suffix("es").filter(|one| one.ends_with("ss")).or(of.strip_suffix('s'));
     let of = one.filter(|_| number == 1).unwrap_or(of);
     format!("{} {of}", count(number as f64))
 }
 
-/// Microseconds.
 pub(super) fn time(microseconds: f64) -> String {
     if microseconds < 0.9995 && microseconds > 0.0 {
         return format!("{} ns", number(microseconds * 1e3));
@@ -122,7 +117,7 @@ pub(super) fn time(microseconds: f64) -> String {
     scaled(microseconds, 1000.0, &[" µs", " ms"])
 }
 
-/// A length of time as a person says it: `1 h 52 min`.
+/// Formats a long duration: `1 h 52 min`.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
@@ -132,7 +127,6 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A share of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
@@ -170,7 +164,7 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{}{}", number(value), units[unit])
 }
 
-/// Three digits, two of small numbers, without needless zeros.
+/// Formats three digits, two for small numbers, without trailing zeros.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();

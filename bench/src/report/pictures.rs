@@ -1,4 +1,4 @@
-//! Which pictures there are, and what they show.
+//! The pictures of a report.
 
 use super::document::Picture;
 use super::names;
@@ -8,19 +8,17 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// How the names of pictures end, after the workload's id.
+/// The suffixes of the pictures' names, after the workload's id.
 pub(super) const KINDS: [&str; 3] = ["bars", "latency", "growth"];
 
 const OURS: &str = "#0b6bcb";
 const BEFORE: &str = "#7fb2e5";
 const FLOOR: &str = "#6e7781";
-/// Peers' bars have their names beside them, and needn't be told apart by colours.
+/// Peers' bars are labelled, so they share a colour.
 const PEER: &str = "#a9b8c6";
-/// Peers' lines.
 const LINES: [&str; 8] =
     ["#d9730d", "#2e8b57", "#b5418b", "#8a6d3b", "#c0392b", "#0f9d9d", "#7b61c9", "#9a9a00"];
 
-/// All pictures of a report.
 pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
     let mut pictures = Vec::new();
     for workload in view.workloads() {
@@ -34,8 +32,8 @@ pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
     pictures
 }
 
-/// A bar for each contestant: its ratio to the floor, or the figure itself where less is better: the
-/// floor of that is often nothing, of which there is no ratio.
+/// Draws a bar for each subject: its ratio to the baseline. Where less is better, the figure
+/// itself, as that baseline is often zero.
 fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);
@@ -100,7 +98,7 @@ fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     Some(Picture { file: format!("{}-bars.svg", workload.id), alt, svg: plot.draw() })
 }
 
-/// How long single pairs or waits took: the percentiles, so spaced that the rare ones have room.
+/// Draws the quantiles of single pairs or waits, with room for the rare ones.
 fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let mut panels = Vec::new();
     let mut last = 0.5_f64;
@@ -113,7 +111,7 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
             panels.push((place, format!("{backend} · {}", names::regime(regime))));
         }
     }
-    // The longest one stands beside the last share that is less than all.
+    // The maximum is next to the last quantile below 1.
     let longest = spaced(last) + 0.6;
     let at = |share: f64| if share < 1.0 { spaced(share) } else { longest };
     let panels = panels.into_iter().map(|(place, title)| {
@@ -156,12 +154,11 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     })
 }
 
-/// Each nine takes as much room as the one before.
+/// Returns a position in which each nine takes the same room.
 fn spaced(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// The figure, by what grows.
 fn growth(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let grows = workload.grows?;
     let numbers = view.numbers(workload);
@@ -211,7 +208,6 @@ fn title(backend: &str, regime: Regime, regimes: &[Regime]) -> String {
     format!("{backend} · {}", names::regime(regime))
 }
 
-/// A line for each contestant that has points.
 fn series<'a>(
     view: &View<'a>,
     workload: &Workload,
@@ -227,7 +223,7 @@ fn series<'a>(
     lines.collect()
 }
 
-/// How a contestant's line looks, the same in all pictures.
+/// Returns a subject's colour and dashes, the same in all pictures.
 fn line(view: &View<'_>, contestant: &str) -> (&'static str, &'static str) {
     match view.kind(contestant) {
         Kind::Ours => (OURS, ""),

@@ -1,13 +1,13 @@
-//! The two kinds of pictures: bars beside each other, and grids of small plots with lines.
+//! The two kinds of pictures: groups of bars, and grids of small plots.
 
 use super::svg::{Anchor, Axis, INK, PALE, Svg, columns, rows, small, width};
 
-/// A bar for each panel beside a name.
+/// A name with a bar for each panel.
 #[derive(Debug)]
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) colour: &'static str,
-    /// For each panel, if it has one: the ends of its spread around it, and what is written of it.
+    /// For each panel, the value with its spread and label.
     pub(super) values: Vec<Option<BarValue>>,
 }
 
@@ -19,17 +19,15 @@ pub(super) struct BarValue {
     pub(super) text: String,
 }
 
-/// Bars in groups, with as many panels beside each other as there are regimes.
+/// Groups of bars, with a panel for each regime.
 #[derive(Debug)]
 pub(super) struct Bars {
     pub(super) title: String,
-    /// What the axis says.
     pub(super) caption: String,
     pub(super) panels: Vec<String>,
     pub(super) groups: Vec<(String, Vec<Bar>)>,
-    /// Bars begin at this value, where there is one that all are compared with.
+    /// The start of the bars, if all values are compared with one.
     pub(super) base: Option<f64>,
-    /// How a value of the axis is written.
     pub(super) tick: fn(f64) -> String,
 }
 
@@ -37,7 +35,6 @@ const ROW: f64 = 17.0;
 const GROUP: f64 = 24.0;
 
 impl Bars {
-    /// As a picture.
     pub(super) fn draw(&self) -> String {
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let names = bars().map(|bar| width(&bar.name, 11.0) + 12.0);
@@ -90,7 +87,7 @@ impl Bars {
     }
 
     fn panel(&self, svg: &mut Svg, index: usize, axis: &Axis, (right, mut y): (f64, f64)) {
-        // From a logarithmic axis' end a bar would say nothing: from what it is compared with it does.
+        // A bar from the end of a logarithmic axis would be meaningless.
         let base = if axis.is_log { self.base.unwrap_or(0.0) } else { 0.0 };
         for (_, bars) in &self.groups {
             y += GROUP;
@@ -110,7 +107,6 @@ impl Bars {
     }
 }
 
-/// One line of a small plot.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -119,26 +115,22 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A small plot.
 #[derive(Debug)]
 pub(super) struct Panel {
     pub(super) title: String,
     pub(super) series: Vec<Series>,
 }
 
-/// Small plots in a grid, with the same things along their sides.
+/// A grid of small plots with the same axes.
 #[derive(Debug)]
 pub(super) struct Panels {
     pub(super) title: String,
-    /// What is along both sides.
+    /// The caption of both axes.
     pub(super) caption: String,
-    /// What the vertical axis has: its unit.
     pub(super) measure: &'static str,
     pub(super) panels: Vec<Panel>,
-    /// The values of the horizontal axis that are written, with how. They're placed as they are: what
-    /// should be logarithmic is given as a logarithm.
+    /// Positions and labels on the horizontal axis. The caller takes logarithms if needed.
     pub(super) ticks: Vec<(f64, String)>,
-    /// Whether points are worth a dot.
     pub(super) dots: bool,
 }
 
@@ -148,7 +140,6 @@ const MARGIN: f64 = 66.0;
 const LEGEND: f64 = 15.0;
 
 impl Panels {
-    /// As a picture.
     pub(super) fn draw(&self) -> String {
         let step = PANEL.0 + MARGIN + 14.0;
         let mut svg = Svg::new();
@@ -176,7 +167,7 @@ impl Panels {
         let y = Axis::fitting(points().map(|(_, y)| y), 8.0, (bottom, top));
         rows(svg, &y, self.measure, (left, right));
         columns(svg, &x, &self.ticks, (top, bottom));
-        // What is drawn last is on top: the floor and ours, which are named first.
+        // Drawn last, the first series (baseline and Lockwright) are on top.
         for series in panel.series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| !y.is_log || *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (x.at(*at), y.at(*value))).collect();
@@ -190,7 +181,7 @@ impl Panels {
     }
 }
 
-/// How high a legend is, and where each name of it goes.
+/// Returns a legend's height and its names' positions.
 fn legend(panel: &Panel) -> (f64, Vec<(f64, f64)>) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut places = Vec::new();

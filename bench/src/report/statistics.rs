@@ -1,20 +1,18 @@
-//! What the figures of a few rounds say, and what they don't.
+//! Statistics of a few rounds.
 //!
-//! There are few rounds and their noise has no known shape (a loopback flips between two speeds), so
-//! nothing here assumes one: medians, the interval that a median is in whatever the distribution, and
-//! an exact test of ranks.
+//! Their noise has an unknown distribution (a loopback flips between two speeds). So the statistics
+//! assume none: medians, distribution-free intervals, and an exact rank test.
 
-/// How certain a spread is to contain the true median, where there are rounds enough for that.
+/// The confidence that a spread contains the true median, if there are enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// Changes between two runs that are smaller than this say nothing, however well their rounds agree: a
-/// build that is laid out otherwise in memory does as much.
+/// Smaller changes between runs are ignored: another memory layout of a build causes as much.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// More rounds of one side than these tell nothing more, and the exact test becomes slow.
+/// The maximum number of rounds per side: more add nothing and slow down the exact test.
 const ENOUGH: usize = 40;
 
-/// The smallest change that counts, by how many rounds there were: with few, all of them agree by
+/// Returns the smallest relevant change for a number of rounds. With few rounds, all may agree by
 /// chance.
 #[must_use]
 pub fn relevant(rounds: usize) -> f64 {
@@ -25,22 +23,22 @@ pub fn relevant(rounds: usize) -> f64 {
     }
 }
 
-/// The median of some rounds, and how far they are apart.
+/// The median of some rounds, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the least
-    /// figure, of up to ten rounds.
+    /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
+    /// of up to ten rounds.
     pub low: f64,
     /// The median.
     pub median: f64,
-    /// The upper end: the greatest figure, of up to ten rounds.
+    /// The upper end: the maximum of up to ten rounds.
     pub high: f64,
-    /// Of how many rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
 impl Spread {
-    /// That of `values`, if there are any.
+    /// Returns the spread of `values`, if there are any.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
@@ -53,25 +51,24 @@ impl Spread {
         })
     }
 
-    /// Whether these ratios are no ratio of equals: 1 is outside of their spread, and the median is
-    /// so far from it that it matters.
+    /// Returns whether these ratios differ from 1: it is outside their spread, and the median's
+    /// distance is relevant.
     #[must_use]
     pub fn is_beyond_noise(&self) -> bool {
         (self.low > 1.0 || self.high < 1.0) && is_change(self.median, relevant(self.rounds))
     }
 }
 
-/// Whether a ratio differs from 1 by at least the share `least`, in whichever direction: twice as much
-/// is as far as half.
+/// Returns whether a ratio differs from 1 by at least `least`. 2 and 1/2 differ equally.
 fn is_change(ratio: f64, least: f64) -> bool {
-    // What is written as 5 % must be 5 %, whatever its last bit.
+    // Tolerate rounding errors of the last bit.
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// How many of the least, and how many of the greatest, of so many values may be left out so that the
-/// true median is still between the others with [`CERTAINTY`].
+/// Returns how many values may be omitted at each end such that the rest contains the true median
+/// with [`CERTAINTY`].
 fn rank(count: usize) -> usize {
-    // How likely it is that none of the values is below the true median, then one, then two …
+    // The probability that zero, one, two, … values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
     let mut outside = 0.0;
     let mut rank = 0;
@@ -85,37 +82,37 @@ fn rank(count: usize) -> usize {
     }
 }
 
-/// The median, if there are any values.
+/// Returns the median, if there are any values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }
 
-/// What a share of `sorted` values, from 0 to 1, doesn't exceed; between two values it is interpolated.
+/// Returns the quantile `share` (0 to 1) of `sorted` values, interpolated.
 #[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, part) = (sorted[at as usize], at.fract());
     let above = sorted[at.ceil() as usize];
-    // Infinity times 0 is no number.
+    // Infinity times 0 is NaN.
     Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
 }
 
-/// What is a number of `values`, the least first. Infinity is one: it is the ratio to nothing.
+/// Returns `values` without NaN, sorted. Infinity, a ratio to zero, stays.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The ratios of what came out in the same rounds. One who failed on the way has the first ones only.
-/// None to nothing is 1: both need the same.
+/// Returns the ratios of the same rounds. A failed subject has only the first rounds. Zero to zero
+/// is 1.
 #[must_use]
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
 }
 
-/// Whether two runs' rounds differ beyond their noise.
+/// Returns whether two runs' rounds differ beyond their noise.
 #[must_use]
 pub fn differ(old: &[f64], new: &[f64]) -> bool {
     let (Some(before), Some(after)) = (Spread::of(old), Spread::of(new)) else { return false };
@@ -124,26 +121,26 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     if before.median == after.median || !is_change(after.median / before.median, least) {
         return false;
     }
-    // With fewer than five on each side the test can't say so even if all of them agree.
+    // With fewer than five per side, the test can't reach this confidence, even if all agree.
     let are_apart =
         sorted(old).last() < sorted(new).first() || sorted(new).last() < sorted(old).first();
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)
 }
 
-/// How likely two sets of the same distribution differ at least as much in their ranks as these do: the
-/// two-sided, exact test by Mann and Whitney, with equal values at the middle of their ranks.
+/// Returns the probability of at least this difference in ranks for two sets of the same
+/// distribution: the exact two-sided Mann-Whitney test, with mid-ranks for equal values.
 #[must_use]
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Twice the middle of its ranks, so that it is a whole number.
+    // Twice the mid-rank, an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)
     };
     let sum: usize = sorted(one).iter().map(rank).sum();
     let count = sorted(one).len();
-    // In how many ways so many of all ranks add up to each sum.
+    // The number of ways in which `count` of the ranks have each sum.
     let most = all.iter().map(rank).sum::<usize>();
     let mut ways = vec![vec![0.0_f64; most + 1]; count + 1];
     ways[0][0] = 1.0;
@@ -191,8 +188,8 @@ mod tests {
     #[test]
     fn a_spread_leaves_out_what_the_rounds_allow() {
         let of = |count: u32| Spread::of(&(1..=count).map(f64::from).collect::<Vec<_>>()).unwrap();
-        // The chance that all of seven are on one side is 1/64; that at most one of ten is, 22/1024,
-        // which is more than 2 %; of eleven, 24/2048, which is less.
+        // The probability that all of seven are on one side is 1/64; that at most one of ten is,
+        // 22/1024, more than 2 %; of eleven, 24/2048, less.
         for count in 1..=10 {
             assert_eq!((of(count).low, of(count).high), (1.0, f64::from(count)));
         }
@@ -220,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_exact_test_gives_the_known_chances() {
-        // All of one side below all of the other: 2 of (10 over 5), 2 of (14 over 7).
+        // All of one side are below the other: 2 of (10 over 5), 2 of (14 over 7).
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0);
         let low: Vec<f64> = (1..=7).map(f64::from).collect();
         let high: Vec<f64> = (8..=14).map(f64::from).collect();

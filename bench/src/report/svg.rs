@@ -1,30 +1,25 @@
-//! Drawing: as much of SVG as the report's pictures need, and their axes.
+//! The SVG for the report's pictures, and their axes.
 
 use std::fmt::Write as _;
 
 use super::names;
 
-/// What is said at the beginning of each picture, so that one that is no longer wanted can be told
-/// from somebody's own.
+/// The mark at the start of each picture. Only files with it are removed later.
 pub(super) const MADE: &str = "<!-- made by lockwright-bench -->";
 
-/// Text, on white.
 pub(super) const INK: &str = "#24292f";
-/// Less important text.
 pub(super) const PALE: &str = "#57606a";
-/// Lines of the grid.
 const GRID: &str = "#d8dee4";
 
-/// About how wide a letter is, as a share of its size. No font is asked: this is rather too wide.
+/// The approximate width of a letter relative to its size, rather too wide. No font is measured.
 const LETTER: f64 = 0.62;
 
-/// A picture that is being drawn.
 #[derive(Debug)]
 pub(super) struct Svg {
     body: String,
 }
 
-/// Where a text stands from its point.
+/// A text's alignment at its point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -37,7 +32,7 @@ impl Svg {
         Self { body: String::new() }
     }
 
-    /// A straight line from point to point; `more` are further attributes.
+    /// Draws a straight line with further attributes `more`.
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, more: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
@@ -46,7 +41,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle, its upper left corner first, then its width and height.
+    /// Draws a rectangle from its upper left corner, width and height.
     pub(super) fn rectangle(
         &mut self,
         (x, y): (f64, f64),
@@ -66,7 +61,6 @@ impl Svg {
         );
     }
 
-    /// A line through all points.
     pub(super) fn path(&mut self, points: &[(f64, f64)], colour: &str, more: &str) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -76,7 +70,7 @@ impl Svg {
         );
     }
 
-    /// A text; its size, colour and so on are `more`.
+    /// Draws a text with further attributes `more`.
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str, more: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -90,7 +84,7 @@ impl Svg {
         );
     }
 
-    /// The whole picture. White below: a page may be dark, and a picture in it can't know.
+    /// Returns the picture on a white background, because the page may be dark.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
@@ -104,12 +98,10 @@ impl Svg {
     }
 }
 
-/// About how wide a text of this size is.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// A text as it stands in XML and HTML.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -118,7 +110,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Not allowed in XML at all, and what a program prints may have them.
+            // XML allows no control characters, and a program's output may have them.
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }
@@ -126,19 +118,19 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// How values lie along one side of a plot.
+/// The scale of one side of a plot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
     pub(super) is_log: bool,
-    /// Where the low end is, and the high one.
+    /// The positions of both ends.
     from: f64,
     to: f64,
 }
 
 impl Axis {
-    /// One that has room for all values: logarithmic where they are that far apart, else from 0.
+    /// Creates an axis for all values: logarithmic if they are `apart`, otherwise linear from 0.
     pub(super) fn fitting(values: impl Iterator<Item = f64>, apart: f64, ends: (f64, f64)) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite() && *value >= 0.0).collect();
         let high = values.iter().copied().fold(0.0, f64::max);
@@ -153,12 +145,11 @@ impl Axis {
         Self { low: 0.0, high: high * 1.06, is_log: false, from, to }
     }
 
-    /// One from end to end, of equal steps.
     pub(super) fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         Self { low, high: if high > low { high } else { low + 1.0 }, is_log: false, from, to }
     }
 
-    /// Where a value is; what is too small for a logarithm stands at the low end.
+    /// Returns a value's position. Values too small for a logarithm are at the low end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.is_log {
@@ -169,7 +160,6 @@ impl Axis {
         self.from + part * (self.to - self.from)
     }
 
-    /// Round values along it.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
             let rough = (self.high - self.low) / 5.0;
@@ -198,7 +188,7 @@ impl Axis {
     }
 }
 
-/// The lines of a grid across a plot, at the ticks of its horizontal axis, with their labels below.
+/// Draws vertical grid lines at the ticks, with labels below.
 pub(super) fn columns(
     svg: &mut Svg,
     axis: &Axis,
@@ -217,7 +207,7 @@ pub(super) fn columns(
     }
 }
 
-/// The same for its vertical axis, with their labels to the left.
+/// Draws horizontal grid lines, with labels to the left.
 pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f64, f64)) {
     for value in axis.ticks() {
         let y = axis.at(value);
@@ -227,7 +217,6 @@ pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f6
     }
 }
 
-/// The attributes of small text.
 pub(super) fn small() -> String {
     format!("font-size=\"10\" fill=\"{PALE}\"")
 }

@@ -1,4 +1,4 @@
-//! The figures: for each workload its tables, its pictures, and what is noted of it.
+//! The figures of each workload: tables, pictures, notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// Ours beside the floor, everywhere where nothing grows: the whole at a glance.
+/// Returns an overview: Lockwright and the baseline in all workloads without growth.
 pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     let workloads: Vec<_> = view.workloads().filter(|workload| workload.grows.is_none()).collect();
     let workloads: Vec<_> =
@@ -45,7 +45,6 @@ pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     ]
 }
 
-/// All about one workload.
 pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture]) -> Vec<Block> {
     let mut blocks = vec![Block::heading(workload.title), Block::text(workload.what)];
     let better = if workload.more_is_better { "more" } else { "less" };
@@ -81,7 +80,7 @@ pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture
     blocks
 }
 
-/// How many rounds there were of it at most; who failed on the way has fewer.
+/// Returns the maximum number of rounds. A failed subject has fewer.
 fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let rounds =
@@ -89,7 +88,7 @@ fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// A cell for both regimes, in their order.
+/// Returns a figure for both regimes, in their order.
 fn per_regime(
     view: &View<'_>,
     workload: &Workload,
@@ -103,7 +102,7 @@ fn per_regime(
     written.collect::<Vec<_>>().join(" / ")
 }
 
-/// A row for each contestant on each backend; its name stands beside the first one.
+/// Returns a row for each subject and backend. The backend's name is in its first row.
 fn rows(
     view: &View<'_>,
     workload: &Workload,
@@ -208,7 +207,7 @@ fn growth(view: &View<'_>, workload: &Workload) -> Table {
     Table { head: head(columns), words: 2, rows }
 }
 
-/// The other measures of the greatest number that each has.
+/// Returns the other measures at each subject's largest number.
 fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block> {
     let numbers = view.numbers(workload);
     let rows = rows(view, workload, |backend, contestant| {
@@ -243,7 +242,7 @@ fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block
     ]
 }
 
-/// What the cells' notes say, each once, with whom it is about.
+/// Returns the cells' notes, each once, with its subjects.
 fn notes(view: &View<'_>, workload: &Workload) -> Vec<Block> {
     type Numbers = BTreeSet<u64>;
     let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a reader must see, of results that are made by hand.
+//! Tests of the report with artificial results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use crate::results::{
 };
 use crate::workload::{WORKLOADS, Workload};
 
-/// Numbers that look like noise and are the same each time: xorshift64.
+/// Deterministic noise: xorshift64.
 struct Noise(u64);
 
 impl Noise {
-    /// `value`, up to three percent off, with few digits, as they are in a file.
+    /// Returns `value` with up to three percent of noise, and few digits as in a file.
     fn of(&mut self, value: f64) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -28,7 +28,7 @@ impl Noise {
 
 const BACKENDS: [&str; 3] = ["memory", "redis", "etcd"];
 
-/// How fast each is, in shares of the floor; the quick one is quicker than ours, none than the floor.
+/// The subjects' speeds relative to the baseline.
 const SPEEDS: [(&str, Kind, f64); 4] = [
     ("floor", Kind::Floor, 1.0),
     ("lockwright", Kind::Ours, 0.7),
@@ -36,7 +36,6 @@ const SPEEDS: [(&str, Kind, f64); 4] = [
     ("slow", Kind::Peer, 0.04),
 ];
 
-/// A whole run with everything in it.
 fn run() -> Results {
     let mut noise = Noise(0x5eed);
     let mut cells = Vec::new();
@@ -118,14 +117,14 @@ fn cell(
     }
 }
 
-/// Lets one cell be so much faster.
+/// Changes a cell's speed by a factor.
 fn change(results: &mut Results, backend: &str, workload: &str, contestant: &str, factor: f64) {
     let measure = Workload::of(workload).unwrap().measure;
     let cell = find(results, backend, workload, contestant);
     cell.measures.get_mut(measure).unwrap().iter_mut().for_each(|round| *round *= factor);
 }
 
-/// The first of its cells, which is that of one core.
+/// Returns its first cell, of one core.
 fn find<'a>(
     results: &'a mut Results,
     backend: &str,
@@ -138,7 +137,7 @@ fn find<'a>(
     results.cells.iter_mut().find(is).unwrap()
 }
 
-/// What is written for some results; each picture that the page shows is there, and no other.
+/// A written report, whose pictures were checked.
 struct Written {
     markdown: String,
     html: String,
@@ -177,7 +176,7 @@ fn written(results: &Results) -> Written {
     written
 }
 
-/// The text of a part of the page, in one line.
+/// Returns a part of the page as one line.
 fn part(page: &str, heading: &str) -> String {
     let start =
         page.find(&format!("\n## {heading}")).unwrap_or_else(|| panic!("no {heading:?} in {page}"));
@@ -220,7 +219,7 @@ fn nothing_is_said_of_what_is_noise() {
         part(&page, BEHIND).contains("Nowhere, in 78 comparisons with peers: ours is ahead in 78")
     );
     assert!(part(&page, BEATEN).contains("Nobody was better"), "{}", part(&page, BEATEN));
-    // One of seven rounds in which the peer is no faster.
+    // The peer is slower in one of seven rounds.
     let mut results = run();
     results.cells.retain(|cell| cell.workload == "pairs" && cell.backend == "redis");
     find(&mut results, "redis", "pairs", "quick").measures.get_mut("pairs_per_second").unwrap()
@@ -406,7 +405,7 @@ fn a_slower_machine_is_no_change_and_others_are_asked_for() {
     let text = compare::text(&before, &after, false);
     assert!(text.contains("Nothing of ours changed"), "{text}");
     assert!(text.contains("Another machine: A processor with 2 cores"), "{text}");
-    // The floors have no floor: of them the figures are compared.
+    // The baseline has no ratio, so the figures are compared.
     let text = compare::text(&before, &after, true);
     assert!(
         text.contains("memory, pairs, one core: floor: ") && text.contains("/s, -50 % (no floor")

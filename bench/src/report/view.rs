@@ -1,4 +1,4 @@
-//! The results, looked at from where the report stands: by workload, backend, number and regime.
+//! The results by workload, backend, number and regime.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::statistics::{Spread, ratios};
 use crate::results::{Cell, Kind, Regime, Results};
 use crate::workload::{WORKLOADS, Workload};
 
-/// The regimes in the report's order: round trips are what most users pay.
+/// The regimes in the report's order: round trips are the usual cost.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
-/// Where contestants meet: all but who.
+/// The place of a comparison: all of a cell's key except the subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     pub(super) workload: &'a str,
@@ -24,7 +24,7 @@ impl<'a> Place<'a> {
         Self { workload: &cell.workload, backend: &cell.backend, at: cell.at, regime: cell.regime }
     }
 
-    /// Which regime, and how many of what grows: `two cores, 100 waiters`.
+    /// Describes the regime and the number: `two cores, 100 waiters`.
     pub(super) fn words(&self) -> String {
         let regime = names::regime(self.regime);
         match Workload::of(self.workload).and_then(|workload| workload.grows) {
@@ -34,7 +34,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Results, with their cells found by place.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) results: &'a Results,
@@ -43,14 +42,13 @@ pub(super) struct View<'a> {
     cells: BTreeMap<Place<'a>, Vec<&'a Cell>>,
 }
 
-/// One contestant's figure beside another one's.
+/// A comparison of two subjects' figures.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Against {
-    /// Figure by figure, of the same rounds.
+    /// Of the same rounds.
     pub(super) ratio: Spread,
-    /// The same so that more is better: 0.5 is half as good.
+    /// The median ratio, so that more is better: 0.5 is half as good.
     pub(super) goodness: f64,
-    /// Whether that is more than noise.
     pub(super) is_beyond_noise: bool,
 }
 
@@ -67,30 +65,27 @@ impl<'a> View<'a> {
         Self { results, backends, cells }
     }
 
-    /// What a contestant is. One that isn't introduced is somebody else.
+    /// Returns a subject's kind. An unlisted one is a peer.
     pub(super) fn kind(&self, contestant: &str) -> Kind {
         let known = self.results.contestants.iter().find(|known| known.name == contestant);
         known.map_or(Kind::Peer, |known| known.kind)
     }
 
-    /// The workloads that have cells.
     pub(super) fn workloads(&self) -> impl Iterator<Item = &'static Workload> + '_ {
         let has = |workload: &&Workload| self.places(workload).next().is_some();
         WORKLOADS.iter().filter(has)
     }
 
-    /// Where a workload was measured.
     pub(super) fn places(&self, workload: &Workload) -> impl Iterator<Item = Place<'a>> {
         self.cells.keys().copied().filter(move |place| place.workload == workload.id)
     }
 
-    /// The regimes in which a workload was measured.
     pub(super) fn regimes(&self, workload: &Workload) -> Vec<Regime> {
         let has = |regime: &Regime| self.places(workload).any(|place| place.regime == *regime);
         REGIMES.into_iter().filter(has).collect()
     }
 
-    /// With how many a workload was measured, the fewest first.
+    /// Returns a workload's numbers, sorted.
     pub(super) fn numbers(&self, workload: &Workload) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.places(workload).map(|place| place.at).collect();
         numbers.sort_unstable();
@@ -98,7 +93,6 @@ impl<'a> View<'a> {
         numbers
     }
 
-    /// The cells of a place.
     pub(super) fn at(&self, place: &Place<'a>) -> &[&'a Cell] {
         self.cells.get(place).map_or(&[], Vec::as_slice)
     }
@@ -111,7 +105,8 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.contestant) == Kind::Floor)
     }
 
-    /// Who was measured at a workload on a backend: the floor, ours, ours before, the peers from the best down.
+    /// Returns the subjects of a workload on a backend: baseline, Lockwright, earlier build, peers
+    /// from the best.
     pub(super) fn contestants(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {
@@ -130,7 +125,7 @@ impl<'a> View<'a> {
                         Some(value) => value,
                         None => f64::INFINITY,
                     };
-                    // Ranked by where it has a figure at all, the most telling first.
+                    // Rank by the first place with a figure.
                     match found.iter_mut().find(|(_, _, known)| *known == cell.contestant) {
                         Some(known) if known.1.is_infinite() => known.1 = worse,
                         Some(_) => {}
@@ -143,18 +138,16 @@ impl<'a> View<'a> {
         found.into_iter().map(|(_, _, contestant)| contestant).collect()
     }
 
-    /// A cell's ratio to its floor.
     pub(super) fn to_floor(&self, cell: &'a Cell) -> Option<Against> {
         against(cell, self.floor(&Place::of(cell))?)
     }
 }
 
-/// The figures of a measure.
 pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
     Spread::of(cell.measures.get(measure)?)
 }
 
-/// What a workload's figure is beside another contestant's.
+/// Compares two subjects' cells.
 pub(super) fn against(cell: &Cell, other: &Cell) -> Option<Against> {
     let workload = Workload::of(&cell.workload)?;
     let of = |cell: &Cell| cell.measures.get(workload.measure).cloned();

@@ -1,7 +1,7 @@
-//! The servers of each backend: started anew, asked how many commands they have served.
+//! The servers of each backend, and their counts of commands.
 //!
-//! They are as a careful user has them: what they are told to keep is on the disk before they answer,
-//! and nothing is tuned but how many connections they take.
+//! They are configured for production: writes are on disk before the answer. Only limits of
+//! connections are tuned.
 
 mod etcd;
 mod redis;
@@ -13,39 +13,38 @@ use std::fmt::Debug;
 
 pub use watched::Watched;
 
-/// What goes wrong is read by a person.
+/// The result of an operation. Its error is for a reader.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The servers of one backend. Dropping them ends them.
+/// The servers of one backend. Dropping them stops them.
 pub trait Servers: Debug + Send {
-    /// What `open` is told: Lockwright's URL, which the floor understands as well.
+    /// Returns Lockwright's URL, which the baseline also accepts.
     fn url(&self) -> String;
 
-    /// What `open` is told to the peers.
+    /// Returns the peers' addresses.
     fn addresses(&self) -> Vec<String>;
 
-    /// How many commands, statements or requests they have served by now, those inside scripts too;
-    /// none where there is nobody who counts.
+    /// Returns the number of executed commands, statements or requests, also in scripts, or `None`
+    /// without a counter.
     ///
     /// # Errors
-    /// When they don't answer.
+    /// If they don't answer.
     fn served(&self) -> Result<Option<u64>>;
 
-    /// Whether nobody in another process can have these locks.
+    /// Returns whether the locks exist only within one process.
     fn are_in_one_process(&self) -> bool {
         false
     }
 
-    /// What they are, and of which version.
+    /// Returns their name and version.
     ///
     /// # Errors
-    /// When they don't answer.
+    /// If they don't answer.
     fn version(&self) -> Result<(String, String)>;
 }
 
 type Start = fn() -> Result<Box<dyn Servers>>;
 
-/// All backends, in the report's order.
 const BACKENDS: &[(&str, Start)] = &[
     ("memory", || Ok(Box::new(Nobody))),
     ("sqlite", sql::sqlite),
@@ -63,18 +62,12 @@ const BACKENDS: &[(&str, Start)] = &[
     ("zookeeper", zookeeper::three),
 ];
 
-/// The names of all backends, in the report's order.
+/// Returns the names of all backends, in the report's order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// Starts the servers of one.
-///
-/// # Errors
-/// When they aren't installed or don't answer.
-///
-/// # Panics
-/// When there's no such backend: [`names`] has them all.
+/// Starts the servers of a backend, which must be one of [`names`].
 fn start(name: &str) -> Result<Box<dyn Servers>> {
     let (_, start) =
         BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend of the list");

@@ -1,4 +1,4 @@
-//! One Redis, a Sentinel set, a Cluster, five that know nothing of each other.
+//! One Redis, a Sentinel set, a Cluster, five independent ones.
 
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
@@ -59,7 +59,7 @@ impl Servers for Sentinel {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The replica does again what the master did.
+        // The replica repeats the master's commands.
         served([&self.0.servers[self.0.master()?]])
     }
 
@@ -78,7 +78,7 @@ impl Servers for Nodes {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The first three are the masters, and the others do again what these did.
+        // The first three are the masters. The replicas repeat their commands.
         served(&self.0.nodes[..3])
     }
 
@@ -105,7 +105,7 @@ impl Servers for Five {
     }
 }
 
-/// All calls of all commands on all of them but for what Redis asks of itself: a replica's pings, and our question.
+/// Counts all calls of all commands, except Redis's own (a replica's pings) and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {

@@ -1,35 +1,34 @@
-//! Servers that run, and which processes they are.
+//! Running servers and their processes.
 
 use lockwright_testbed::family::descendants;
 
 use super::{Result, Servers, start};
 
-/// Servers that run, and which processes they are. Dropping it ends them.
+/// Running servers and their processes. Dropping it stops them.
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,
-    /// Those that were started; they may start others, as PostgreSQL does for each connection.
+    /// The started processes. They may start others, as PostgreSQL does for each connection.
     roots: Vec<u32>,
-    /// What asking for the count adds to it.
+    /// The number of commands that reading the count adds.
     per_look: u64,
 }
 
 impl Watched {
-    /// Starts those of one backend. What others start meanwhile counts as theirs, and is moved to their core:
-    /// where it matters nobody does.
+    /// Starts the servers of a backend. Other children started meantime would be counted too.
     ///
     /// # Errors
-    /// When they aren't installed or don't answer.
+    /// If they aren't installed or don't answer.
     ///
     /// # Panics
-    /// When there's no such backend.
+    /// If there is no such backend.
     pub fn start(backend: &str) -> Result<Self> {
         let us = std::process::id();
         let before = descendants(us);
         let servers = start(backend)?;
         let roots =
             descendants(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // The least of some: who keeps them together may ask something in between.
+        // The minimum of several, because a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {
@@ -40,23 +39,22 @@ impl Watched {
         Ok(Self { servers, roots, per_look })
     }
 
-    /// How many commands they have served since a look that counted `before`, this look not counted.
-    /// None where there is nobody who counts.
+    /// Returns the number of commands since the count `before`, excluding this reading.
     ///
     /// # Errors
-    /// When they don't answer.
+    /// If they don't answer.
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
         let served = self.servers.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
     }
 
-    /// The servers themselves.
+    /// Returns the servers.
     #[must_use]
     pub fn servers(&self) -> &dyn Servers {
         &*self.servers
     }
 
-    /// The ids of all their processes.
+    /// Returns the ids of all their processes.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self

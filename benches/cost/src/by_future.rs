@@ -1,5 +1,5 @@
-//! A backend without a server that answers through a future, as every backend with one does: what is left
-//! is the client's part.
+//! A backend without a server that answers through a future, like every backend with a server. So
+//! only the client's part is counted.
 
 use lockwright_core::{
     Attempt, Claim, Cursor, DistributedLock, Ended, Events, Finding, Inspection, LockName, Page,
@@ -7,7 +7,7 @@ use lockwright_core::{
 };
 use lockwright_memory::Memory;
 
-/// The memory backend without its answers at once.
+/// The memory backend without its immediate answers.
 #[derive(Debug, Default)]
 pub(crate) struct ByFuture(Memory);
 
@@ -22,7 +22,7 @@ impl DistributedLock for ByFuture {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
-        // What memory's own future would do, without a second box.
+        // Like memory's own future, without a second box.
         match wait {
             Wait::No => self.0.acquire_at_once(claim).expect("memory answers at once"),
             Wait::Until(_) => self.0.acquire(claim, wait).await,

@@ -1,9 +1,9 @@
-//! The client's hot paths, each to be counted in instructions: `cargo xtask cost` runs this under
-//! callgrind, which counts inside [`counted_by_callgrind`] alone, so neither the start nor the preparation
-//! of a path is in its figure. Run by itself it only shows that every path works.
+//! The client's hot paths, counted in instructions. `cargo xtask cost` runs this under callgrind,
+//! which counts only inside [`counted_by_callgrind`]. Without callgrind, it checks that every path
+//! works.
 //!
-//! It prints lines of two words with a tab between them: first which vector instructions there are, as
-//! libraries choose by them what they do, and then each path and how many times it was gone.
+//! The output has two words per line, separated by a tab: the vector instructions, by which
+//! libraries select code, then each path and its number of executions.
 #![forbid(unsafe_code)]
 
 mod by_future;
@@ -14,13 +14,13 @@ use std::pin::Pin;
 
 use tokio::runtime::Runtime;
 
-/// A path that is prepared: goes it many times, and says how many.
+/// A prepared path. It executes many times and returns the number.
 pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // One for each, so that none has another's timers and tasks.
+        // A runtime for each path, so that paths don't share timers and tasks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);
@@ -37,10 +37,10 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// What callgrind counts. It knows it by this name, which must be no part of another's: hence no closure
-/// in it, and no type parameter.
+/// The function in which callgrind counts, by this name. No other function's name may contain it,
+/// so it has no closure and no type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
-    // Through the black box, so that this isn't the last call and the function is left after it.
+    // The black box prevents a tail call, so that the function is left after the path.
     black_box(runtime.block_on(path))
 }

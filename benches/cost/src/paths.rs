@@ -1,5 +1,3 @@
-//! The paths.
-
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -10,10 +8,9 @@ use tokio::runtime::Runtime;
 use crate::by_future::ByFuture;
 use crate::counted_by_callgrind as counted;
 
-/// A hot path.
 pub(crate) struct Path {
     pub(crate) name: &'static str,
-    /// Prepares it, has it counted, and says how many times it was gone meanwhile.
+    /// Prepares it, has it counted, and returns the number of executions.
     pub(crate) prepare: fn(&Runtime) -> u64,
 }
 
@@ -29,14 +26,14 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough for what comes only now and then, such as the sweep of a heap, to have its share in each.
+/// Enough for rare work, such as the sweep of a heap, to be spread evenly.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";
 
 fn client(runtime: &Runtime, backend: impl DistributedLock) -> Locks {
     let builder = Locks::builder(backend).runtime(runtime.handle().clone());
-    // So that the instants of renewal are the same each time.
+    // For deterministic times of renewal.
     builder.jitter_seed(42).build().expect("the settings are the default's")
 }
 
@@ -50,7 +47,7 @@ async fn take(locks: &Locks) {
     guard.release().await.unwrap();
 }
 
-/// Once uncounted, until tables and pools have their sizes, and once counted.
+/// Runs once uncounted, until tables and pools have their sizes, and once counted.
 fn taken(runtime: &Runtime, locks: &Locks) -> u64 {
     let path = async || {
         for _ in 0..TIMES {
@@ -100,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // Two clients, so that the answer is the backend's and not the local queue's.
+    // Two clients, so that the backend answers and not the local queue.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();
@@ -145,7 +142,7 @@ fn check(runtime: &Runtime) -> u64 {
     counted(runtime, Box::pin(path()))
 }
 
-/// All want it all the time, so each release passes the turn to a task that waits.
+/// Hands over between contending tasks: each release passes the turn to a waiter.
 fn hand_over(runtime: &Runtime) -> u64 {
     const TASKS: u64 = 8;
     let locks = memory(runtime);
@@ -155,7 +152,7 @@ fn hand_over(runtime: &Runtime) -> u64 {
             tokio::spawn(async move {
                 for _ in 0..TIMES / TASKS {
                     let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
-                    // The others come while it is held.
+                    // Lets the other tasks queue while it is held.
                     tokio::task::yield_now().await;
                     guard.release().await.unwrap();
                 }
@@ -174,10 +171,10 @@ fn hand_over(runtime: &Runtime) -> u64 {
     times
 }
 
-/// By the keeper, on a clock that goes on when nothing else is to be done.
+/// Renews by the renewal task, on a paused clock that advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // A hold's token says how early it is renewed, and so which of them go together: one client's thousand
-    // cost up to 7 % more or less than another's.
+    // A hold's token determines when it is renewed, and so the batches: the cost of one client with
+    // a thousand holds differs by up to 7 % from another's.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();

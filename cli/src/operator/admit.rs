@@ -5,15 +5,14 @@ use super::{print, print_json};
 use crate::exit::{self, Failure};
 use crate::harmless::harmless;
 
-/// The exit code when a node doesn't vote.
 const NOT_ALL_VOTE: u8 = 1;
 
-/// What is to be done with nodes that are new.
+/// The treatment of new nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Look,
     Wait,
-    /// If all nodes are new.
+    /// Only if all nodes are new.
     Admit,
     AdmitAny,
 }
@@ -29,7 +28,7 @@ impl How {
     }
 }
 
-/// Shows how the nodes stand, after having done what was to be done.
+/// Treats new nodes as requested, and shows all nodes' states.
 pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure> {
     let nodes = match how {
         How::Look => lockwright::nodes(url).await?,

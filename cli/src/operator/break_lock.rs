@@ -13,7 +13,7 @@ use crate::duration;
 use crate::exit::{self, Failure};
 use crate::json::{inspection, millis};
 
-/// Says what can't be right before anything is connected.
+/// Checks the arguments before a connection is made.
 pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
     LockName::new(&what.name)?;
     token(what)?;
@@ -32,7 +32,7 @@ fn token(what: &Break) -> Result<Option<Token>, Failure> {
     what.token.as_ref().map(parse).transpose()
 }
 
-/// Breaks the hold that is seen now, or the one that was named.
+/// Breaks the current hold or the given one.
 pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(&what.name).await?;
     if !json {
@@ -47,7 +47,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
-        // A foreign hold has nothing by which the server could tell it from the next one.
+        // A foreign hold has no token, so the server couldn't distinguish it from the next hold.
         Some(Seen::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakHow::Now } else { BreakHow::RunOut };
@@ -76,11 +76,11 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
     Ok(code)
 }
 
-/// The hold to break when none was named; `None` when the name is free.
+/// Returns the only hold, or `None` if the name is free.
 fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
-        // A holder of another kind has no token of ours; whoever holds then is the one.
+        // A holder of another kind has no Lockwright token, so the current holder is the target.
         [holder] => Ok(Some(holder.token.map_or(Seen::Any, Seen::Token))),
         several => Err(Failure::usage(format!(
             "{} hold it; say which one by --token, as `lockwright show` tells them",
@@ -89,11 +89,11 @@ fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// Whether whoever was seen to hold it, without a token of ours, seems to hold it now: after a prompt it may
-/// be one of ours.
+/// Returns whether the holder without a token still seems to hold. After a prompt, the holder may
+/// be a Lockwright client.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
-    // All that doesn't change from one look to the next.
+    // All properties that stay constant during a hold.
     let who = |seen: &Inspection| -> Vec<_> {
         let holders = seen.holders.iter();
         holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()
@@ -101,7 +101,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(who(&now) == who(seen))
 }
 
-/// What can't be made to run out, as another library holds it, can only be freed at once.
+/// Adds a hint: a hold of another library can't be made to expire, only freed at once.
 fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);

@@ -1,4 +1,4 @@
-//! `conformance`: the suite, against a live server.
+//! `conformance`: runs the suite against a live server.
 
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -15,10 +15,8 @@ use crate::harmless::harmless;
 use crate::json::profile;
 use crate::voice::Voice;
 
-/// The exit code when a case failed.
 const CASE_FAILED: u8 = 1;
 
-/// How the suite reaches the server that was asked for.
 struct Server {
     url: String,
 }
@@ -38,12 +36,12 @@ impl Factory for Server {
     }
 }
 
-/// What this process is to do if it is a child that the suite started; `None` if it isn't.
+/// Runs a child process of the suite, if this process is one.
 pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(|url| async move { lockwright::backend(&url).await })
 }
 
-/// Runs the suite where `place` says. Not to be called in a runtime.
+/// Runs the suite on the given server. It must not be called in a runtime.
 pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failure> {
     let filter = what.filter.as_deref().unwrap_or_default();
     let wanted = || cases::all().filter(|case| case.path().contains(filter));
@@ -81,7 +79,7 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
             "rows": report.rows,
         }))?;
     } else {
-        // A case that failed quotes what the server said.
+        // A failed case quotes the server.
         let lines = report.to_string();
         print(&lines.lines().map(|line| harmless(line) + "\n").collect::<String>())?;
     }

@@ -1,4 +1,4 @@
-//! `doctor`: what makes the locks of a server less safe than they seem.
+//! `doctor`: finds weaknesses in a server's configuration.
 
 use lockwright::{Finding, Locks, Severity};
 use serde_json::json;
@@ -8,10 +8,9 @@ use crate::exit::Failure;
 use crate::harmless::harmless;
 use crate::json::profile;
 
-/// The exit code when an error was found.
 const ERROR_FOUND: u8 = 1;
 
-/// Prints what was found, the worst first.
+/// Prints the findings, the worst first.
 pub(super) async fn doctor(locks: &Locks, json: bool) -> Result<u8, Failure> {
     let mut findings = locks.doctor().await?;
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

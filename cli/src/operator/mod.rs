@@ -1,4 +1,4 @@
-//! What an operator asks for: `list`, `show`, `break`, `sweep`, `schema`, `admit`, `doctor`,
+//! The operator's commands: `list`, `show`, `break`, `sweep`, `schema`, `admit`, `doctor`,
 //! `conformance`.
 
 mod admit;
@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::voice::Voice;
 pub(crate) use conformance::as_child;
 
-/// Runs the command and answers the exit code.
+/// Runs the command and returns the exit code.
 pub(crate) fn run(place: &Place, command: &Command) -> ExitCode {
     if let Command::Conformance(what) = command {
         return match conformance::conformance(place, what) {
@@ -64,7 +64,7 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
     }
 }
 
-/// Writes the answer to standard output. A reader that has gone, as `head` does, is no failure.
+/// Writes to standard output. A closed pipe, as after `head`, isn't an error.
 fn print(text: &str) -> Result<(), Failure> {
     use std::io::{self, Write};
 

@@ -10,7 +10,7 @@ use crate::harmless::harmless;
 use crate::json::inspection;
 use crate::run::who;
 
-/// The held names that begin with `prefix`.
+/// Prints the held names with the prefix.
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;
     if json {
@@ -39,7 +39,6 @@ fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
     })
 }
 
-/// Who holds `name`.
 pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(name).await?;
     if json {
@@ -50,7 +49,7 @@ pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Fa
     Ok(0)
 }
 
-/// A name and its holders, a line for each fact.
+/// Describes a name and its holders, with a line for each property.
 pub(super) fn describe(seen: &Inspection) -> String {
     let name = harmless(seen.name.as_str());
     let mut text = match seen.holders.len() {

@@ -1,4 +1,4 @@
-//! `sweep`: clears away what holds left behind.
+//! `sweep`: removes the remains of holds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{print, print_json};
 use crate::exit::Failure;
 
-/// Sweeps until there is nothing more.
+/// Sweeps until nothing remains.
 pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u8, Failure> {
     let (mut rows, mut steps) = (0, 0_u64);
     loop {

@@ -1,6 +1,6 @@
-//! Columns of text.
+//! Text tables.
 
-/// Rows under a heading, each column as wide as its widest cell.
+/// Formats rows under a heading with aligned columns.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {

@@ -1,5 +1,5 @@
-//! Finding the descendants of a process in `/proc`, and signalling them without ever hitting
-//! another process that came to have the same number.
+//! Finds the descendants of a process in `/proc`, and signals them without hitting another process
+//! with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,13 +8,13 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-/// A process, told apart from a later one of the same number by when it started.
+/// A process, identified by its id and start time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
-    /// In the kernel's ticks since it booted.
+    /// In the kernel's ticks since boot.
     pub started: u64,
-    /// Its process group when it was seen. It may change while the process stays the same.
+    /// Its process group when it was read. It may change.
     group: i32,
 }
 
@@ -33,17 +33,18 @@ struct Entry {
     ended: bool,
 }
 
-/// The living descendants of `root`, nearest first, without those in `except` and below them.
+/// Returns the living descendants of `root`, nearest first, without those in `except` and their
+/// descendants.
 ///
-/// It is a look at something that moves: who forks meanwhile may be missing. So whoever wants
-/// them all gone looks until none is left, and asks the kernel by `wait`, not by this.
+/// A process that forks during the scan may be missing. To end all, repeat the scan until it finds
+/// none, and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// The same, with those that ended and weren't reaped yet.
+/// Returns the same with processes that have ended and weren't reaped yet.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -52,7 +53,7 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
         else {
             continue;
         };
-        // A process that ended meanwhile has no file any more: nothing to do with it.
+        // A process that has ended in the meantime has no file.
         if let Some(entry) = look_at(pid) {
             children.entry(entry.parent).or_default().push(entry);
         }
@@ -71,19 +72,19 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// The living process of this number.
+/// Returns the living process with this id.
 pub(crate) fn process(pid: Pid) -> Option<Process> {
     look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
 }
 
-/// The processes above this one, nearest first.
+/// Returns the ancestors of this process, nearest first.
 pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
     let us = look_at(rustix::process::getpid());
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Whether a process may send this one a signal: as root, or as the same user.
+/// Returns whether a process may send signals to this one: as root or as the same user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -100,7 +101,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The command's name stands in parentheses and may hold anything, parentheses too.
+    // The command's name is in parentheses and may contain parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -115,8 +116,8 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each of them. Answers how many refused it, because they belong to somebody
-/// else; those that are gone don't count.
+/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
+/// don't count.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -127,18 +128,17 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     refused
 }
 
-/// What a [`kill_all`] came upon.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Killed {
-    /// How many were alive.
+    /// The number of living processes.
     pub found: usize,
-    /// How many of them belong to somebody else.
+    /// The number of those that belong to another user.
     pub refused: u32,
 }
 
-/// Kills what [`of`] finds, and `group` as long as a descendant is in it, also one that ended and
-/// wasn't reaped: the number can't be anybody else's then. A signal to a group is atomic against
-/// `fork`, so that nobody in it escapes by being faster than the look at `/proc`.
+/// Kills all that [`of`] finds, and `group` while it contains a descendant, even an unreaped one:
+/// then the id can't be reused. Signalling a group is atomic with respect to `fork`, so no member
+/// escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -152,7 +152,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // The handle first, then the look: so the look is at the process that the handle names.
+    // Open the handle first, then read the process: so the read applies to the handle's process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -210,7 +210,8 @@ mod tests {
     fn a_name_full_of_parentheses_is_no_riddle() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // By another process: what a child of some other test's still has open for writing can't be run.
+        // Installed by another process: a file that another test's child still has open for writing
+        // can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

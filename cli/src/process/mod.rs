@@ -7,9 +7,8 @@
 //!       └─ ...           orphans come to S, or to L when S is gone
 //! ```
 //!
-//! S is a plain synchronous program of one thread: what keeps a deadline should have as little as
-//! possible that can go wrong, and the kernel's death signal is bound to the thread that made the
-//! child.
+//! S is a synchronous program with one thread: less can go wrong while it keeps a deadline. Also,
+//! the kernel's death signal depends on the thread that created the child.
 
 pub(crate) mod descendants;
 pub(crate) mod foreground;
@@ -20,32 +19,29 @@ pub(crate) mod wire;
 
 use rustix::process::WaitStatus;
 
-/// The subcommand that makes this program the supervisor. Not for people.
+/// The hidden subcommand for the supervisor.
 pub(crate) const SUPERVISE: &str = "__supervise";
 
-/// The subcommand that makes this program become CMD. Not for people.
+/// The hidden subcommand that becomes CMD.
 pub(crate) const BECOME: &str = "__become";
 
-/// This program, also after its file was replaced or deleted.
+/// This program, even if its file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// With this code.
     Code(u8),
     /// By this signal.
     Signal(i32),
 }
 
 impl Exit {
-    /// How, if it did end.
     pub(crate) fn of(status: WaitStatus) -> Option<Self> {
         let code = status.exit_status().map(|code| Self::Code(code as u8));
         code.or_else(|| status.terminating_signal().map(Self::Signal))
     }
 
-    /// The exit code by which a shell would tell it.
+    /// Returns the exit code of a shell.
     pub(crate) fn shell_code(self) -> u8 {
         match self {
             Self::Code(code) => code,

@@ -1,6 +1,6 @@
-//! The moment between the supervisor's fork and CMD: a process that arranges to die with the
-//! supervisor, and then becomes CMD. It is a program of its own because what is done between a
-//! fork and an exec needs unsafe code otherwise.
+//! The step between the supervisor's fork and CMD: a process that arranges to die with the
+//! supervisor, then becomes CMD. It is a separate program, as code between fork and exec would be
+//! unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -16,12 +16,12 @@ use super::foreground::Terminal;
 use crate::exit;
 use crate::harmless::harmless;
 
-/// What stands for "nobody hands us the foreground".
+/// The argument for no transfer of the foreground.
 pub(crate) const NOBODY: &str = "-";
 
-/// Becomes the command in `args`: the supervisor's process id, the process group that hands over
-/// the foreground or [`NOBODY`], the instant from which on the command may not begin in nanoseconds
-/// of the boot clock, the command and its arguments.
+/// Becomes the command in `args`: the supervisor's process id, the process group with the
+/// foreground or [`NOBODY`], the latest start in nanoseconds of the boot clock, the command and its
+/// arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);
@@ -33,23 +33,25 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let lost_at = BootInstant::from_nanos(lost_at);
 
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        // Without it nothing would end CMD if the supervisor were killed.
+        // Without it, CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
             format_args!("the kernel refuses the death signal: {error}"),
         );
     }
     if getppid() != Some(supervisor) {
-        // It died before the death signal was arranged, so nobody keeps the deadline.
+        // The supervisor died before the death signal was arranged, so no process keeps the
+        // deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
     if let Some(group) = hands_over {
         Terminal::open().hand_over(group, getpgrp());
     }
-    // The supervisor blocks every signal; CMD begins with none blocked.
+    // The supervisor blocks all signals. CMD starts without blocked signals.
     let _ = SigSet::all().thread_unblock();
 
-    // The last thing before it begins: any of us may have been stopped or starved since the grant.
+    // The last check before the start: each of these processes may have been stopped or starved
+    // since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

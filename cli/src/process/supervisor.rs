@@ -1,9 +1,8 @@
-//! The supervisor: starts CMD, keeps the deadline, and ends CMD and all that descends from it.
+//! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
 //!
-//! It ends everything when the hold was lost, when no fresh deadline came in time (whoever tells
-//! them is stopped, or cut off from its server), when whoever tells them is gone, and when CMD
-//! itself is gone and left processes behind. It itself ends when the kernel says that nothing that
-//! descends from it is left, and never before.
+//! It ends them when the hold is lost, when no new deadline arrives in time (`lockwright run` is
+//! stopped or cut off), when `lockwright run` has ended, and when CMD left processes behind. It
+//! exits only when the kernel reports that no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -31,32 +30,33 @@ use super::wire::{self, FRAME, Order, Report, Term};
 use super::{BECOME, Exit, SELF, descendants, stub};
 use crate::exit;
 
-/// How long processes that CMD left behind have to end by themselves: the last `tee` of a
-/// pipeline, say.
+/// The time for processes that CMD left behind to end by themselves, such as a pipeline's last
+/// `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long processes have between TERM and KILL when no deadline is near.
+/// The time between TERM and KILL if no deadline is near.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often the clock is read at least, whatever becomes of the timer.
+/// The maximum time between readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// How often is looked whether the terminal is ours, while CMD waits for it.
+/// The interval of checks of the terminal's foreground, while CMD waits for it.
 const LOOK_AT_TERMINAL: Duration = Duration::from_millis(100);
 
-/// How soon is looked again for what escaped a KILL by forking, at first and at most.
+/// The first and the longest pause before the next scan for processes that escaped a KILL by
+/// forking.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_LIMIT: Duration = Duration::from_millis(10);
 
-/// The same when all that is left belongs to somebody else, which may go on for hours.
+/// The maximum pause if all remaining processes belong to another user. This may last hours.
 const AGAIN_LIMIT_OUT_OF_REACH: Duration = Duration::from_millis(100);
 
-/// How many looks follow each other without a pause while there is something to kill.
+/// The maximum number of scans without a pause while there is something to kill.
 const LOOKS: u32 = 8;
 
 /// Runs the command in `args` until it and its descendants are gone.
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
-    // From here on only SIGKILL and SIGSTOP reach this process.
+    // From here on, only SIGKILL and SIGSTOP affect this process.
     let _ = SigSet::all().thread_block();
     let socket = rustix::stdio::stdin();
     let command: Vec<OsString> = args.collect();
@@ -78,7 +78,6 @@ pub(crate) fn main(args: ArgsOs) -> ExitCode {
     }
 }
 
-/// When the descendants are to be ended.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     term_at: Option<BootInstant>,
@@ -88,7 +87,7 @@ struct End {
 }
 
 impl End {
-    /// Ends them then, or earlier where that was wanted before.
+    /// Sets these times, unless earlier ones are set.
     fn by(&mut self, term_at: BootInstant, kill_at: BootInstant) {
         self.term_at = Some(self.term_at.map_or(term_at, |earlier| earlier.min(term_at)));
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
@@ -102,21 +101,20 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// The process group of `lockwright run`, which has the foreground when we don't.
+    /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
     theirs: Pid,
     command: Pid,
-    /// How CMD ended, when it has.
     exit: Option<Exit>,
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// Whether CMD was stopped because it wants the terminal while that isn't ours to give.
+    /// True if CMD was stopped because it needs the terminal, which this job doesn't have.
     waits_for_terminal: bool,
     again: Duration,
 }
 
 impl Supervisor {
-    /// `None` when the term was over before CMD could be started.
+    /// Starts CMD. Returns `None` if the term was over before.
     fn start(
         socket: BorrowedFd<'static>,
         term: Term,
@@ -124,7 +122,7 @@ impl Supervisor {
         command: &[OsString],
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
-        // What `ps` and `pgrep` show, instead of "exe".
+        // The name in `ps` and `pgrep`, instead of "exe".
         let _ = rustix::thread::set_name(c"lockwright-sup");
         let mut wanted = SigSet::empty();
         wanted.add(nix::sys::signal::Signal::SIGCHLD);
@@ -179,8 +177,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // After the news and as the last thing before the sleep: whoever was stopped and is
-            // continued must act on the clock as it is now.
+            // Directly before the sleep: after a stop, the process must act on the current time.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -194,7 +191,7 @@ impl Supervisor {
         ExitCode::SUCCESS
     }
 
-    /// Reads all orders that have come.
+    /// Reads all pending orders.
     fn hear(&mut self) {
         while let Some(socket) = self.socket {
             let mut bytes = [0; FRAME];
@@ -213,7 +210,7 @@ impl Supervisor {
                     self.end.lost = true;
                     self.end.by(now, (now + patience).min(self.term.kill_at()));
                 }
-                // The end of the file, or nonsense: nobody keeps the hold any more.
+                // The end of the stream, or an invalid frame: no process renews the hold any more.
                 None => {
                     let now = self.clock.now();
                     self.socket = None;
@@ -227,7 +224,7 @@ impl Supervisor {
     fn forward(&self, signal: i32) {
         let Some(signal) = Signal::from_named_raw(signal) else { return };
         if self.exit.is_some() {
-            // The group may be gone and its number somebody else's.
+            // The group may be gone and its id reused.
             return;
         }
         if signal == Signal::CONT {
@@ -236,8 +233,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Collects ended and stopped children. True when nothing that descends from us is left: each
-    /// descendant hangs by a chain of parents that ends at a child of ours.
+    /// Reaps ended children and handles stopped ones. Returns `true` when no descendant is left, as
+    /// each one's chain of parents ends at a child of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -253,13 +250,15 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // The last that it did may not have been protected; or it was never begun for that.
+            // CMD's last actions may have been unprotected, or it was never started for that
+            // reason.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // Others wait for the lock, and the shell waits for `lockwright run`, which goes on.
+            // Other clients wait for the lock, and the shell waits for `lockwright run`, which
+            // continues.
             Some(Signal::TSTP) => {
                 let _ = kill_process_group(self.command, Signal::CONT);
                 self.report(Report::NotSuspended);
@@ -269,8 +268,8 @@ impl Supervisor {
         }
     }
 
-    /// Continues a CMD that wants the terminal, as soon as the user has brought us to the
-    /// foreground. A shell's `fg` tells nobody about that who isn't stopped, so one has to look.
+    /// Continues a CMD that needs the terminal, once this job is in the foreground. This is polled,
+    /// because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.theirs, self.command)
@@ -281,7 +280,6 @@ impl Supervisor {
         }
     }
 
-    /// Sets the instants at which the descendants are ended.
     fn decide(&mut self, now: BootInstant) {
         if now >= self.term.lost_at {
             self.end.lost = true;
@@ -296,7 +294,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what is due and answers when the next thing is.
+    /// Performs due actions and returns the time of the next one.
     fn act(&mut self, now: BootInstant) -> BootInstant {
         let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
         if is_due(self.end.kill_at) {
@@ -315,7 +313,7 @@ impl Supervisor {
                 self.report(Report::Leftovers);
             }
             self.signal_all(Signal::TERM);
-            // What is stopped must go on to hear it.
+            // A stopped process must continue to receive it.
             self.signal_all(Signal::CONT);
         }
         let slice = if self.waits_for_terminal { LOOK_AT_TERMINAL } else { SLICE };
@@ -329,12 +327,12 @@ impl Supervisor {
     fn signal_all(&mut self, signal: Signal) {
         match descendants::of(getpid(), &[]) {
             Ok(found) => self.tell_refused(descendants::signal(&found, signal)),
-            // No `/proc` to be read: at least the group.
+            // `/proc` can't be read, so signal at least the group.
             Err(_) => self.signal_group(signal),
         }
     }
 
-    /// Kills all that is found. True if there was anything that can be killed.
+    /// Kills all that is found. Returns whether there was a process that can be killed.
     fn kill_all(&mut self) -> bool {
         self.signal_group(Signal::KILL);
         let Ok(killed) = descendants::kill_all(getpid(), &[], Some(self.command)) else {
@@ -344,7 +342,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's process group while its number is certainly ours, as CMD isn't reaped.
+    /// Signals CMD's process group while CMD isn't reaped, so that the id can't be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);
@@ -358,7 +356,7 @@ impl Supervisor {
         }
     }
 
-    /// Sleeps until `instant`, until an order comes, or until a child changes.
+    /// Sleeps until `instant`, an order, or a change of a child.
     fn sleep(&self, instant: BootInstant) {
         self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());

@@ -1,4 +1,4 @@
-//! A timer that goes on while the machine is suspended.
+//! A timer that includes suspensions of the machine.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,8 +9,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer of the boot clock. That of `poll` stands still while the machine is suspended, so that
-/// CMD would run for as long beside the next holder when it goes on.
+/// A timer of the boot clock. The timeout of `poll` stops during a suspension, so CMD would run
+/// next to the next holder.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
@@ -19,9 +19,9 @@ impl Timer {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Makes it readable from `instant` on, and not before.
+    /// Makes it readable from `instant` on.
     pub(crate) fn set(&self, instant: BootInstant) {
-        // Zero would stop it.
+        // Zero would disarm it.
         let nanos = instant.as_nanos().max(1);
         let at = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -30,7 +30,7 @@ impl Timer {
                 tv_nsec: (nanos % 1_000_000_000) as _,
             },
         };
-        // The clock is read once a second, whatever this answers.
+        // Errors are harmless, because the clock is read once a second.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &at);
     }
 }

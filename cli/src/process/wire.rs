@@ -1,5 +1,5 @@
-//! What `lockwright run` and its supervisor tell each other: frames of 17 bytes on a socket pair.
-//! One that is lost or late never makes a deadline later.
+//! The protocol between `lockwright run` and its supervisor: frames of 17 bytes on a socket pair. A
+//! lost or late frame never extends a deadline.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,29 +13,30 @@ use rustix::net::{
 
 use super::Exit;
 
-/// One frame: a tag and two numbers.
+/// The length of a frame: a tag and two numbers.
 pub(crate) const FRAME: usize = 17;
 
-/// Until when the hold is confirmed.
+/// The confirmed term of the hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// When CMD is to be ended, if nothing newer has come.
+    /// When CMD is to be ended, without a newer term.
     pub lost_at: BootInstant,
-    /// When nothing of it may be left.
+    /// When no process of CMD may be left.
     pub deadline: BootInstant,
 }
 
 impl Term {
-    /// When patience ends: half of the margin after the hold was given up.
+    /// Returns the time of the KILL: halfway between the loss and the deadline.
     pub(crate) fn kill_at(self) -> BootInstant {
         self.lost_at + self.deadline.saturating_since(self.lost_at) / 2
     }
 }
 
-/// To the supervisor.
+/// An order to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The hold is confirmed until then. The first one starts CMD and carries its standard input.
+    /// The hold is confirmed for this term. The first order starts CMD and carries its standard
+    /// input.
     Confirmed(Term),
     /// Send this signal to CMD's process group.
     Forward(i32),
@@ -43,26 +44,25 @@ pub(crate) enum Order {
     Lost,
 }
 
-/// From the supervisor.
+/// A report of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// CMD runs, as this process.
+    /// CMD runs with this process id.
     Started(u32),
-    /// CMD could not be started, for this reason of the operating system.
+    /// CMD could not be started, with this OS error.
     NotStarted(i32),
-    /// CMD was not started: the hold was over before it could begin.
+    /// CMD was not started, because the hold was over before.
     TooLate,
-    /// Somebody wanted CMD suspended; it was continued.
+    /// CMD was suspended and continued again.
     NotSuspended,
     /// CMD ended by itself and left processes behind, which are being ended.
     Leftovers,
-    /// So many processes could not be signalled: they belong to another user.
+    /// This number of processes could not be signalled, because they belong to another user.
     OutOfReach(u32),
-    /// CMD and everything that descended from it is gone.
+    /// CMD and all its descendants are gone.
     Done {
-        /// How CMD ended.
         exit: Exit,
-        /// Whether it was ended because the hold was lost.
+        /// True if it was ended because the hold was lost.
         lost: bool,
     },
 }
@@ -141,14 +141,14 @@ impl Report {
     }
 }
 
-/// Sends a frame without ever blocking: whoever waits for a reader can't keep a deadline. The
-/// socket's buffer holds thousands of frames, so that only a peer that reads nothing loses any.
+/// Sends a frame without blocking: a blocked sender can't keep a deadline. The socket buffers
+/// thousands of frames, so only a peer that reads none loses any.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Sends the first order together with the standard input that CMD is to have.
+/// Sends the first order with CMD's standard input.
 pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -> io::Result<()> {
     let bytes = Order::Confirmed(term).encode();
     let fds = [stdin];
@@ -164,7 +164,7 @@ pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -
     Ok(())
 }
 
-/// Waits for the first order. `None` when there is no such thing to be had.
+/// Waits for the first order. Returns `None` if the message isn't one.
 pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, OwnedFd)>> {
     let mut bytes = [0; FRAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,4 +1,4 @@
-//! What descends from `lockwright run`, where the supervisor can't see to it any more.
+//! The descendants of `lockwright run` that the supervisor can't end.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,21 +11,22 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// How soon is looked again for what escaped a KILL by forking, at first and at most.
+/// The first and the longest pause before the next scan for processes that escaped a KILL by
+/// forking.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_LIMIT: Duration = Duration::from_millis(10);
 
-/// How many looks in a row must find nothing where the kernel can't be asked.
+/// The required number of consecutive empty scans if the kernel can't be asked.
 const EMPTY_LOOKS: u32 = 3;
 
-/// The processes that descend from this one.
 pub(super) struct Children {
-    /// Those that aren't the command's, because a shell with jobs became us by `exec`.
+    /// Descendants that aren't the command's, because a shell with jobs became this process by
+    /// `exec`.
     strangers: RefCell<Vec<Process>>,
 }
 
 impl Children {
-    /// Makes this process the parent of every orphan among its descendants.
+    /// Makes this process the parent of all orphans among its descendants.
     pub(super) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self { strangers: RefCell::new(descendants::of(getpid(), &[])?) })
@@ -35,25 +36,25 @@ impl Children {
         !self.strangers.borrow().is_empty()
     }
 
-    /// While the supervisor lives, all orphans of the command are below it, so that what is beside
-    /// it isn't the command's.
+    /// Updates the strangers: all orphans of the command are below the living supervisor, so other
+    /// descendants aren't the command's.
     pub(super) fn know_strangers(&self, supervisor: Pid) {
         if !self.had_any_before() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(beside_it) = descendants::of(getpid(), &[ours]) else { return };
-        // Asked after the look: its end and the handing over of its orphans are one step of the
-        // kernel's, so the look was before both.
+        // Checked after the scan: the supervisor's end and the transfer of its orphans are one step
+        // of the kernel, so the scan preceded both.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.strangers.replace(beside_it);
         }
     }
 
-    /// Kills all of them but the strangers, and returns when none is left. True when the kernel
-    /// says so. Beside strangers only looks can tell, and one that forks all the time may hide from
-    /// a look.
+    /// Kills all descendants except strangers, until none is left. Returns `true` if the kernel
+    /// confirms that. With strangers only scans can check, which a constantly forking process may
+    /// escape.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let strangers = self.strangers.take();
         let mut again = AGAIN;

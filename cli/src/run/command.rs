@@ -1,4 +1,4 @@
-//! The command that is run.
+//! The user's command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,10 +13,8 @@ use crate::process::{SELF, SUPERVISE};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// The command of `run`, or why it can't be.
-///
-/// Looks whether it exists, so that nobody waits an hour for a lock to be told of a typing error.
-/// The truth comes later, when it is executed.
+/// Returns the command of `run`, or why it can't run. The early check reports a typing error before
+/// a long wait; only the execution is certain.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));
@@ -42,20 +40,19 @@ fn exists(program: &OsStr) -> bool {
     }
     match std::env::var_os("PATH") {
         Some(path) => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
-        // Then the system has a default of its own.
+        // Then the system has a default.
         None => true,
     }
 }
 
 impl Resolved {
-    /// The command itself.
     pub(crate) fn itself(&self) -> Command {
         let mut command = Command::new(&self.0[0]);
         command.args(&self.0[1..]);
         command
     }
 
-    /// The supervisor of this command, with these variables in its and the command's environment.
+    /// Returns the supervisor of this command. Both get these environment variables.
     pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
         let mut supervisor = Command::new(SELF);
         supervisor.arg(SUPERVISE).args(&self.0).envs(vars);

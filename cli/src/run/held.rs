@@ -1,4 +1,4 @@
-//! The time while the lock is held: the supervisor runs CMD, and is told until when it may.
+//! The phase while the lock is held: the supervisor runs CMD and receives its deadlines.
 
 use std::cell::Cell;
 use std::io;
@@ -23,20 +23,19 @@ use crate::process::Exit;
 use crate::process::wire::{self, FRAME, Order, Report, Term};
 use crate::voice::Voice;
 
-/// How the command ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// By itself, and nothing of it is left.
+    /// By itself, with no process left.
     Ended(Exit),
-    /// It was ended, or may not have been protected to its end.
+    /// It was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
-/// What came of it, and what is left.
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// Whether nothing of the command is left for certain. Otherwise the lock mustn't be released.
+    /// True if certainly no process of the command is left. Otherwise the lock must not be
+    /// released.
     pub all_gone: bool,
 }
 
@@ -46,7 +45,7 @@ impl Conclusion {
     }
 }
 
-/// Runs `supervisor` until its command and everything that descends from it is gone.
+/// Runs `supervisor` until its command and all descendants are gone.
 pub(crate) async fn hold(
     voice: Voice,
     guard: &Guard,
@@ -62,12 +61,12 @@ pub(crate) async fn hold(
         }
     };
     let outcome = held.watch(signals, &mut child_changed).await;
-    // Whatever came of it: nothing may outlive the lock, which is released next.
+    // In any case: no process may outlive the lock, which is released next.
     let all_gone = held.end_all().await;
     Conclusion { outcome, all_gone }
 }
 
-/// Starts the supervisor. `None` when the hold was over before that.
+/// Starts the supervisor. Returns `None` if the hold was over before.
 fn begin<'a>(
     voice: Voice,
     guard: &'a Guard,
@@ -116,16 +115,16 @@ fn term(guard: &Guard) -> Term {
 
 fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::UnixStream, Pid)> {
     let (ours, theirs) = UnixStream::pair()?;
-    // What can fail comes first: once the supervisor has its order, the command runs.
+    // Steps that can fail come first: the supervisor's first order starts the command.
     ours.set_nonblocking(true)?;
     let ours = tokio::net::UnixStream::from_std(ours)?;
-    // In a group of its own it doesn't get what is typed at the terminal.
+    // In its own group, it gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // The command and its copy of their end is gone with this: else a supervisor's death would
-    // never show as the end of the file.
+    // Drops this process's copy of the other end. Otherwise a supervisor's death would not end the
+    // stream.
     drop(supervisor);
-    // Without this order it starts nothing, and ends with the socket.
+    // Without this order, the supervisor starts nothing and ends with the socket.
     wire::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }
@@ -135,18 +134,18 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
-    /// Whether it said that nothing of the command is left, or ever was.
+    /// True if it reported that no process of the command is left or was started.
     supervisor_done: Cell<bool>,
-    /// The command, and its process group.
+    /// The command's process id and group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// Whether the last that was said of the hold is that it may be lost.
+    /// True if the last message about the hold was that it may be lost.
     risk_told: Cell<bool>,
     loss_told: Cell<bool>,
 }
 
 impl Held<'_> {
-    /// Tells the supervisor what it must know, until it has said its last word.
+    /// Sends the supervisor its orders until its final report.
     async fn watch(
         &self,
         signals: &mut Signals,
@@ -174,8 +173,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.keep_supervisor_going(),
                 () = sleep_until(give_up_at) => {
-                    // It had half of what was left. It has said its last word while we were stopped, or
-                    // it is stopped itself, or starved.
+                    // The supervisor had half of the remaining time. Its final report is pending,
+                    // or it is stopped or starved.
                     while let Some(report) = self.report_that_came() {
                         if let Some(outcome) = self.hear(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -188,16 +187,16 @@ impl Held<'_> {
         }
     }
 
-    /// Ends everything of the command. True when nothing of it is left for certain.
+    /// Ends the whole command. Returns `true` if certainly nothing of it is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.had_any_before() {
-            // What is ours by now stems from those that were there before.
+            // The remaining descendants stem from strangers.
             return true;
         }
         self.children.end_all(self.command.get()).await
     }
 
-    /// The next report; `None` when the supervisor is gone. May be dropped and called again.
+    /// Returns the next report, or `None` when the supervisor is gone. It is cancel safe.
     async fn report(&self) -> Option<Report> {
         loop {
             self.socket.readable().await.ok()?;
@@ -210,7 +209,7 @@ impl Held<'_> {
         }
     }
 
-    /// A report that has come already, also if the runtime doesn't know of it yet.
+    /// Returns a report that has arrived, even if the runtime hasn't been notified.
     fn report_that_came(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -219,14 +218,14 @@ impl Held<'_> {
         }
     }
 
-    /// After the supervisor's last word.
+    /// Ends after the supervisor's final report.
     async fn conclude(&self, outcome: Outcome) -> Outcome {
         self.see_supervisor_off().await;
         outcome
     }
 
-    /// An order that can't be sent is one to a supervisor that is gone, which shows elsewhere, or
-    /// that reads nothing, which then ends everything by the last deadline it knows.
+    /// Sends an order. If this fails, the supervisor has ended, or reads nothing and then ends
+    /// everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = wire::post(&self.socket, &order.encode());
     }
@@ -312,8 +311,8 @@ impl Held<'_> {
         );
     }
 
-    /// When the supervisor should long have ended everything: halfway between its KILL and the
-    /// deadline, or the same after a loss that came early.
+    /// Returns when the supervisor should have ended everything: halfway between its KILL and the
+    /// deadline, or the equivalent after an early loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -325,12 +324,12 @@ impl Held<'_> {
     fn why_lost(&self) -> String {
         match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
-            // The supervisor saw it first: this process was stopped or starved.
+            // The supervisor noticed first: this process was stopped or starved.
             None => "it was not renewed within its TTL".to_owned(),
         }
     }
 
-    /// At once, as ending the command and asking the server takes seconds.
+    /// Reports the loss at once, because ending the command and asking the server takes seconds.
     fn tell_loss(&self) {
         if self.loss_told.replace(true) {
             return;
@@ -356,15 +355,14 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::LOST, "lost", message))
     }
 
-    /// Somebody killed the supervisor. The kernel killed CMD with it, and the rest is ours now.
+    /// Ends the rest after the supervisor was killed. The kernel killed CMD with it.
     async fn without_supervisor(&self) -> Outcome {
         self.end_all().await;
         let message = "the supervisor process was killed, so the command was ended with it";
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// Reaps a supervisor that is done, so that nothing is left of it where nobody else would, as
-    /// in a container.
+    /// Reaps a finished supervisor. In a container, no other process may do so.
     async fn see_supervisor_off(&self) {
         let limit = Clock::boot().now() + LAST_STEP;
         while Clock::boot().now() < limit {
@@ -377,19 +375,19 @@ impl Held<'_> {
         }
     }
 
-    /// Reaps what has ended, and continues a supervisor that somebody stopped.
+    /// Reaps ended children, and continues a stopped supervisor.
     fn keep_supervisor_going(&self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.supervisor && status.stopped() {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
-        // A job of the shell that ended may have left orphans to us.
+        // An ended job of the shell may have left orphans to this process.
         self.children.know_strangers(self.supervisor);
     }
 }
 
-/// How long a supervisor that has said its last word gets to end. It has nothing left to do.
+/// The time for the supervisor to exit after its final report.
 const LAST_STEP: Duration = Duration::from_secs(1);
 
 fn exit_fields(exit: Exit) -> serde_json::Value {

@@ -23,14 +23,13 @@ use crate::voice::Voice;
 use signals::Signals;
 pub(crate) use waiting::who;
 
-/// How long the end waits for a server that doesn't answer. What it was to be told then happens by
-/// itself, one TTL later.
+/// The time limit for final requests to an unresponsive server. They take effect by themselves a
+/// TTL later.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// The same after a loss, when the server has mostly gone, and the hold runs out in a moment.
+/// The limit after a loss, when the server is mostly unreachable and the hold expires soon.
 const FAREWELL_WHEN_LOST: Duration = Duration::from_secs(1);
 
-/// Runs the command under the lock and answers the exit code.
 pub(crate) fn run(place: &Place, run: &Run) -> ExitCode {
     let voice = Voice::new(place.json);
     match prepare_and_run(voice, place, run) {
@@ -40,7 +39,7 @@ pub(crate) fn run(place: &Place, run: &Run) -> ExitCode {
 }
 
 fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure> {
-    // What can't work is said before anybody is kept from the lock.
+    // Report errors before the lock is taken from other clients.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
@@ -52,7 +51,8 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Writing to a terminal that belongs to CMD mustn't stop us; all threads inherit this.
+    // Writing to a terminal that belongs to CMD must not stop this process. All threads inherit
+    // this.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -71,16 +71,16 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
         };
         let around = Around { holds, key };
         let result = hold_and_run(voice, place, run, around, &command, &locks, &mut signals).await;
-        // A cancelled wait is taken back in the background; that should reach the server.
+        // A cancelled wait is withdrawn in the background. The server should receive that.
         let _ = timeout(FAREWELL, locks.close()).await;
         result
     });
-    // A name lookup that hangs in a thread of its own must not keep us.
+    // A hanging name lookup in another thread must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// What stands around the command: the outer holds, and under which name this one joins them.
+/// The outer holds of the command, and the key of this one.
 struct Around {
     holds: nested::Holds,
     key: String,
@@ -136,7 +136,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // A guard that is dropped releases. This process ends next, and with it the renewals.
+        // Dropping the guard would release. This process exits next, which ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
             held::Outcome::Ended(exit) => Ok(exit.shell_code()),
@@ -164,7 +164,7 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-/// `None` when somebody else holds the lock.
+/// Acquires the lock. Returns `None` if another client holds it.
 async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));
@@ -202,7 +202,7 @@ async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>
     }
 }
 
-/// Gives the lock back. An answer that doesn't come is no failure: it runs out by itself.
+/// Releases the lock. A missing answer isn't an error, because the hold expires by itself.
 async fn release(
     voice: Voice,
     guard: Guard,

@@ -1,8 +1,7 @@
-//! `lockwright run` inside a command that `lockwright run` started, for a name that the outer one holds.
+//! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! It would wait for itself. Instead it proves to the server, by the token, that the outer hold is there,
-//! and becomes CMD: what ends the outer run's command when the hold is lost ends this one too, as it
-//! descends from it.
+//! Instead of waiting for itself, it verifies the outer hold by its token and becomes CMD. If the
+//! hold is lost, the outer run ends this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -21,10 +20,10 @@ use crate::exit::{self, Failure};
 use crate::process::descendants;
 use crate::voice::Voice;
 
-/// What is held around a command, from the outermost run to the innermost.
+/// The variable with the holds around a command, from the outermost to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
-/// A hold, as it is told to what runs under it.
+/// A hold, as passed to the commands under it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outer {
     /// With the namespace.
@@ -33,18 +32,18 @@ struct Outer {
     fence: Fence,
     mode: Mode,
     owner: String,
-    /// The process that holds it, and when that started.
+    /// The holding process and its start time.
     pid: i32,
     started: u64,
 }
 
-/// What this process runs under: all that an outer run has told.
+/// The holds around this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Holds(Vec<Outer>);
 
 impl Holds {
     /// # Errors
-    /// If the variable isn't what a run has put there.
+    /// If the variable's value doesn't come from a run.
     pub(crate) fn of_this_process() -> Result<Self, Failure> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self(Vec::new())) };
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
@@ -55,10 +54,10 @@ impl Holds {
         })
     }
 
-    /// The variable for a command that runs under one hold more.
+    /// Returns the variable for a command under one more hold.
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without /proc nobody could look whether it descends from us: then nothing nests.
+        // Without `/proc`, descent can't be checked, so nested runs aren't supported.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),
@@ -73,13 +72,13 @@ impl Holds {
         (VARIABLE, json!(self.0).to_string())
     }
 
-    /// The innermost hold of this name.
+    /// Returns the innermost hold of this name.
     fn find(&self, key: &str) -> Option<&Outer> {
         self.0.iter().rev().find(|outer| outer.name == key)
     }
 }
 
-/// Becomes the command if an outer run holds the name, and comes back if none does.
+/// Becomes the command if an outer run holds the name; returns otherwise.
 pub(crate) fn become_if_held(
     voice: Voice,
     place: &Place,
@@ -145,7 +144,7 @@ pub(crate) fn become_if_held(
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 
-/// Asks the server whether the outer hold is there. Answers its fence.
+/// Verifies the outer hold on the server and returns its fence.
 async fn proved(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
@@ -161,7 +160,7 @@ async fn proved(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failur
     Ok(outer.fence)
 }
 
-/// Whether what holds is alive, and this process descends from it, so that it can be ended by it.
+/// Returns whether the holding process is alive, an ancestor of this process, and able to end it.
 fn is_around_us(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)

@@ -1,4 +1,4 @@
-//! The signals that `lockwright run` hears.
+//! The signals that `lockwright run` receives.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,7 +7,6 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What is passed on to CMD.
 const FORWARDED: [Signal; 8] = [
     Signal::TERM,
     Signal::INT,
@@ -19,7 +18,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals to pass on. Those that were ignored when we were started stay ignored, for CMD too:
+/// The signals to forward. Signals that were ignored at the start stay ignored, also for CMD:
 /// `nohup` works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
@@ -37,7 +36,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// From now on Ctrl-Z suspends nothing: the hold would be lost by it.
+    /// Disables Ctrl-Z from now on: a suspension would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
@@ -46,7 +45,7 @@ impl Signals {
         Ok(())
     }
 
-    /// The next one. May be dropped and called again.
+    /// Returns the next signal. It is cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
@@ -59,7 +58,7 @@ impl Signals {
         .await
     }
 
-    /// The next one that ends a program which doesn't expect it.
+    /// Returns the next signal whose default is to end the program.
     pub(crate) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -70,7 +69,7 @@ impl Signals {
     }
 }
 
-/// A bit for each signal that is ignored, the lowest for signal 1.
+/// Returns a bit for each ignored signal, the lowest for signal 1.
 fn ignored_signals() -> u64 {
     std::fs::read_to_string("/proc/self/status").map_or(0, |status| {
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Waiting for the lock, and showing who holds it meanwhile.
+//! The wait for the lock, with a display of its holder.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use crate::harmless::harmless;
 use crate::process::foreground::Terminal;
 use crate::voice::Voice;
 
-/// A wait that is over sooner isn't worth a line.
+/// Shorter waits aren't displayed.
 const FIRST_LOOK: Duration = Duration::from_millis(300);
 
-/// How often it looks again.
+/// The interval of updates.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Drives `acquire`, and says who holds `name` for as long as it takes.
+/// Awaits `acquire` and shows the holder of `name`.
 pub(crate) async fn show_meanwhile(
     voice: Voice,
     locks: &Locks,
@@ -40,7 +40,7 @@ pub(crate) async fn show_meanwhile(
     }
 }
 
-/// Clears itself, whatever ends the wait.
+/// A status line that is cleared when dropped.
 struct StatusLine {
     voice: Voice,
     terminal: Terminal,
@@ -66,18 +66,18 @@ impl StatusLine {
         }
     }
 
-    /// In the background the terminal belongs to somebody else's lines.
+    /// Not in the background, where the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.voice.status_line(text);
         }
     }
 
-    /// A line that wraps can't be cleared.
+    /// Truncates the line, because a wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
-        // A terminal that doesn't know its size says zero.
+        // A terminal without a known size reports zero.
         let columns = if columns == 0 { 80 } else { columns };
         line.chars().take(columns - 1).collect()
     }
@@ -96,14 +96,13 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // It is renewed for as long as its holder lives, so this isn't how long the wait will be.
+    // The hold is renewed while its holder lives, so this isn't the duration of the wait.
     let left = holder
         .remaining
         .map_or_else(String::new, |left| format!(" for {} yet or longer", duration::show(left)));
     format!("waiting for {name:?}: held by {}{others}{left} ({waited})", who(holder))
 }
 
-/// Who holds, in a few words.
 pub(crate) fn who(holder: &Holder) -> String {
     match (&holder.identity, &holder.token) {
         (Some(identity), _) => harmless(&identity.to_string()),
@@ -117,8 +116,8 @@ async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // Our own grant may show before its answer has come. Somebody else with our host name
-            // and process id, in another container, is still there at the next look.
+            // This client's grant may be visible before its answer. Another holder with the same
+            // host name and process id, in another container, is still visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -1,4 +1,4 @@
-//! What can't work says so: what, why, and what to do; never a panic, never a secret.
+//! Errors state what failed, why, and what to do, without panics and secrets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +81,8 @@ fn a_command_that_is_no_program() {
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
-    // By another process: what a child of some other test's still has open for writing can't be run.
+    // Installed by another process: a file that another test's child still has open for writing
+    // can't be run.
     let mut install = Command::new("install");
     assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
     fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");

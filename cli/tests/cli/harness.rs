@@ -1,5 +1,5 @@
-//! What the tests share: a place of its own for each, processes that never outlive it, and waiting
-//! for the thing itself.
+//! Common code of the tests: an isolated folder for each, processes that never outlive it, and
+//! polling.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// For whatever should be done soon: far more than it takes, also on a busy machine.
+/// The limit for quick operations, much longer than needed even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The variable by which the processes of one test are found, also the stray ones.
+/// The variable that identifies a test's processes, including strays.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
-/// A folder, a database in it, and everything that runs with it.
+/// A folder, a database in it, and all its processes.
 pub(crate) struct Sandbox {
     folder: tempfile::TempDir,
     url: String,
@@ -29,7 +29,7 @@ impl Sandbox {
         Self { folder, url }
     }
 
-    /// With locks somewhere else.
+    /// Creates a sandbox with locks at `url`.
     pub(crate) fn at(url: &str) -> Self {
         let mut sandbox = Self::new();
         sandbox.url = url.to_owned();
@@ -40,12 +40,12 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// Any program, in this sandbox.
+    /// Returns a command for a program in this sandbox.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("env");
         command
-            // They may be ignored where the tests run (`nohup`, a job in the background), and then
-            // they would be below too.
+            // The tests' environment may ignore them (`nohup`, background jobs), and children would
+            // inherit that.
             .arg("--default-signal=INT,QUIT,HUP")
             .arg(program)
             .env(MARK, self.folder.path())
@@ -64,18 +64,16 @@ impl Sandbox {
         command
     }
 
-    /// `lockwright` to its end.
     pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
         self.finish(&mut self.lockwright(args))
     }
 
-    /// `lockwright run ARGS` to its end.
     pub(crate) fn output_of(&self, args: &[&str]) -> Finished {
         self.finish(self.lockwright(["run"]).args(args))
     }
 
-    /// Any program to its end. What it writes goes to files: a pipe would be waited for until
-    /// everybody who has it has gone, also those who should have gone before.
+    /// Runs a program to its end. Its output goes to files: a pipe would stay open until all its
+    /// descendants are gone.
     pub(crate) fn finish(&self, command: &mut Command) -> Finished {
         let [out, err] = ["out", "err"].map(|name| self.fresh_path(name));
         let mut child = command
@@ -93,7 +91,7 @@ impl Sandbox {
         self.path(&format!("{name}-{}", NUMBER.fetch_add(1, Ordering::SeqCst)))
     }
 
-    /// `lockwright run --json ARGS`, with its events in a file.
+    /// Starts `lockwright run --json ARGS`, with its events in a file.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let [events, out] = ["events", "out"].map(|name| self.fresh_path(name));
         let child = self
@@ -107,14 +105,14 @@ impl Sandbox {
         Running { child, events, out }
     }
 
-    /// The processes of this sandbox that are alive: `lockwright`, supervisors, commands and all.
+    /// Returns the living processes of this sandbox: `lockwright`, supervisors, commands.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let mark = format!("{MARK}={}", self.folder.path().display());
         fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|pid: &i32| {
-                // A zombie's is empty, and that of a process which has gone can't be read.
+                // A zombie's is empty, and an ended process's can't be read.
                 fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
                     environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
                 })
@@ -126,7 +124,7 @@ impl Sandbox {
         wait_until("every process is gone", || self.processes().is_empty());
     }
 
-    /// Takes the lock without waiting: nobody holds it any more.
+    /// Takes the lock without waiting, to check that it is free.
     pub(crate) fn assert_free(&self, name: &str) {
         let finished = self.output(["run", "-n", name, "--", "true"]);
         assert_eq!(finished.code(), 0, "{}", finished.stderr());
@@ -141,12 +139,10 @@ impl Drop for Sandbox {
     }
 }
 
-/// The program under test.
 pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_lockwright")
 }
 
-/// The output of something that has ended.
 pub(crate) struct Finished(pub Output);
 
 impl Finished {
@@ -187,7 +183,7 @@ impl Running {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.events).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // What CMD writes to standard error stands among them.
+        // CMD's standard error is among them.
         whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -199,7 +195,7 @@ impl Running {
         wait_for(&format!("event {name:?} among {:?}", self.events), || self.event(name))
     }
 
-    /// The latest deadline that its hold had, in seconds of the boot clock.
+    /// Returns the latest deadline of its hold, in seconds of the boot clock.
     pub(crate) fn deadline(&self) -> f64 {
         let deadlines = self.events().into_iter().filter_map(|event| event["deadline_ns"].as_u64());
         deadlines.max().expect("it held the lock") as f64 / 1e9
@@ -226,7 +222,6 @@ impl Running {
     }
 }
 
-/// The children of a process.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     fs::read_dir(format!("/proc/{pid}/task")).map_or_else(
         |_| Vec::new(),
@@ -241,17 +236,17 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     )
 }
 
-/// Sends a signal; a process that has gone already is none to complain about.
+/// Sends a signal. The process may have ended.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Seconds of the boot clock.
+/// Returns the boot clock in seconds.
 pub(crate) fn uptime() -> f64 {
     lockwright::Clock::boot().now().as_nanos() as f64 / 1e9
 }
 
-/// Waits for something to come about.
+/// Polls until there is a result.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -267,7 +262,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }
 
-/// Who wrote when: each line of it is a time of the boot clock, a fence, and a name.
+/// A log of writes: each line has a time of the boot clock, a fence, and a name.
 pub(crate) struct Log(PathBuf);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -299,7 +294,7 @@ impl Log {
             .collect()
     }
 
-    /// Waits until everybody named has written since now.
+    /// Waits until all these names have written from now on.
     pub(crate) fn wait_for_all(&self, names: &[&str]) {
         let before = self.entries().len();
         for name in names {
@@ -310,8 +305,8 @@ impl Log {
     }
 }
 
-/// Writes a shell script that writes to the log every 20 ms, whatever signal it gets, and returns
-/// its path. Its argument is the name to write.
+/// Creates a shell script that writes its argument to the log every 20 ms and ignores signals.
+/// Returns its path.
 pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\
@@ -324,8 +319,8 @@ pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     path
 }
 
-/// A command with a child, a grandchild in a session of its own and an orphan in another, none of
-/// which heeds any signal but KILL.
+/// Returns a command with a child, a grandchild and an orphan in other sessions. All ignore signals
+/// except KILL.
 pub(crate) fn family(sandbox: &Sandbox) -> String {
     let stubborn = stubborn(sandbox).display().to_string();
     format!(

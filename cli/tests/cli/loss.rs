@@ -1,8 +1,8 @@
-//! The promise: when the hold is lost, the command and all its descendants are gone by the
-//! deadline, and never run beside the next holder, whoever was killed or stopped.
+//! After a loss of the hold, the command and its descendants are gone by the deadline and never run
+//! next to the next holder, whichever process was killed or stopped.
 //!
-//! Each test writes a log of who ran when, on the boot clock that all processes share, and reads
-//! from it that the times of two holders never overlap.
+//! Each test checks a log on the boot clock, which all processes share, for overlaps of two
+//! holders.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -21,10 +21,10 @@ use crate::harness::{
     wait_until,
 };
 
-/// Its margin is 400 ms, so that a busy machine is no breach of promise.
+/// Its margin is 400 ms, enough for a busy machine.
 const TTL: &str = "4s";
 
-/// A family that holds the lock, and a waiter for it.
+/// A family that holds the lock, and a waiter.
 struct Scene {
     sandbox: Sandbox,
     log: Log,
@@ -42,7 +42,7 @@ impl Scene {
         let family = family(&sandbox);
         let holder = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family]);
         log.wait_for_all(&FAMILY);
-        // Long enough that hold and deadline come from a renewal.
+        // So that the hold and its deadline come from a renewal.
         holder.wait_for_event("renewed");
         let script = "i=0; while [ $i -lt 20 ]; do read -r now idle </proc/uptime; \
                       echo \"$now $LOCKWRIGHT_FENCE next\" >>\"$DIR/log\"; sleep 0.02; \
@@ -52,7 +52,7 @@ impl Scene {
         Self { sandbox, log, holder, next }
     }
 
-    /// Waits for the next holder to be done, and reads the log.
+    /// Waits for the next holder's end, and reads the log.
     fn finish(self) -> Told {
         let fence_of_next = self.next.wait_for_event("granted")["fence"].as_u64().unwrap();
         assert_eq!(self.next.code(), 0);
@@ -67,7 +67,6 @@ impl Scene {
     }
 }
 
-/// What the log tells.
 struct Told {
     deadline: f64,
     first: Vec<Entry>,
@@ -91,7 +90,7 @@ impl Told {
         self.first.iter().map(|entry| entry.time).fold(0.0, f64::max)
     }
 
-    /// Nobody wrote after the deadline, nor was anybody ended long before it.
+    /// Asserts that writes ended before the deadline, but not long before.
     fn assert_ended_by_deadline(&self) {
         let before = self.deadline - self.last();
         assert!(before > 0.0, "written {} s after the deadline", -before);
@@ -119,7 +118,7 @@ fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     wait_until("the grandchild", || sandbox.processes().len() >= 5);
     let killed_at = uptime();
     held.signal(Signal::KILL);
-    // The run itself stays a zombie, which isn't counted.
+    // The run stays a zombie, which isn't counted.
     sandbox.wait_until_empty();
     assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
 }
@@ -182,7 +181,7 @@ fn a_stopped_supervisor_is_continued() {
     assert_eq!(held.code(), 0);
 }
 
-/// Whoever is faster: the supervisor in the moments between, or the run itself.
+/// Either process ends it: the supervisor between its stops, or the run.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
@@ -219,7 +218,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
     let supervisor = held.supervisor();
-    // Stopped first, so that the supervisor can't do anything between the two.
+    // Stopped first, so that the supervisor can't act between the two.
     held.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     held.signal(Signal::KILL);
@@ -244,7 +243,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     for pid in &family {
         signal(*pid, Signal::STOP);
     }
-    // The next one works while the first is stopped, with a higher fence.
+    // The next holder works while the first is stopped, with a higher fence.
     let fence = scene.next.wait_for_event("granted")["fence"].as_u64().unwrap();
     scene.next.wait_for_event("ended");
     let continued_at = uptime();
@@ -258,7 +257,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     scene.sandbox.wait_until_empty();
     for entry in scene.log.entries() {
         if entry.fence != fence && entry.time > continued_at {
-            // What it writes in the moment until it is ended carries an old fence.
+            // Its writes until its end have an old fence.
             assert!(entry.time < continued_at + 1.0, "not ended at once: {entry:?}");
             assert!(entry.fence < fence);
         }
@@ -276,7 +275,7 @@ fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
     scene.finish();
 }
 
-/// A database that is locked by somebody else answers as little as a server that is stopped.
+/// A database that another process locks is like a stopped server.
 #[test]
 fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
     let scene = Scene::begin();
@@ -314,7 +313,7 @@ fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     scene.finish().assert_ended_by_deadline();
 }
 
-/// Who reads that it could not be renewed wants to read, too, that this is over.
+/// After a message that a renewal failed, the user needs the message that it succeeded again.
 #[test]
 fn a_redis_that_comes_back_in_time_is_told_of() {
     let redis = Redis::start().unwrap();
@@ -391,7 +390,7 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     assert!(last < held.deadline(), "{last} and {}", held.deadline());
 }
 
-/// The last look at the clock, in the process that becomes the command.
+/// The last check of the clock, in the process that becomes the command.
 #[test]
 fn a_command_does_not_begin_after_its_term() {
     let sandbox = Sandbox::new();
@@ -408,7 +407,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// What the supervisor gets when `lockwright run` was stopped between the grant and its start.
+/// The supervisor's input if `lockwright run` was stopped between the grant and its start.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();
@@ -437,9 +436,8 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// A shell with a job becomes the run, whose supervisor is killed: what the command left behind is
-/// ended, the job isn't, and as nobody knows for certain, the lock runs out instead of being given
-/// to the next one.
+/// A shell with a job becomes the run, and its supervisor is killed. The command's remains are
+/// ended, the job isn't. The lock expires instead of being released, as nothing is certain.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();
@@ -471,7 +469,7 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// The same shell, when nothing goes wrong: the lock is released, and the job's orphans live on.
+/// The same shell without a failure: the lock is released, and the job's orphans live on.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
@@ -487,7 +485,7 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each of them lives only until it has forked the next one, faster than anybody can look.
+/// Each process lives only until it has forked the next, faster than any scan.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
@@ -499,12 +497,12 @@ fn a_fast_chain_of_forks_is_ended_too() {
     let error = held.wait_for_event("error");
     let now = uptime();
     assert_eq!(error["exit_code"], 75, "{error}");
-    // The farewell to the server is within this.
+    // This includes the final requests to the server.
     assert!(now < deadline + 2.0, "ended {} s after the deadline", now - deadline);
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// Nobody reads what the run says. It goes on renewing, telling the supervisor, and ends.
+/// The run's output has no reader. The run still renews, sends orders, and ends.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

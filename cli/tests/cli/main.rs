@@ -1,4 +1,4 @@
-//! `lockwright` as its users meet it: real processes, real signals, a real terminal.
+//! `lockwright` with real processes, signals and terminals.
 #![forbid(unsafe_code)]
 
 mod config;

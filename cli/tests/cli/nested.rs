@@ -1,4 +1,4 @@
-//! `lockwright run` in a command of `lockwright run`, for the same name: it doesn't wait for itself.
+//! `lockwright run` in a command of `lockwright run`, for the same name.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Sandbox, program, wait_until};
 
-/// What the shell calls the program: `$0`.
+/// Returns arguments for a shell whose `$0` is the program.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
@@ -74,12 +74,12 @@ fn what_an_ended_run_told_is_refused() {
     );
     assert_eq!(refused.code(), 75, "{}", refused.stderr());
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // Also by one who runs under a later hold of the name, though not by that variable.
+    // Also under a later hold of the name than the variable has.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     let refused = sandbox.output_of(&nested(script, &[]));
     assert_eq!(refused.code(), 75, "{}", refused.stderr());
     assert!(!sandbox.path("ran").exists());
-    // It is about that name only.
+    // Other names aren't affected.
     let other = sandbox.finish(
         sandbox.lockwright(["run", "-n", "b", "--", "true"]).env("LOCKWRIGHT_HOLDS", &stale),
     );
@@ -89,7 +89,7 @@ fn what_an_ended_run_told_is_refused() {
 #[test]
 fn what_somebody_invented_is_refused() {
     let sandbox = Sandbox::new();
-    // Each is run under the hold, but tells another token, another fence, another process of it.
+    // Each runs under the hold, but with another token, fence or process.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),
@@ -131,7 +131,7 @@ fn who_does_not_descend_from_the_outer_run_is_refused() {
 #[test]
 fn under_a_broken_hold_nothing_begins() {
     let sandbox = Sandbox::new();
-    // It heeds no TERM, so that it is still there when the hold was broken.
+    // It ignores TERM, so that it still runs when the hold was broken.
     let script = "trap '' TERM; touch up; while [ ! -e broken ]; do sleep 0.02; done; \
                   \"$0\" run a -- touch ran; echo $? >code.new; mv code.new code; sleep 60";
     let running = sandbox.start(&nested(script, &["--ttl", "20s"]));
@@ -153,7 +153,7 @@ fn the_inner_command_ends_with_the_outer_hold() {
     wait_until("the inner command", || sandbox.path("up").exists());
     running.signal(Signal::KILL);
     sandbox.wait_until_empty();
-    // Nobody was there any more to release it.
+    // The hold was not released.
     assert_eq!(sandbox.output(["run", "-w", "60", "a", "--", "true"]).code(), 0);
 }
 

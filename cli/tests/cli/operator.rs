@@ -174,7 +174,7 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
     let findings = finished.json()["findings"].clone();
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
     assert!(codes.contains(&&"replica".into()), "{findings}");
-    // For locks it is refused, as before.
+    // For locks it is still refused.
     let refused = sandbox.output(["run", "a", "--", "true"]);
     assert_eq!(refused.code(), 78, "{}", refused.stderr());
     assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
@@ -228,7 +228,6 @@ fn only_what_has_no_end_is_shown_as_without_limit() {
     assert!(shown["holders"][0]["remaining_ms"].is_u64(), "{shown}");
 }
 
-/// What an operator does of a night, with nothing changed but the URL.
 fn is_operated(url: &str, backend: &str) {
     let sandbox = Sandbox::at(url);
     let held = sandbox.start(&["--ttl", "5s", "jobs/night", "--", "sleep", "60"]);
@@ -265,7 +264,7 @@ fn an_operator_does_the_same_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     is_operated(&ensemble.url(), "zookeeper");
 
-    // What another program holds: nobody knows when it looks again.
+    // A hold of another program, whose next look at the node is unknown.
     for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
@@ -293,7 +292,7 @@ fn the_conformance_suite_runs_against_what_the_url_names() {
     assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
 }
 
-/// Nodes that were never used may have forgotten a lock, for all that anybody knows.
+/// Unused nodes may have lost a lock.
 #[test]
 fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let mut fleet = Fleet::start(3).unwrap();
@@ -326,7 +325,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
 }
 
-/// A command that tries now and then would begin to wait anew each time.
+/// An occasional command would restart the wait each time.
 #[test]
 fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
     let fleet = Fleet::start(3).unwrap();

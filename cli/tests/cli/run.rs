@@ -1,4 +1,4 @@
-//! The plain case: the command runs, and its lock is released.
+//! The usual case: the command runs, and its lock is released.
 
 use std::fs;
 use std::io::Write;
@@ -66,7 +66,7 @@ fn the_command_has_what_goes_with_its_requests() {
     let out = finished.stdout();
     let lines: Vec<&str> = out.lines().collect();
     let [fence, fenced, nested @ ..] = &lines[..] else { panic!("{out}{}", finished.stderr()) };
-    // As one who holds it by the library sends it.
+    // As a holder sends it by the library.
     let sent = Fenced {
         name: LockName::new("shop/a").unwrap(),
         fence: Fence::new(fence.parse().unwrap()),
@@ -171,8 +171,8 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // What the tests themselves were started with, but for SIGPIPE, which Rust's programs ignore,
-    // and those that the sandbox resets.
+    // The tests' own ignored signals, except SIGPIPE, which Rust programs ignore, and those that
+    // the sandbox resets.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
     let ignored = reset
@@ -186,7 +186,7 @@ fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() 
 fn mask(status: &str, which: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with(which)).unwrap();
     let all = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
-    // Without those above 31: glibc's posix_spawn has children ignore its internal ones.
+    // Without those above 31: glibc's posix_spawn makes children ignore its internal ones.
     all & 0x7fff_ffff
 }
 

@@ -1,4 +1,4 @@
-//! Signals that somebody sends to `lockwright run`.
+//! Signals to `lockwright run`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! On a terminal: who has the foreground, Ctrl-C, Ctrl-Z, and the status line.
+//! On a terminal: the foreground, Ctrl-C, Ctrl-Z, and the status line.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,9 +10,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::harness::{Sandbox, program, wait_for, wait_until};
 
-/// A terminal with a program that has it as its own.
+/// A terminal and the program that controls it.
 struct Terminal {
-    /// `None` when it has been closed.
+    /// `None` after it was closed.
     master: Option<File>,
     shown: Vec<u8>,
     child: Child,
@@ -27,7 +27,7 @@ impl Terminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = || {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
-            // Without becoming the terminal of the test itself.
+            // Without becoming the test's own terminal.
             let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
             rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
         };
@@ -47,7 +47,7 @@ impl Terminal {
         Self { master: Some(File::from(master)), shown: Vec::new(), child }
     }
 
-    /// A line for a shell that isn't interactive: what it runs is in its own process group.
+    /// Runs a script in a shell that isn't interactive, so all is in its process group.
     fn script(sandbox: &Sandbox, script: &str) -> Self {
         Self::run(sandbox, "sh", &["-c", script])
     }
@@ -56,10 +56,9 @@ impl Terminal {
         self.master.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// All that it has shown up to now.
     fn screen(&mut self) -> String {
         let mut bytes = [0; 4096];
-        // An error is either that there is nothing new, or that nobody has the other side open.
+        // An error means that there is nothing new, or that the other side is closed.
         while let Some(Ok(count @ 1..)) = self.master.as_ref().map(|mut tty| tty.read(&mut bytes)) {
             self.shown.extend(&bytes[..count]);
         }
@@ -78,7 +77,7 @@ impl Terminal {
         status.code().unwrap_or_else(|| panic!("{status}: {}", self.screen()))
     }
 
-    /// As when its window is closed.
+    /// Closes the terminal, like its window.
     fn hang_up(&mut self) {
         self.master = None;
     }
@@ -182,7 +181,7 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The shell tells what it brings there.
+        // The shell prints the job that it resumes.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");
@@ -236,7 +235,7 @@ fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
     redis.command::<()>(&["SET", "a", "somebody else's", "PX", "600000"]).unwrap();
     let mut terminal = Terminal::script(&sandbox, script);
     terminal.wait_for("[y/N]");
-    // While the operator thinks, it goes, and one of ours comes.
+    // During the prompt, the hold ends, and a Lockwright client acquires the lock.
     redis.command::<()>(&["DEL", "a"]).unwrap();
     let held = sandbox.start(&["a", "--", "sleep", "600"]);
     held.wait_for_event("started");

@@ -14,8 +14,7 @@ use arbtest::arbtest;
 /// The number of inputs with which each property is checked by default.
 pub const CASES: u32 = 3_000;
 
-/// Characters with a special meaning in URLs, JSON, keys, headers and configurations, and some unusual
-/// characters.
+/// Characters with a special meaning in URLs, JSON, keys, headers and configurations.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -27,7 +26,7 @@ fn seconds() -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-/// Checks a property of texts. Most of them are mutations of `valid` texts.
+/// Checks a property of texts, most of them mutations of `valid` texts.
 ///
 /// # Panics
 /// If the property panics. The text is printed.
@@ -35,7 +34,7 @@ pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
 }
 
-/// Checks a property of byte strings. Most of them are mutations of `valid` byte strings.
+/// Checks a property of byte strings, most of them mutations of `valid` byte strings.
 ///
 /// # Panics
 /// If the property panics. The bytes are printed.
@@ -52,9 +51,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs with a password. Each URL consists of one of `before`, the password, `@`,
-/// and a mutation of one of `after`. The password begins and ends with [`SECRET`] and may contain any
-/// character.
+/// Checks a property of URLs: one of `before`, a password, `@`, and a mutation of one of `after`.
+/// The password begins and ends with [`SECRET`].
 ///
 /// # Panics
 /// If the property panics. The URL is printed.
@@ -117,7 +115,7 @@ impl<T: Debug> Drop for Shown<T> {
     }
 }
 
-/// Returns a random text: usually a `valid` sample with some edits, sometimes only random characters.
+/// Returns a random text: usually a `valid` sample with some edits.
 ///
 /// # Errors
 /// If the random input is used up.

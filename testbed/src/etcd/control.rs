@@ -1,4 +1,4 @@
-//! `etcdctl`, by which tests look behind the scenes.
+//! `etcdctl`, through which tests inspect a cluster.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use super::Options;
 use crate::{Error, Program, Result, ensemble};
 
-/// The package, for Debian.
 pub(super) const PACKAGE: &str = "etcd-client";
 
-/// How to get into a cluster.
+/// The connection flags of a cluster.
 #[derive(Debug)]
 pub(super) struct Control {
     flags: Vec<String>,
@@ -31,7 +30,7 @@ impl Control {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).endpoints.push(endpoint);
     }
 
-    /// From now on it names a user, or does no longer.
+    /// Sets whether later calls log in as a user.
     pub(super) fn set_has_users(&self, has_users: bool) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).has_users = has_users;
     }
@@ -44,8 +43,7 @@ impl Control {
         self.program(endpoints).args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Control::run`], again and again: the members may be in the middle of an election, or
-    /// think that one of them isn't well enough yet for a change.
+    /// Like [`Control::run`], with retries during elections and while a member is unhealthy.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

@@ -1,4 +1,4 @@
-//! One member of an etcd cluster.
+//! A member of an etcd cluster.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::Options;
 use super::control::Control;
 use crate::{Error, Process, Program, Result, folder, http, port};
 
-/// How long a member may take to answer a question that is asked again anyway. It may be frozen.
+/// The time limit of a request that is retried. The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// How long one may take for the question that all members have to agree on.
+/// The time limit of a request that needs a majority.
 const AGREED: Duration = Duration::from_secs(5);
 
-/// What the members of a cluster have in common.
+/// State that the members of a cluster share.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) token: String,
@@ -27,14 +27,13 @@ pub(super) struct Cluster {
     pub(super) control: Control,
 }
 
-/// The ports of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// Where it listens for other members, and where they dial: a door in front of that.
+    /// The port on which it listens for other members, and the proxy's port that they dial.
     pub(super) peers: u16,
     pub(super) door: u16,
-    /// Without TLS and users, whatever clients need.
+    /// A port without TLS and users.
     pub(super) metrics: u16,
 }
 
@@ -49,23 +48,23 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// How a member comes to the others.
+/// How a member joins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Comes {
-    /// All of them begin.
+    /// All members start together.
     First,
-    /// The others are there.
+    /// The other members exist already.
     Later,
 }
 
-/// One member. Dropping it ends it.
+/// A member. Dropping it stops it.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
     pub(super) name: String,
     pub(super) is_learner: bool,
     pub(super) ports: Ports,
-    /// The name and the address of each that is in the cluster.
+    /// The name and address of each member of the cluster.
     pub(super) initial: Vec<(String, u16)>,
     pub(super) cluster: Arc<Cluster>,
     /// For the network.
@@ -74,49 +73,49 @@ pub struct Member {
 }
 
 impl Member {
-    /// Its port for clients.
+    /// Returns the port for clients.
     pub fn port(&self) -> u16 {
         self.ports.clients
     }
 
-    /// Its address for clients.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         local(self.ports.clients)
     }
 
-    /// How clients name it: `http://127.0.0.1:2379`.
+    /// Returns the client URL: `http://127.0.0.1:2379`.
     pub fn endpoint(&self) -> String {
         format!("{}://{}", self.cluster.options.scheme(), self.address())
     }
 
-    /// Its name in the cluster.
+    /// Returns the name in the cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Whether it only learns: it has no vote, and answers next to nothing.
+    /// Returns whether it is a learner, which has no vote and rejects nearly all requests.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }
 
-    /// Runs `etcdctl` with this member alone.
+    /// Runs `etcdctl` with this member only.
     ///
     /// # Errors
-    /// With all that it wrote, when it fails.
+    /// With its whole output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Starts it again on the same ports, after a [`Member::stop`] or [`Member::kill`] too. Waits until
-    /// it runs, not until it has found the others again: see [`super::Etcd::wait_until_whole`].
+    /// Restarts the member on the same ports, even if it was stopped. Waits until it runs, but not
+    /// for the cluster: see [`super::Etcd::wait_until_whole`].
     ///
-    /// With `keep_data` it comes back with all that it knew. Without, it is another member at the
-    /// same address: the others are told that the old one is gone, and must be able to decide it.
+    /// Without `keep_data`, a new member at the same address replaces the old one, which needs a
+    /// majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -144,50 +143,49 @@ impl Member {
         self.launch(Comes::Later)
     }
 
-    /// Ends it in an orderly way.
+    /// Shuts it down.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    /// Freezes it: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Whether it believes that it is the leader. One that was cut off just now still does.
+    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Whether it knows of a leader.
+    /// Returns whether it has a leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
 
-    /// Whether it can have something decided by a majority, now.
+    /// Returns whether a majority currently accepts its proposals.
     pub fn is_healthy(&self) -> bool {
         let answer = http::get(local(self.ports.metrics), "/health", AGREED);
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// One of the numbers that it tells about itself; none when it doesn't answer.
+    /// Returns one of its metrics, or `None` if it doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));
         lines.find(|(found, _)| *found == name)?.1.parse().ok()
     }
 
-    /// Where its data are.
     pub(super) fn data(&self) -> PathBuf {
         data(self.folder.path())
     }
@@ -204,7 +202,7 @@ impl Member {
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
     }
 
-    /// Starts it as if it had never been there. All others must do the same.
+    /// Starts it with an empty data folder. All other members must do the same.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         self.forget()?;
         self.launch(Comes::First)
@@ -229,7 +227,7 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// As etcd wants to have them: `a=http://127.0.0.1:1,b=http://127.0.0.1:2`.
+/// Formats members as etcd's flag expects: `a=http://127.0.0.1:1,b=http://127.0.0.1:2`.
 pub(super) fn initial_cluster(members: &[(String, u16)]) -> String {
     let one = |(name, door): &(String, u16)| format!("{name}={}", peer_url(*door));
     members.iter().map(one).collect::<Vec<_>>().join(",")

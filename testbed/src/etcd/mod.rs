@@ -21,18 +21,17 @@ use crate::{Certificates, Error, Program, Result, folder, go, in_url};
 use control::Control;
 use member::{Cluster, Comes, Ports, local};
 
-/// The package, for Debian.
 const PACKAGE: &str = "etcd-server";
 
-/// The module that makes a current one of etcd's own modules. Its `go.mod` says which version.
+/// The Go module that builds a current etcd. Its `go.mod` has the version.
 const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
 
-/// Which etcd.
+/// The version of etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The one that is installed: Debian 12 has 3.4.23.
+    /// The installed one: Debian 12 has 3.4.23.
     Debian,
-    /// A current one, 3.6.16, which is built with Go when it's first asked for. That takes minutes.
+    /// A current one, 3.6.16. The first use builds it with Go, which takes minutes.
     Current,
 }
 
@@ -47,10 +46,9 @@ impl Version {
     }
 }
 
-/// An etcd cluster of our own: three members, or as many as one asks for. Dropping it ends them and
-/// removes their data.
+/// An etcd cluster, of three members by default. Dropping it stops them and removes their data.
 ///
-/// The members can be killed, frozen, cut off from each other and restarted one by one.
+/// The members can be killed, frozen, cut off from each other and restarted individually.
 #[derive(Debug)]
 pub struct Etcd {
     /// The members.
@@ -60,15 +58,15 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Three members of Debian's, with default settings.
+    /// Starts three members of Debian's version with default settings.
     ///
     /// # Errors
-    /// When `etcd` isn't installed, or they don't find each other.
+    /// If `etcd` isn't installed, or the members don't form a cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Others.
+    /// Returns the default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -77,7 +75,7 @@ impl Etcd {
         let program = options.version.program()?;
         let folders: Vec<_> =
             (0..options.members).map(|_| folder::temporary("etcd", None)).collect::<Result<_>>()?;
-        // As no other cluster has it, whose members may have used the same ports.
+        // Unique, because another cluster's members may have used the same ports.
         let token = folders[0].path().file_name().unwrap_or_default().to_string_lossy();
         let cluster = Arc::new(Cluster {
             token: token.into_owned(),
@@ -105,7 +103,7 @@ impl Etcd {
         Ok(this)
     }
 
-    /// Starts one that is in `initial`, or was added to the cluster.
+    /// Starts a member that is in `initial` or was added to the cluster.
     fn start_member(
         &mut self,
         name: String,
@@ -127,11 +125,11 @@ impl Etcd {
         Ok(())
     }
 
-    /// Adds a member that has no vote until it is promoted, at the end of [`Etcd::members`], and
-    /// returns its index. A cluster may have one.
+    /// Adds a learner at the end of [`Etcd::members`] and returns its index. A cluster may have
+    /// one.
     ///
     /// # Errors
-    /// When it doesn't find the others.
+    /// If it doesn't join.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -147,7 +145,8 @@ impl Etcd {
         Ok(index)
     }
 
-    /// Only those who began together can begin again.
+    /// Fails if there is a learner: only members that started together can start again without
+    /// data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),
@@ -178,12 +177,13 @@ impl Etcd {
         Ok(())
     }
 
-    /// How to connect: `etcd:http://127.0.0.1:1,http://127.0.0.1:2`, with the user if it has one.
+    /// Returns the URL, with the user if there is one:
+    /// `etcd:http://127.0.0.1:1,http://127.0.0.1:2`.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// How to connect through members, or proxies of them, that listen on `ports`.
+    /// Returns the URL through members, or proxies of them, that listen on `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
         let user = options.user.as_ref().map_or_else(String::new, |user| {
@@ -194,24 +194,24 @@ impl Etcd {
         format!("etcd:{}", urls.collect::<Vec<_>>().join(","))
     }
 
-    /// The members' addresses for clients: `http://127.0.0.1:2379`.
+    /// Returns the members' addresses for clients: `http://127.0.0.1:2379`.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(Member::endpoint).collect()
     }
 
-    /// The file with the certificate of the CA that signed the members'.
+    /// Returns the file with the CA's certificate.
     ///
     /// # Panics
-    /// When they don't speak TLS.
+    /// If the cluster doesn't use TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// The files with a client's certificate and its key, for
+    /// Returns the files with a client's certificate and key, for
     /// [`Options::tls_with_client_certificates`].
     ///
     /// # Panics
-    /// When they don't speak TLS.
+    /// If the cluster doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -220,19 +220,19 @@ impl Etcd {
         self.cluster.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Runs `etcdctl` with these arguments, and returns what it prints: `&["get", "--prefix", ""]`.
-    /// Where there are users, it is the one who may do everything.
+    /// Runs `etcdctl` with arguments such as `&["get", "--prefix", ""]`, as the administrator if
+    /// there are users. Returns its output.
     ///
     /// # Errors
-    /// With all that it wrote, when it fails.
+    /// With its whole output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// The index of the leader, who can still have something decided.
+    /// Returns the index of the leader that still has a majority.
     ///
     /// # Errors
-    /// When there is none now.
+    /// If there is none.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
@@ -241,45 +241,42 @@ impl Etcd {
     /// Waits until another member than `old` is the leader, and returns its index.
     ///
     /// # Errors
-    /// When that takes longer than a minute.
+    /// After a minute.
     pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until nothing is amiss: one of them leads, all others know it, and each can have
-    /// something decided.
+    /// Waits until there is one leader, all members have a leader, and each voter is healthy.
     ///
     /// # Errors
-    /// When that takes longer than a minute, as it does when one of them is dead.
+    /// After a minute, for example if a member is dead.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
             let all_know = self.members.iter().all(Member::has_leader);
             (leaders == 1 && all_know).then_some(())?;
-            // A learner has nothing decided.
+            // A learner can't propose.
             let all_decide = self.members.iter().all(|one| one.is_learner || one.is_healthy());
             all_decide.then_some(())
         })
     }
 
-    /// Cuts a member off from all others, in both directions. Its clients still reach it. A second
-    /// one may be cut off at the same time, and is cut off from the first one too.
-    ///
-    /// Nothing tells the members: their connections are silent, as when a cable is pulled.
+    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
+    /// it. The connections become silent, like a pulled cable.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
 
-    /// Connects it again.
+    /// Reconnects a member.
     pub fn heal(&self, member: usize) {
         self.network.heal(member);
     }
 
-    /// Restarts all members at the same time; without `keep_data`, they all begin anew. Waits until
-    /// they agree.
+    /// Restarts all members in parallel and waits until they agree. Without `keep_data`, they form
+    /// a new cluster.
     ///
     /// # Errors
-    /// When they don't find each other, and without `keep_data` when there is a learner.
+    /// If they don't form a cluster, or there is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if !keep_data {
             self.has_no_learner()?;

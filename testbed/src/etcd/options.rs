@@ -1,4 +1,4 @@
-//! How an etcd cluster is to be started.
+//! Options for starting an etcd cluster.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::{Etcd, Version};
 use crate::folder::text;
 use crate::{Certificates, Result, port};
 
-/// The testbed's own user of clusters that have users.
+/// The testbed's administrator, for clusters with users.
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// How an [`Etcd`] is to be started. What isn't set is as etcd has it, but a current one doesn't wait
-/// for the disk.
+/// Options for starting an [`Etcd`]. The defaults are etcd's, except that a current version doesn't
+/// sync to disk.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) version: Version,
@@ -20,7 +20,7 @@ pub struct Options {
     tls: bool,
     wants_client_certificates: bool,
     is_durable: bool,
-    /// Those of all members, once they are made.
+    /// The certificates of all members, once created.
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
@@ -47,68 +47,68 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Which etcd; else Debian's.
+    /// Sets the version; Debian's by default.
     pub fn version(mut self, version: Version) -> Self {
         self.version = version;
         self
     }
 
-    /// How many members; else three.
+    /// Sets the number of members; three by default.
     pub fn members(mut self, count: usize) -> Self {
         self.members = count;
         self
     }
 
-    /// Any flag, without its dashes. The last one of a name counts.
+    /// Adds a flag, without its dashes. The last one of a name counts.
     pub fn set(mut self, flag: impl Into<String>, value: impl Into<String>) -> Self {
         self.flags.push((flag.into(), value.into()));
         self
     }
 
-    /// How often the leader tells the others that it lives, in milliseconds; else 100.
+    /// Sets the leader's heartbeat interval in milliseconds; 100 by default.
     pub fn heartbeat(self, milliseconds: u32) -> Self {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// How long a leader may be silent, in milliseconds; else 1000. The shortest lease is one and a
-    /// half times as long, rounded up to seconds. A busy machine elects leaders that nobody asked
-    /// for when this is short.
+    /// Sets the time in milliseconds until a silent leader is replaced; 1000 by default. The
+    /// shortest lease is 1.5 times as long, in whole seconds. Short times cause needless elections
+    /// on a busy machine.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// A user with a password, who may read and write the keys that begin with `prefix`; with an
-    /// empty one, all. Nobody gets in without a user then.
+    /// Adds a user for the keys with this prefix; an empty one allows all. Clients must then log
+    /// in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });
         self
     }
 
-    /// Speaks nothing but TLS to clients, with a certificate for `localhost` and `127.0.0.1`. Who
-    /// signed it is in [`Etcd::authority`].
+    /// Accepts only TLS from clients, with a certificate for `localhost` and `127.0.0.1`. Its CA is
+    /// [`Etcd::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`Options::tls`], and clients must show a certificate too, as the one in
+    /// Like [`Options::tls`], and requires a client certificate, such as
     /// [`Etcd::client_certificate`].
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
     }
 
-    /// Waits for the disk, as a cluster with data that matter does. (Debian's can't do otherwise.)
+    /// Syncs to disk, as a production cluster does. Debian's version always does.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
     }
 
-    /// Starts it, and waits until all members answer and agree on a leader.
+    /// Starts the cluster and waits until all members answer and agree on a leader.
     ///
     /// # Errors
-    /// When `etcd` isn't installed, or can't be built, or doesn't answer.
+    /// If `etcd` isn't installed, can't be built, or doesn't answer.
     pub fn start(mut self) -> Result<Etcd> {
         if self.tls && self.certificates.is_none() {
             self.certificates = Some(Arc::new(Certificates::new()?));
@@ -116,19 +116,18 @@ impl Options {
         port::retried(|| Etcd::start_with(&self))
     }
 
-    /// `http` or `https`.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }
 
-    /// The flags that all members have.
+    /// Returns the flags of all members.
     pub(super) fn flags(&self) -> Result<Vec<String>> {
         let mut flags = vec!["--logger=zap".to_owned(), "--log-level=warn".to_owned()];
         if self.version == Version::Current && !self.is_durable {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {
-            // The least, so that a login costs milliseconds.
+            // The minimum, so that a login takes milliseconds.
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.certificates {
@@ -143,7 +142,7 @@ impl Options {
         Ok(flags)
     }
 
-    /// How `etcdctl` gets in.
+    /// Returns the connection flags of `etcdctl`.
     pub(super) fn login(&self) -> Result<Vec<String>> {
         let mut flags = Vec::new();
         if let Some(certificates) = &self.certificates {
@@ -154,7 +153,7 @@ impl Options {
         Ok(flags)
     }
 
-    /// Who the testbed is, once there are users.
+    /// Returns the testbed's user, for clusters with users.
     pub(super) fn admin() -> (&'static str, &'static str) {
         ADMIN
     }

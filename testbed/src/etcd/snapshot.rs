@@ -1,4 +1,4 @@
-//! Snapshots of an etcd cluster, and going back to one.
+//! Snapshots of an etcd cluster, and their restoration.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{CURRENT, Etcd, Version};
 use crate::ensemble::all_at_once;
 use crate::{Program, Result, folder, go};
 
-/// All that a cluster knew at one moment.
+/// The state of a cluster at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 
@@ -20,10 +20,10 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Has the leader, or whoever answers first, write down all that it knows.
+    /// Saves the state of the leader, or of the first member if there is no leader.
     ///
     /// # Errors
-    /// When no member answers.
+    /// If the member doesn't answer.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];
@@ -31,11 +31,10 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Goes back to a snapshot as an operator does: ends all members, fills new data folders from it,
-    /// and starts them. Revisions go back too.
+    /// Restores a snapshot as an operator does, with new data folders. Revisions go back too.
     ///
     /// # Errors
-    /// When it can't be read, when the members don't find each other, and when there is a learner.
+    /// If it can't be read, the members don't form a cluster, or there is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file()?;
@@ -56,7 +55,7 @@ impl Member {
             Version::Debian => {
                 Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
             }
-            // Its own, because the old one doesn't know what is in its snapshots.
+            // The current version's own tool: the old one can't read its snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?)?;
                 Program::new(program, super::PACKAGE).arg("utl")

@@ -11,7 +11,7 @@ const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
 
-/// How a [`Cluster`] is to be started.
+/// Options for starting a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     server: Options,
@@ -19,19 +19,19 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// How each of the nodes is started: persistence, TLS, users.
+    /// Sets the options of each node: persistence, TLS, users.
     pub fn servers(mut self, options: Options) -> Self {
         self.server = options;
         self
     }
 
-    /// How long a node may be silent before it's down; else 2 s.
+    /// Sets the time after which a silent node is down; 2 s by default.
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = limit;
         self
     }
 
-    /// Starts the nodes, joins them, and waits until all agree on who serves what, and each replica
+    /// Starts the nodes, joins them, and waits until they agree on the slots and each replica
     /// follows its master.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;
@@ -46,44 +46,44 @@ impl ClusterOptions {
     }
 }
 
-/// Three masters with a third of the slots each, and a replica of each. Dropping it ends them all.
+/// A Cluster of three masters and a replica of each. Dropping it stops them.
 ///
-/// The nodes can be killed, frozen and restarted one by one. A restarted one remembers who it is and
-/// what it knew of the others, even when its data are removed: see [`Redis::restart`].
+/// The nodes can be killed, frozen and restarted individually. A restarted node keeps its identity
+/// and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
-    /// The nodes: at first three masters, and the replicas of the first, the second, the third.
+    /// The nodes: at first three masters, then their replicas in the same order.
     pub nodes: Vec<Redis>,
     ids: Vec<String>,
 }
 
-/// A slot that is being moved from one master to another: [`Cluster::begin_move`].
+/// A slot that [`Cluster::begin_move`] is moving between masters.
 #[derive(Debug)]
 #[must_use = "until it's finished, both masters serve a part of the slot's keys"]
 pub struct SlotMove {
     /// The slot.
     pub slot: u16,
-    /// The index of the master that has it.
+    /// The index of the old master.
     pub from: usize,
-    /// The index of the master that gets it.
+    /// The index of the new master.
     pub to: usize,
 }
 
 impl Cluster {
-    /// One with default settings.
+    /// Starts a Cluster with default settings.
     ///
     /// # Errors
-    /// When `redis-server` isn't installed, or the nodes don't find each other.
+    /// If `redis-server` isn't installed, or the nodes don't form a Cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// One with other settings.
+    /// Returns the default options.
     pub fn options() -> ClusterOptions {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
-    /// How to connect: who one is, and the addresses of all nodes.
+    /// Returns the URL, with the user and the addresses of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -91,20 +91,20 @@ impl Cluster {
         format!("{}+cluster://{}{}", options.scheme(), options.in_url(), hosts.join(","))
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     ///
     /// # Errors
-    /// When no node answers.
+    /// If no node answers.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
         let mut answers = self.nodes.iter().map(|node| node.door.ask(&["CLUSTER", "KEYSLOT", key]));
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// The index of the master that serves a key, as the newest of what the nodes say has it: a
-    /// dead one, until its replica takes over.
+    /// Returns the index of the master that serves a key, by the newest view. It may be dead until
+    /// its replica takes over.
     ///
     /// # Errors
-    /// When no node answers, or nobody serves it.
+    /// If no node answers, or no node serves the key.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -115,10 +115,10 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
     }
 
-    /// The index of a replica of the node `master`, as a node says that answers.
+    /// Returns the index of a healthy replica of the node `master`, by the nodes' views.
     ///
     /// # Errors
-    /// When none says that there is one in good health.
+    /// If no view has one.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
         let id = Some(&self.ids[master]);
         let views = self.views();
@@ -129,11 +129,11 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key: it says so itself, and so do all that
-    /// answer but `old`. Returns its index.
+    /// Waits until another node than `old` serves the key, by the views of all others that answer.
+    /// Returns its index.
     ///
     /// # Errors
-    /// When that takes longer than a minute.
+    /// After a minute.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -146,11 +146,11 @@ impl Cluster {
         })
     }
 
-    /// Waits until nothing is amiss: all nodes answer and agree on who serves what, and each replica
-    /// follows its master. Then the next failover can come.
+    /// Waits until all nodes agree on the slots and each replica follows its master, so that the
+    /// next failover is possible.
     ///
     /// # Errors
-    /// When that takes longer than a minute, as it does when one of them is dead.
+    /// After a minute, for example if a node is dead.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
             let views = self.views();
@@ -166,10 +166,10 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot, with all keys in it, to another master. Returns that one's index.
+    /// Moves the key's slot, with all its keys, to another master, and returns that master's index.
     ///
     /// # Errors
-    /// When a node doesn't answer.
+    /// If a node doesn't answer.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
         let views = self.views();
@@ -183,11 +183,11 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot to the master `to`: from here on the old one answers `ASK` for
-    /// keys that it hasn't.
+    /// Begins to move the key's slot to the master `to`. The old master then answers `ASK` for keys
+    /// that it doesn't have.
     ///
     /// # Errors
-    /// When a node doesn't answer, or `to` is no other master.
+    /// If a node doesn't answer, or `to` is no other master.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]])?;
@@ -195,10 +195,10 @@ impl Cluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the slot's keys: the old master answers `ASK` for them. Returns how many.
+    /// Moves the slot's keys and returns their number. The old master then answers `ASK` for them.
     ///
     /// # Errors
-    /// When a node doesn't answer.
+    /// If a node doesn't answer.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
         let port = to.port.to_string();
@@ -223,11 +223,11 @@ impl Cluster {
         }
     }
 
-    /// Moves what is left of the slot's keys, gives the slot to the new master, and waits until all
-    /// nodes that answer know.
+    /// Moves the slot's remaining keys, assigns the slot to the new master, and waits until all
+    /// nodes that answer agree.
     ///
     /// # Errors
-    /// When a master doesn't answer.
+    /// If a master doesn't answer.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
         self.hand_over(&slot)?;
@@ -237,10 +237,11 @@ impl Cluster {
         })
     }
 
-    /// Gives the slot, whose keys have moved, to the new master. The other nodes hear of it later.
+    /// Assigns the slot, whose keys have moved, to the new master. The other nodes are notified
+    /// later.
     ///
     /// # Errors
-    /// When a master doesn't answer.
+    /// If a master doesn't answer.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
@@ -254,10 +255,10 @@ impl Cluster {
         self.nodes[node].command(&command)
     }
 
-    /// Makes one Cluster of them, by hand: `redis-cli --cluster create` takes its time.
+    /// Joins the nodes to a Cluster. `redis-cli --cluster create` would be slower.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Equal ones would be sorted out later, which takes time.
+            // Nodes with equal epochs would take time to resolve the conflict.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {
@@ -284,7 +285,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What each node says that answers.
+    /// Returns the views of the nodes that answer.
     fn views(&self) -> Vec<(usize, Topology)> {
         let view = |(index, node): (usize, &Redis)| {
             let answer: String = node.door.ask(&["CLUSTER", "NODES"]).ok()?;
@@ -293,7 +294,7 @@ impl Cluster {
         self.nodes.iter().enumerate().filter_map(view).collect()
     }
 
-    /// Who has a slot, if all say the same.
+    /// Returns the owner of a slot if all views agree.
     fn agreed_owner(&self, views: &[(usize, Topology)], slot: u16) -> Option<usize> {
         let mut owners = views.iter().map(|(_, view)| view.owner(slot).map(|node| &node.id));
         let first = owners.next()??;
@@ -304,7 +305,7 @@ impl Cluster {
         self.ids.iter().position(|known| known == id)
     }
 
-    /// Whether a node answers clients.
+    /// Returns whether a node serves clients.
     fn is_well(&self, node: usize) -> bool {
         let info: Result<String> = self.nodes[node].door.ask(&["CLUSTER", "INFO"]);
         info.is_ok_and(|info| info.contains("cluster_state:ok"))

@@ -1,7 +1,6 @@
-//! The testbed's own way into a Redis server or a Sentinel.
-//!
-//! A socket in the server's folder, and a login that may do everything: whatever the server demands
-//! from others (TLS, certificates, users), and whatever happens to its port, the testbed gets in.
+//! The testbed's own access to a Redis server or a Sentinel: a socket in its folder and a login
+//! with all rights. It works whatever clients need (TLS, certificates, users), and whatever happens
+//! to the port.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use redis::{
 
 use crate::{Error, Result};
 
-/// How long a server may take to answer a question that is asked again anyway. It may be frozen.
+/// The time limit of a request that is retried. The server may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Who one is to a server: a password, of the default user when no user is named.
+/// A login: a user and a password. Without a user, it is the default user.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -39,12 +38,12 @@ impl Door {
             .map_err(|error| Error::new(format!("{}: {error}", command.join(" "))))
     }
 
-    /// Like [`Door::command`], of a server that may well be dead or frozen.
+    /// Like [`Door::command`], with a short limit, for a server that may be dead or frozen.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.try_ask(command).map_err(|error| self.explain(&error))
     }
 
-    /// Whether it has loaded its data, and answers.
+    /// Returns whether it has loaded its data and answers.
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",

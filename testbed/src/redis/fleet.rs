@@ -4,17 +4,17 @@ use super::{Options, Redis};
 use crate::ensemble::all_at_once;
 use crate::{Proxy, Result};
 
-/// Servers that know nothing of each other.
+/// Independent servers.
 #[derive(Debug)]
 pub struct Fleet {
     /// The servers.
     pub servers: Vec<Redis>,
-    /// A proxy in front of each.
+    /// The proxy of each server.
     pub proxies: Vec<Proxy>,
 }
 
 impl Fleet {
-    /// So many, with default settings.
+    /// Starts `count` servers with default settings.
     ///
     /// # Errors
     /// As [`Redis::start`].
@@ -22,12 +22,12 @@ impl Fleet {
         Redis::options().start_fleet(count)
     }
 
-    /// How to connect to each.
+    /// Returns the servers' URLs.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Redis::url).collect()
     }
 
-    /// How to connect to each through its proxy.
+    /// Returns the servers' URLs through their proxies.
     pub fn urls_through_proxies(&self) -> Vec<String> {
         let pairs = self.servers.iter().zip(&self.proxies);
         pairs.map(|(server, proxy)| server.url_through(proxy.port())).collect()
@@ -35,7 +35,7 @@ impl Fleet {
 }
 
 impl Options {
-    /// Starts so many of them at once.
+    /// Starts `count` servers in parallel.
     pub fn start_fleet(self, count: usize) -> Result<Fleet> {
         let servers = all_at_once(0..count, |_| self.clone().start())?;
         let proxies = servers.iter().map(|server| Proxy::start(server.address()));

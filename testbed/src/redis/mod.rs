@@ -1,4 +1,4 @@
-//! A Redis server, and sets of them: independent ones, a Sentinel set, a Cluster.
+//! A Redis server, independent servers, a Sentinel set, a Cluster.
 
 mod cluster;
 mod door;
@@ -23,10 +23,10 @@ use door::Door;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// What a server that is told its role remembers of it: by Sentinel, and in a Cluster.
+/// The files in which a server of a Sentinel set or a Cluster stores its role.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
-/// A Redis server of our own. Dropping it ends it and removes its data.
+/// A Redis server. Dropping it stops it and removes its data.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -38,15 +38,15 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// One with default settings and no persistence.
+    /// Starts a server with default settings and no persistence.
     ///
     /// # Errors
-    /// When `redis-server` isn't installed, or doesn't answer.
+    /// If `redis-server` isn't installed or doesn't answer.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// One with other settings.
+    /// Returns the default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -59,39 +59,39 @@ impl Redis {
         Ok(Self { process, port, bus_port, options: options.clone(), door, folder })
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// How to connect, with its first user, or with the password if it has one.
+    /// Returns the URL, with its first user or its password if there is one.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// How to connect through a proxy that listens on `port`.
+    /// Returns the URL through a proxy that listens on `port`.
     pub fn url_through(&self, port: u16) -> String {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
 
-    /// The file with the certificate of the CA that signed the server's.
+    /// Returns the file with the CA's certificate.
     ///
     /// # Panics
-    /// When it doesn't speak TLS.
+    /// If the server doesn't use TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// The files with a client's certificate and its key, for
+    /// Returns the files with a client's certificate and key, for
     /// [`Options::tls_with_client_certificates`].
     ///
     /// # Panics
-    /// When it doesn't speak TLS.
+    /// If the server doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -100,19 +100,16 @@ impl Redis {
         self.options.certificates.as_ref().expect("it speaks TLS")
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Starts it again on the same port, after a [`Redis::stop`] or [`Redis::kill`] too.
+    /// Restarts the server on the same port, even if it was stopped.
     ///
-    /// With `keep_data` it is stopped in an orderly way and comes back with whatever its
-    /// persistence kept: with none configured, nothing. Without, its data are removed.
-    ///
-    /// In a [`Sentinels`] or a [`Cluster`] it remembers in any case what it was told it is, a
-    /// master or a replica: an old master that was dead when another was elected comes back as a
-    /// master, until it is told better.
+    /// With `keep_data`, it has the data that its persistence kept; none by default. In
+    /// [`Sentinels`] or a [`Cluster`] it always keeps its role: a master that missed a failover
+    /// restarts as a master, until the others change its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -128,38 +125,37 @@ impl Redis {
         Ok(())
     }
 
-    /// Ends it in an orderly way.
+    /// Shuts it down.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    /// Freezes it: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// A connection of the test's own, for looking behind the scenes: it may do everything, and is
-    /// no TCP connection.
+    /// Returns a connection with all rights. It doesn't use TCP.
     pub fn connection(&self) -> Result<Connection> {
         self.door.connection()
     }
 
-    /// Sends one command on a new connection: `server.command::<String>(&["GET", "x"])`.
+    /// Sends a command on a new connection: `server.command::<String>(&["GET", "x"])`.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.door.command(command)
     }
 
-    /// A line of what `INFO` says; none too when it doesn't answer.
+    /// Returns a field of `INFO`, or `None` if the server doesn't answer.
     fn info(&self, name: &str) -> Option<String> {
         let info: String = self.door.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

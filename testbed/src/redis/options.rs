@@ -1,4 +1,4 @@
-//! How a Redis server is to be started.
+//! Options for starting a Redis server.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -10,11 +10,11 @@ use super::Redis;
 use super::door::Login;
 use crate::{Certificates, Result, folder, in_url, port};
 
-/// The testbed's own user of servers that have users.
+/// The testbed's own user, for servers with users.
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// How a [`Redis`] is to be started. What isn't set is as Redis has it, but nothing is persisted.
+/// Options for starting a [`Redis`]. The defaults are Redis's, without persistence.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -23,11 +23,10 @@ pub struct Options {
     without_default_user: bool,
     tls: bool,
     wants_client_certificates: bool,
-    /// Those of others, when servers trust each other.
+    /// Another server's certificates, for servers that trust each other.
     pub(super) certificates: Option<Arc<Certificates>>,
-    /// The node time-out, in a Cluster.
     pub(super) cluster: Option<Duration>,
-    /// Whether others tell it what it is: a master or a replica, and of whom.
+    /// True if other processes set its role: master, or replica of a certain master.
     pub(super) is_told_its_role: bool,
 }
 
@@ -39,60 +38,58 @@ struct User {
 }
 
 impl Options {
-    /// Any setting, as a line of `redis.conf` would have it: several words are several arguments.
+    /// Adds a line of `redis.conf`. Several words are several arguments.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// A password for the default user.
+    /// Sets the default user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", quoted(password))
     }
 
-    /// A user with a password, and what it may do, as `ACL SETUSER` has it: `~app:* &* +@all`. The
-    /// first one is who [`Redis::url`] names.
-    ///
-    /// The server then also has a user of the testbed's own.
+    /// Adds a user with a password and rules as in `ACL SETUSER`: `~app:* &* +@all`. [`Redis::url`]
+    /// has the first user. The testbed then has a user too.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
         self
     }
 
-    /// Nobody gets in without naming a user.
+    /// Requires a user for each login.
     pub fn without_default_user(mut self) -> Self {
         self.without_default_user = true;
         self
     }
 
-    /// Speaks nothing but TLS, to clients, replicas and other nodes, with a certificate for
-    /// `localhost` and `127.0.0.1`. Who signed it is in [`Redis::authority`].
+    /// Accepts only TLS from clients, replicas and other nodes, with a certificate for `localhost`
+    /// and `127.0.0.1`. Its CA is [`Redis::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`Options::tls`], and clients must show a certificate too, as the one in
+    /// Like [`Options::tls`], and requires a client certificate, such as
     /// [`Redis::client_certificate`].
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
     }
 
-    /// What is thrown out when the memory is full: `noeviction`, `allkeys-lru`, …
+    /// Sets the eviction policy for a full memory: `noeviction`, `allkeys-lru`, …
     pub fn maxmemory_policy(self, policy: &str) -> Self {
         self.set("maxmemory-policy", policy)
     }
 
-    /// Whether each write is logged, and when the log is synced: `always`, `everysec`, `no`.
+    /// Logs each write, and sets when the log is synced: `always`, `everysec`, `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// A replica of the given server. It speaks TLS if that one does, and trusts the same CA; it has
-    /// a password or users only if it's told to.
+    /// Makes it a replica of the given server, with the master's use of TLS and CA, but these
+    /// options' password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
         if let Some(certificates) = &master.options.certificates {
             self.tls = true;
@@ -102,13 +99,13 @@ impl Options {
             .set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()))
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server and waits until it answers.
     pub fn start(mut self) -> Result<Redis> {
         self.make_certificates()?;
         port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))
     }
 
-    /// For one of several servers that may become each other's replicas.
+    /// Prepares options for a server of a set, whose servers may become each other's replicas.
     pub(super) fn in_a_set(mut self) -> Result<Self> {
         self.make_certificates()?;
         self.is_told_its_role = true;
@@ -133,7 +130,7 @@ impl Options {
         self
     }
 
-    /// Who may do everything.
+    /// Returns the login with all rights.
     pub(super) fn login(&self) -> Option<Login> {
         if self.has_admin() {
             let (user, password) = (Some(ADMIN.to_owned()), ADMIN_PASSWORD.to_owned());
@@ -146,7 +143,7 @@ impl Options {
         self.without_default_user || !self.users.is_empty()
     }
 
-    /// Who a client is, as a URL begins: `name:password@`.
+    /// Returns a client's login as in a URL: `name:password@`.
     pub(super) fn in_url(&self) -> String {
         let (name, password) = match (self.users.first(), &self.password) {
             (Some(user), _) => (user.name.as_str(), &user.password),
@@ -156,21 +153,20 @@ impl Options {
         format!("{}:{}@", in_url(name), in_url(password))
     }
 
-    /// How a URL begins.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls { "rediss" } else { "redis" }
     }
 
-    /// Where the testbed gets in. A test may have a socket of its own, and there is only one.
+    /// Returns the testbed's socket. A test may set it, as there is only one.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         let own = self.settings.iter().rfind(|(name, _)| name == "unixsocket");
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
     }
 
-    /// The lines of `redis.conf`.
+    /// Returns the content of `redis.conf`.
     pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> Result<String> {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nsave \"\"\n");
-        // A replica would wait 5 s for others to join it.
+        // Otherwise a master would wait 5 s for more replicas before it synchronizes one.
         lines += "repl-diskless-sync-delay 0\n";
         lines += &self.listening(port, &self.socket(folder))?;
         if let (Some(timeout), Some(bus_port)) = (self.cluster, bus_port) {
@@ -198,7 +194,7 @@ impl Options {
         Ok(lines)
     }
 
-    /// The lines that say where it listens, and how it speaks: a Sentinel's too.
+    /// Returns the lines for ports, socket and TLS, of a server or a Sentinel.
     pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
         let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
         let Some(certificates) = &self.certificates else {
@@ -219,7 +215,7 @@ impl Options {
     }
 }
 
-/// A text as one argument of a line of `redis.conf`.
+/// Quotes a text as an argument in `redis.conf`.
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

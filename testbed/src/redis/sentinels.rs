@@ -15,19 +15,17 @@ use super::{Options, Redis, launch};
 use crate::ensemble::{all_at_once, wait_until};
 use crate::{Error, Process, Result, folder, port};
 
-/// What the Sentinels call the master.
 const MASTER: &str = "lockwright";
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// In milliseconds, how often things happen that otherwise take seconds: how often Sentinels tell
-/// each other what they know, ask each other about a master that seems down, and look at a server
-/// that seems up; and how long one doesn't trust its clock after it was frozen.
+/// Shortened intervals of the Sentinels, in milliseconds: sharing state, asking others about a
+/// master that seems down, querying servers, and the TILT mode after a freeze.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
-/// How [`Sentinels`] are to be started.
+/// Options for starting [`Sentinels`].
 #[derive(Debug, Clone)]
 pub struct SentinelsOptions {
     server: Options,
@@ -38,40 +36,41 @@ pub struct SentinelsOptions {
 }
 
 impl SentinelsOptions {
-    /// How each of the servers is started: persistence, TLS, users. With TLS the Sentinels speak it
-    /// too.
+    /// Sets the options of each server: persistence, TLS, users. The Sentinels use TLS if the
+    /// servers do.
     pub fn servers(mut self, options: Options) -> Self {
         self.server = options;
         self
     }
 
-    /// How many replicas there are; else one.
+    /// Sets the number of replicas; one by default.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// How long a server may be silent before it's down; else 1 s: with less, a busy machine sees
-    /// failovers that nobody asked for.
+    /// Sets the time after which a silent server is down; 1 s by default. With less, a busy machine
+    /// causes needless failovers.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
     }
 
-    /// How long a failover may take; after twice that time a failed one is tried again. Else 3 s.
+    /// Sets the time limit of a failover; 3 s by default. A failed one is retried after twice that
+    /// time.
     pub fn failover_timeout(mut self, limit: Duration) -> Self {
         self.failover_timeout = limit;
         self
     }
 
-    /// A password of the Sentinels themselves.
+    /// Sets the password of the Sentinels.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Starts them all, and waits until each Sentinel knows all others and all servers, so that any
-    /// two can have a replica take over.
+    /// Starts all processes, and waits until each Sentinel sees all others, so that any two can
+    /// start a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -90,30 +89,29 @@ impl SentinelsOptions {
     }
 }
 
-/// A master with its replicas, and three Sentinels, of whom two decide. Dropping it ends them all.
+/// A master, its replicas, and three Sentinels with a quorum of two. Dropping it stops them.
 ///
-/// The servers and the Sentinels can be killed, frozen and restarted one by one. Sentinel tells a
-/// server what it is, and writes that into the server's configuration, so a restarted one remembers:
-/// see [`Redis::restart`]. A master that comes back too late is made a replica after about a second:
-/// that takes some 10 s with Sentinel's own settings.
+/// All can be killed, frozen and restarted individually. A restarted server keeps its role, because
+/// the Sentinels write it into the server's configuration: see [`Redis::restart`]. An old master
+/// becomes a replica after about a second; with Sentinel's defaults this takes about 10 s.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The servers; at first the master is the first one.
+    /// The servers. At first, the first one is the master.
     pub servers: Vec<Redis>,
     /// The Sentinels.
     pub sentinels: Vec<Sentinel>,
 }
 
 impl Sentinels {
-    /// One replica, and default settings.
+    /// Starts a master with one replica and default settings.
     ///
     /// # Errors
-    /// When `redis-server` isn't installed, or they don't find each other.
+    /// If `redis-server` isn't installed, or the processes don't find each other.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Others.
+    /// Returns the default options.
     pub fn options() -> SentinelsOptions {
         SentinelsOptions {
             server: Redis::options(),
@@ -124,17 +122,17 @@ impl Sentinels {
         }
     }
 
-    /// What the Sentinels call the master.
+    /// Returns the name of the master.
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
 
-    /// How to connect: who one is to the servers, the Sentinels' addresses, the master's name.
+    /// Returns the URL: the login for the servers, the Sentinels' addresses, the master's name.
     pub fn url(&self) -> String {
         self.url_through(self.sentinels.iter().map(Sentinel::port))
     }
 
-    /// How to connect through Sentinels, or proxies of them, that listen on `ports`.
+    /// Returns the URL through Sentinels, or proxies of them, that listen on `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts: Vec<_> = ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let options = &self.servers[0].options;
@@ -142,10 +140,10 @@ impl Sentinels {
         format!("{scheme}+sentinel://{user}{}/{MASTER}", hosts.join(","))
     }
 
-    /// The index of the master, as two Sentinels at least say now.
+    /// Returns the index of the master, by at least two Sentinels' answers.
     ///
     /// # Errors
-    /// When no two answer and agree.
+    /// If no two Sentinels answer and agree.
     pub fn master(&self) -> Result<usize> {
         let named: Vec<usize> = self.opinions().into_iter().flatten().collect();
         named
@@ -155,7 +153,7 @@ impl Sentinels {
             .ok_or_else(|| Error::new("no two Sentinels agree on the master"))
     }
 
-    /// Which server each Sentinel says is the master; none of those that don't answer.
+    /// Returns each Sentinel's choice of the master. It is `None` if the Sentinel doesn't answer.
     fn opinions(&self) -> Vec<Option<usize>> {
         let opinion = |sentinel: &Sentinel| {
             let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
@@ -165,11 +163,11 @@ impl Sentinels {
         self.sentinels.iter().map(opinion).collect()
     }
 
-    /// Waits until another server than `old` is the master: it says so itself, and so do all
-    /// Sentinels that answer, two at least. Returns its index.
+    /// Waits until another server than `old` is the master, by its own role and all Sentinels that
+    /// answer. Returns its index.
     ///
     /// # Errors
-    /// When that takes longer than a minute.
+    /// After a minute.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;
@@ -179,11 +177,11 @@ impl Sentinels {
         })
     }
 
-    /// Waits until nothing is amiss: each Sentinel sees all others and all servers, and each
-    /// replica follows the master. Then the next failover can come.
+    /// Waits until the Sentinels see all others and each replica follows the master, so that the
+    /// next failover is possible.
     ///
     /// # Errors
-    /// When that takes longer than a minute, as it does when one of them is dead.
+    /// After a minute, for example if a process is dead.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {
             let master = self.master().ok()?;
@@ -196,7 +194,7 @@ impl Sentinels {
     }
 }
 
-/// One Sentinel. Dropping it ends it.
+/// A Sentinel. Dropping it stops it.
 #[derive(Debug)]
 pub struct Sentinel {
     process: Process,
@@ -221,23 +219,23 @@ impl Sentinel {
         Ok(Self { process: launch_sentinel(folder.path(), &door)?, port, door, folder })
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Starts it again on the same port, after a [`Sentinel::stop`] or [`Sentinel::kill`] too, with
-    /// all that it knew.
+    /// Restarts it on the same port with its state, also after [`Sentinel::stop`] or
+    /// [`Sentinel::kill`].
     pub fn restart(&mut self) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -245,27 +243,27 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Ends it in an orderly way.
+    /// Shuts it down.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    /// Freezes it: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Sends one command on a new connection.
+    /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.door.command(command)
     }
@@ -276,10 +274,10 @@ impl Sentinel {
             && self.sees(&["SENTINEL", "MASTERS"], 1, "master")
     }
 
-    /// Whether it sees so many, and nothing amiss with any.
+    /// Returns whether it sees exactly `count` processes of this kind, all healthy.
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.door.ask(command);
-        // Whoever is down, disconnected, or about to be replaced has more flags.
+        // A process that is down, disconnected, or in a failover has more flags.
         let is_well = |one: &HashMap<String, String>| {
             one.get("flags").is_some_and(|flags| flags == kind)
                 && one.get("master-link-status").is_none_or(|status| status == "ok")
@@ -297,7 +295,7 @@ fn launch_sentinel(folder: &Path, door: &Door) -> Result<Process> {
 }
 
 impl SentinelsOptions {
-    /// The lines of `sentinel.conf`, which Sentinel writes to later.
+    /// Returns the initial content of `sentinel.conf`. The Sentinel rewrites the file later.
     fn lines(&self, port: u16, master: u16, socket: &Path) -> Result<String> {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
         lines += &self.server.listening(port, socket)?;

@@ -1,24 +1,24 @@
-//! What a node of a Cluster thinks of the Cluster.
+//! A node's view of its Cluster.
 
-/// All nodes, as one of them sees them, by id.
+/// All nodes in one node's view, ordered by id.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Topology(Vec<Node>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) id: String,
-    /// The id of its master, for a replica.
+    /// The id of a replica's master.
     pub(super) master: Option<String>,
-    /// The higher it is, the newer is what is said of its slots.
+    /// The configuration epoch. A higher one has the newer slots.
     pub(super) epoch: u64,
-    /// The first and the last of each range.
+    /// The first and the last slot of each range.
     slots: Vec<(u16, u16)>,
-    /// Neither down nor still being met.
+    /// True if it is connected and has no failure or handshake flag.
     pub(super) is_well: bool,
 }
 
 impl Topology {
-    /// Reads what `CLUSTER NODES` answers.
+    /// Parses the answer to `CLUSTER NODES`.
     pub(super) fn read(answer: &str) -> Option<Self> {
         let mut nodes = answer.lines().map(Node::read).collect::<Option<Vec<_>>>()?;
         nodes.sort();
@@ -29,7 +29,7 @@ impl Topology {
         &self.0
     }
 
-    /// The master that serves a slot.
+    /// Returns the master that serves a slot.
     pub(super) fn owner(&self, slot: u16) -> Option<&Node> {
         self.0
             .iter()
@@ -38,7 +38,7 @@ impl Topology {
 }
 
 impl Node {
-    /// A line: id, address, flags, master, ping, pong, epoch, link, slots.
+    /// Parses a line: id, address, flags, master, ping, pong, epoch, link, slots.
     fn read(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.to_owned();
@@ -48,7 +48,7 @@ impl Node {
         let is_connected = fields.next()? == "connected";
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            // A slot on the move, `[7->-…]`, is listed among the others too.
+            // The ranges also contain a moving slot, `[7->-…]`.
             Some((first.parse().ok()?, last.parse().ok()?))
         });
         let slots = slots.collect();

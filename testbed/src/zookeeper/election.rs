@@ -1,24 +1,24 @@
-//! How two members greet each other before they elect a leader.
+//! The first message of election connections between members.
 //!
-//! Who dials one with a larger number says where it listens itself, is thrown out, and is dialled
-//! there. It says the address that it sees itself by, where the other would reach it past the line of
-//! the two. So it has to say its name, which each of them has another address for.
+//! A member that dials a member with a larger number sends its listening address. The latter hangs up
+//! and dials that address, which would bypass the link of the two. So the address is replaced with
+//! a host name, which each member maps to its own proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
 
 use super::name;
 
-/// Longer than any greeting.
+/// Longer than any message.
 const LONGEST: usize = 1024;
 
-/// On other connections, nothing is said that would have to be changed.
+/// Replaces nothing, for other connections.
 pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads a version, the number of the member, and the length of its address with the address, all in
-/// network order; writes its name instead of the host.
+/// Reads a version, the member's number, and its address with a length, in network byte order.
+/// Returns the message with the host replaced by the member's name.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

@@ -1,4 +1,4 @@
-//! One member of a ZooKeeper ensemble.
+//! A member of a ZooKeeper ensemble.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,14 +12,12 @@ use tempfile::TempDir;
 use super::options::{Options, SUPERUSER, SUPERUSER_DIGEST};
 use crate::{Error, Process, Program, Result, folder, port};
 
-/// The packages, for Debian.
 const JAVA_PACKAGE: &str = "default-jre-headless";
 const PACKAGE: &str = "libzookeeper-java";
 
-/// Where Debian's packages put them.
 const JARS: &str = "/usr/share/java";
 
-/// The first one names most of what it needs.
+/// The first file's manifest refers to most of its dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -28,39 +26,37 @@ const CLASS_PATH: [&str; 5] = [
     "slf4j-simple.jar",
 ];
 
-/// A small process, which starts soon: one kind of collector, one compiler, few threads.
+/// JVM options for a small process that starts fast: simple collector, one compiler, few threads.
 const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 
-/// As ZooKeeper's own script starts it.
+/// The heap of ZooKeeper's own script.
 const FULL_SIZE: &str = "-Xmx1000m";
 
-/// Of each.
 const JAVA: [&str; 3] = [
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// Of a small ZooKeeper.
 const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // Not 64 MB for each log, of which there is a new one after each restart.
+    // Instead of 64 MB per log: each restart creates a new log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// Who was alone for long asks the others again soon: it would be a minute.
+/// The longest interval, in milliseconds, after which an isolated member contacts the others again.
+/// The default is a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
-/// How long a member may take to answer a question that is asked again anyway. It may be frozen.
+/// The time limit of a request that is retried. The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The ports of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
@@ -76,7 +72,7 @@ impl Ports {
     }
 }
 
-/// One member. Dropping it ends it.
+/// A member. Dropping it stops it.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -87,34 +83,33 @@ pub struct Member {
 }
 
 impl Member {
-    /// Its port for clients, the one with TLS if it has that.
+    /// Returns the port for clients, the TLS port if it has one.
     pub fn port(&self) -> u16 {
         if self.options.has_tls() { self.ports.secure } else { self.ports.clients }
     }
 
-    /// Its address for clients.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         local(self.port())
     }
 
-    /// Whether it doesn't vote.
+    /// Returns whether it is an observer, without a vote.
     pub fn is_observer(&self) -> bool {
         self.is_observer
     }
 
-    /// The process: its id, its log.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Where its settings are: it reads them when it is [started again](Self::restart).
+    /// Returns the settings file, which a [restart](Self::restart) reads again.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Starts it again on the same ports, after a [`Member::stop`] or [`Member::kill`] too, with all
-    /// that it knew, or with nothing. Waits until it runs, not until it has found the others again:
-    /// see [`super::ZooKeeper::wait_until_whole`].
+    /// Restarts it on the same ports, even if it was stopped. Waits until it runs, but not for the
+    /// ensemble: see [`super::ZooKeeper::wait_until_whole`].
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -124,42 +119,41 @@ impl Member {
         self.launch()
     }
 
-    /// Ends it in an orderly way.
+    /// Shuts it down.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it in its tracks: its connections stay open, and it answers nothing.
+    /// Freezes it: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// What it answers to one of the commands of four letters: `mntr`, `cons`, `dump`, `wchp`, `ruok`.
+    /// Returns its answer to a four-letter command: `mntr`, `cons`, `dump`, `wchp`, `ruok`.
     ///
     /// # Errors
-    /// When it doesn't answer.
+    /// If it doesn't answer.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
             Error::new(format!("{command}: {error}; the log says:\n{}", self.process.log()))
         })
     }
 
-    /// Runs ZooKeeper's own command line client with this member alone, as the one who may do
-    /// everything, and returns all that it prints: `&["get", "-s", "/path"]`. That is a JVM each time,
-    /// and a session.
+    /// Runs ZooKeeper's command line client with this member, as the superuser, and returns its
+    /// output. Example: `&["get", "-s", "/path"]`. This starts a JVM and a session.
     ///
     /// # Errors
-    /// With all that it wrote, when it fails.
+    /// With the whole output, if it fails.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;
         let mut script = format!("addauth digest {user}:{password}\n{}\n", arguments.join(" "));
@@ -172,24 +166,23 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Whether it believes that it leads. One that was cut off just now still does.
+    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
 
-    /// `leader`, `follower`, `observer` or `standalone`; none while it looks for a leader, and
-    /// serves nobody.
+    /// Returns `leader`, `follower`, `observer` or `standalone`, or `None` during an election.
     pub fn mode(&self) -> Option<String> {
         self.line("srvr", "Mode: ")
     }
 
-    /// The last change that it has seen.
+    /// Returns the id of the last transaction that it has seen.
     pub fn zxid(&self) -> Option<u64> {
         let zxid = self.line("srvr", "Zxid: 0x")?;
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// One of the values that `mntr` tells; none when it doesn't answer.
+    /// Returns one of the values of `mntr`, or `None` if it doesn't answer.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }
@@ -199,7 +192,6 @@ impl Member {
         answer.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned)
     }
 
-    /// Where its data are.
     pub(super) fn data(&self) -> PathBuf {
         data(self.folder.path()).join("version-2")
     }
@@ -213,7 +205,7 @@ impl Member {
         let (port, address) = (self.ports.clients, self.address());
         self.process.wait_until_ready(|| {
             ask(port, "ruok", SOON).ok()?;
-            // The port with TLS comes later.
+            // The TLS port opens later.
             TcpStream::connect_timeout(&address, SOON).ok().map(drop)
         })
     }
@@ -237,7 +229,8 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes what a member reads when it starts. `hosts` says where it finds each of the others.
+/// Writes the files that a member reads at its start. `hosts` maps the names of the other members
+/// to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,
@@ -266,7 +259,7 @@ pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // Each has names of its own for the others, so that each pair has a line of its own.
+        // Each member has its own addresses for the others, so that each pair has its own link.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))?))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

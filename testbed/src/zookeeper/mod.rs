@@ -19,28 +19,28 @@ use crate::network::{Dialler, Greeting, Network};
 use crate::{Certificates, Error, Result, folder};
 use member::{Ports, local};
 
-/// A ZooKeeper ensemble of our own: three members, or as many as one asks for. Dropping it ends them
-/// and removes their data.
+/// A ZooKeeper ensemble, of three members by default. Dropping it stops them and removes their
+/// data.
 ///
-/// The members can be killed, frozen, cut off from each other and restarted one by one.
+/// The members can be killed, frozen, cut off from each other and restarted individually.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    /// The members, those who don't vote at the end.
+    /// The members, observers last.
     pub members: Vec<Member>,
     options: Arc<Options>,
     network: Network,
 }
 
 impl ZooKeeper {
-    /// Three members with default settings.
+    /// Starts three members with default settings.
     ///
     /// # Errors
-    /// When Java or ZooKeeper isn't installed, or they don't find each other.
+    /// If Java or ZooKeeper isn't installed, or the members don't form an ensemble.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Others.
+    /// Returns the default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -72,35 +72,35 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// How to connect: `zookeeper:127.0.0.1:1,127.0.0.1:2`.
+    /// Returns the URL: `zookeeper:127.0.0.1:1,127.0.0.1:2`.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// How to connect through members, or proxies of them, that listen on `ports`.
+    /// Returns the URL through members, or proxies of them, that listen on `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// The name and the password of the one who may do everything, by the scheme `digest`.
+    /// Returns the superuser's name and password, for the scheme `digest`.
     pub fn superuser(&self) -> (&'static str, &'static str) {
         options::SUPERUSER
     }
 
-    /// The file with the certificate of the CA that signed the members'.
+    /// Returns the file with the CA's certificate.
     ///
     /// # Panics
-    /// When they don't speak TLS.
+    /// If the ensemble doesn't use TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// The files with a client's certificate and its key, for
+    /// Returns the files with a client's certificate and key, for
     /// [`Options::tls_with_client_certificates`].
     ///
     /// # Panics
-    /// When they don't speak TLS.
+    /// If the ensemble doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -109,21 +109,21 @@ impl ZooKeeper {
         self.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// What a member answers to one of the commands of four letters: see [`Member::four_letter`].
+    /// Returns a member's answer to a four-letter command: see [`Member::four_letter`].
     ///
     /// # Errors
-    /// When it doesn't answer.
+    /// If it doesn't answer.
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
     }
 
-    /// The index of the leader. While one that was cut off doesn't know it yet, the newer one.
+    /// Returns the index of the leader, the newer one if an isolated member still leads.
     ///
     /// # Errors
-    /// When there is none now.
+    /// If there is none.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
-        // The upper half counts the leaders.
+        // The zxid's upper half is the epoch.
         let newest = leaders.max_by_key(|(_, member)| member.zxid().map(|zxid| zxid >> 32));
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
@@ -131,15 +131,15 @@ impl ZooKeeper {
     /// Waits until another member than `old` is the leader, and returns its index.
     ///
     /// # Errors
-    /// When that takes longer than a minute.
+    /// After a minute.
     pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until nothing is amiss: one of them leads, and all others have caught up with it.
+    /// Waits until there is one leader and all other members are in sync with it.
     ///
     /// # Errors
-    /// When that takes longer than a minute, as it does when one of them is dead.
+    /// After a minute, for example if a member is dead.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();
@@ -158,22 +158,19 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all others, in both directions. Its clients still reach it, and it
-    /// answers their pings until it finds out: see [`Options::sync_limit`]. A second one may be cut off
-    /// at the same time, and is cut off from the first one too.
-    ///
-    /// Nothing tells the members: their connections are silent, as when a cable is pulled.
+    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
+    /// it, and it answers their pings until it detects the loss: see [`Options::sync_limit`]. The
+    /// connections become silent, like a pulled cable.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
 
-    /// Connects it again.
+    /// Reconnects a member.
     pub fn heal(&self, member: usize) {
         self.network.heal(member);
     }
 
-    /// Restarts all members at the same time, with all that they knew, or with nothing. Waits until
-    /// they agree.
+    /// Restarts all members in parallel, with or without their data, and waits until they agree.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.thaw();
@@ -187,7 +184,7 @@ impl ZooKeeper {
     }
 }
 
-/// The lines that say who the members are. A server on its own has none.
+/// Returns the lines that list the members. A standalone server has none.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -202,7 +199,8 @@ fn name(member: usize) -> String {
     format!("member-{member}")
 }
 
-/// Where `from` finds each member: itself where it listens, each other at a door of the pair's own.
+/// Returns the addresses for `from`: its own listening address, and a separate proxy for each other
+/// member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -1,4 +1,4 @@
-//! Copies of what a ZooKeeper ensemble knows, and going back to one.
+//! Snapshots of a ZooKeeper ensemble, and their restoration.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::{Member, ZooKeeper};
 use crate::ensemble::all_at_once;
 use crate::{Error, Result, folder};
 
-/// All that an ensemble knew at one moment.
+/// The state of an ensemble at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the leader's data folder, as an operator does who keeps copies. The leader stands still
-    /// meanwhile.
+    /// Copies the leader's data folder, as an operator's backup does. The leader is frozen during
+    /// the copy.
     ///
     /// # Errors
-    /// When there is no leader, or its files can't be read.
+    /// If there is no leader, or its files can't be read.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
         let leader = &self.members[self.leader()?];
@@ -27,11 +27,10 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Goes back to a copy as an operator does: ends all members, gives each the copy for its data
-    /// folder, and starts them. Transaction ids go back too.
+    /// Restores a snapshot as an operator does, with new data folders. Transaction ids go back too.
     ///
     /// # Errors
-    /// When it can't be written, or the members don't find each other.
+    /// If it can't be written, or the members don't form an ensemble.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.thaw();
@@ -50,7 +49,7 @@ impl Member {
     }
 }
 
-/// ZooKeeper has no folders within that one.
+/// Copies the files. ZooKeeper's data folder has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         std::fs::create_dir_all(to)?;

@@ -1,4 +1,4 @@
-//! Looking at processes.
+//! Inspection of processes.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwright_testbed::wait;
 
 pub(crate) fn runs(pid: u32) -> bool {
-    // A zombie is over: it only waits for somebody to ask how it ended.
+    // A zombie has ended; its parent hasn't waited for it yet.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
         .and_then(|stat| stat.rsplit(')').next().map(|rest| !rest.trim_start().starts_with('Z')))
@@ -19,8 +19,8 @@ pub(crate) fn assert_gone(pid: u32) {
     assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
 }
 
-/// Runs the test `helper` of this binary in a process of its own, until it has called
-/// [`tell_and_wait`]; kills that process, and asserts that the server's processes are gone.
+/// Runs the test `helper` in a child process until it calls [`tell_and_wait`], kills it, and
+/// asserts that its servers end.
 pub(crate) fn assert_gone_with_the_process_of(helper: &str) {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", helper, "--nocapture"])
@@ -39,20 +39,20 @@ pub(crate) fn assert_gone_with_the_process_of(helper: &str) {
     process.kill().unwrap();
     process.wait().unwrap();
     pids.iter().copied().for_each(assert_gone);
-    // That is all that a killed process leaves, and it can be large.
+    // The killed process leaves only its temporary folder, which can be large.
     let mut parts = folder.ancestors();
     let temporary = parts.find(|part| part.parent() == Some(&std::env::temp_dir()));
     std::fs::remove_dir_all(temporary.expect("it is a temporary folder")).unwrap();
 }
 
-/// What a helper does at the end.
+/// Prints the servers' process ids and waits to be killed.
 pub(crate) fn tell_and_wait(pids: &[u32]) {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     println!("server {}", pids.join(" "));
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Whether this process is one that [`assert_gone_with_the_process_of`] started.
+/// Returns whether [`assert_gone_with_the_process_of`] started this process.
 pub(crate) fn is_helper() -> bool {
     std::env::var_os("TESTBED_HELPER").is_some()
 }

@@ -1,4 +1,4 @@
-//! etcd: keys on one lease, and a queue in the order of their revisions, which one watch tells of.
+//! etcd: keys on one lease, and a queue ordered by revision, which one watch observes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -19,12 +19,11 @@ use super::{Floor, held, lost};
 
 const PREFIX: &str = "bench-floor/";
 
-/// Stands between a name and what is added to it.
+/// Separates a name from its suffix.
 const END: char = '\0';
 
 pub(super) struct Etcd {
     client: Client,
-    /// A lease for each TTL.
     leases: RefCell<HashMap<Duration, Rc<OnceCell<i64>>>>,
     queues: OnceCell<Arc<Mutex<Queues>>>,
     asked: Cell<u64>,
@@ -34,19 +33,18 @@ pub(super) struct Hold {
     key: Box<str>,
 }
 
-/// Who is in front at each name, as the watch tells.
+/// The queue of each name, as the watch reports it.
 #[derive(Default)]
 struct Queues {
     /// The keys of each name by their revisions.
     keys: HashMap<String, BTreeMap<i64, String>>,
-    /// Those of this process that aren't in front, as far as is known.
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// All that happened up to here is known.
+    /// All events up to this revision have been seen.
     revision: i64,
 }
 
 impl Etcd {
-    /// All keys of this process with the same TTL have one lease, which one task keeps alive.
+    /// Returns the lease of all keys of this process with the same TTL. One task keeps it alive.
     async fn lease(&self, ttl: Duration) -> Result<i64> {
         let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
         let lease = lease.get_or_try_init(async || {
@@ -60,7 +58,6 @@ impl Etcd {
         Ok(*lease.await?)
     }
 
-    /// Begins to watch, once.
     async fn queues(&self) -> Result<&Arc<Mutex<Queues>>> {
         let begin = async || {
             let mut client = self.client.clone();
@@ -87,7 +84,7 @@ impl Floor for Etcd {
     type Hold = Hold;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
-        // One member is asked, as Lockwright does.
+        // Only one member is used, as Lockwright does.
         let urls = url.trim_start_matches("etcd:");
         let member = urls.split([',', '?']).next().unwrap_or(urls);
         let options = ConnectOptions::new().with_require_leader(true);
@@ -114,7 +111,7 @@ impl Floor for Etcd {
         }
     }
 
-    /// A key of its own in the queue. It has the lock as soon as all that was before it is gone.
+    /// Adds a key to the queue. It holds the lock as soon as all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -122,7 +119,7 @@ impl Floor for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // Before the key is there: nothing that the watch tells may go unheard.
+        // Before the key exists, so that no event is missed.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;
@@ -150,7 +147,7 @@ impl Queues {
     fn went(&mut self, key: &str) {
         let Some(name) = name_of(key) else { return };
         if let Some(queue) = self.keys.get_mut(name) {
-            // The one in front, almost always.
+            // Almost always the first.
             let found = queue.iter().find(|(_, other)| *other == key);
             if let Some(revision) = found.map(|(revision, _)| *revision) {
                 queue.remove(&revision);
@@ -159,7 +156,7 @@ impl Queues {
         self.look(name);
     }
 
-    /// Tells the one in front, if it is one of ours.
+    /// Notifies the first key, if it belongs to this process.
     fn look(&mut self, name: &str) {
         let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
         if let Some((_, key)) = front

@@ -1,9 +1,7 @@
-//! The floor: what each server could do at best through the client library that Lockwright uses, by the
-//! bare commands. No fence, no proof, no reconnecting, no wait that can be given up: what a lock library
-//! adds costs time, and this is what it is added to.
+//! The baseline: each server's best performance with the client library that Lockwright uses,
+//! without fences, proofs, reconnects or cancellable waits.
 //!
-//! It excludes, or it would be the floor of something else. All that its workloads don't need is left out,
-//! so it is nothing to lock with.
+//! It excludes, but it is unfit for other uses.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -78,22 +76,21 @@ const NOTES: &[&str] = &[
      longer than the contest; ours queues once in each process.",
 ];
 
-/// The bare commands of one server.
 trait Floor: Sized + 'static {
     type Hold: 'static;
 
     async fn open(backend: &str, url: &str) -> Result<Self>;
 
-    /// A name that nobody else wants, or one that is kept.
+    /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// A name that others want too. What is held by [`Self::lock_alone`] is waited for, but needn't be
-    /// heard of when it ends: nothing that is measured goes from one to the other.
+    /// Acquires a contended name. A hold of [`Self::lock_alone`] is waited for, but its release
+    /// isn't notified.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Renews what [`Self::lock_alone`] holds, for ever.
+    /// Renews holds of [`Self::lock_alone`] indefinitely.
     async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         pending().await
@@ -167,12 +164,10 @@ floors! {
     ZooKeeper(ZooKeeper): "zookeeper",
 }
 
-/// The name is held, though nobody else should want it.
 fn held(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} is held by somebody else").into()
 }
 
-/// Not there, though it was ours.
 fn lost(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} was lost before it was released").into()
 }

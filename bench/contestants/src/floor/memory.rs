@@ -1,4 +1,4 @@
-//! Inside one process: tokio's mutex, one for each name.
+//! In one process: a tokio mutex for each name.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! MySQL's statements, which are MariaDB's too.
+//! MySQL's statements, which MariaDB shares.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,21 +16,21 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS bench_floor_row (name varbinary(255) PRIMARY KEY) ENGINE = InnoDB",
 ];
 
-/// No locks of gaps, and nobody's patience ends.
+/// No gap locks, and no timeouts.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION innodb_lock_wait_timeout = 3600, wait_timeout = 28800";
 
 const INSERT: &str = "INSERT IGNORE INTO bench_floor_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Those who wait are in the queue of a lock by name: nobody else asks when a lease ends, and nobody has to
-/// be told. It isn't held beyond the deletion of the lease, and grants nothing by itself.
+/// Waiters queue for a named lock, so no waiter polls or needs a notification. The lock ends with
+/// the lease's deletion and grants nothing by itself.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_floor_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 
 const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ? AND token = ?";
 
-/// The next one's insert waits for this transaction's end.
+/// The next waiter's insert waits for this transaction's end.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_floor_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 
@@ -120,7 +120,7 @@ impl Server for Mysql {
     }
 }
 
-/// A name that GET_LOCK takes, whatever its length and case.
+/// Returns a name that GET_LOCK accepts, whatever its length and case.
 fn lock(name: &str) -> String {
     format!("{:016x}", key(name))
 }

@@ -1,4 +1,4 @@
-//! Connections that are used by one task at a time.
+//! Connections, each for one task at a time.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,25 +6,23 @@ use std::sync::Arc;
 use lockwright_bench_protocol::Result;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections, made when they are wanted.
+/// A pool that connects on demand.
 pub(super) struct Pool<C> {
     idle: RefCell<Vec<C>>,
     places: Arc<Semaphore>,
 }
 
-/// One of them. Dropped, it is closed.
+/// A connection from the pool. Dropping it closes it.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,
 }
 
 impl<C> Pool<C> {
-    /// At most so many. Who wants one more waits for its turn.
     pub(super) fn of(most: usize) -> Self {
         Self { idle: RefCell::default(), places: Arc::new(Semaphore::new(most)) }
     }
 
-    /// As many as are wanted.
     pub(super) fn unlimited() -> Self {
         Self::of(Semaphore::MAX_PERMITS)
     }

@@ -1,5 +1,5 @@
-//! PostgreSQL's statements. The tables are logged, and each commit waits for the disk, as the server does
-//! by default.
+//! PostgreSQL's statements. The tables are logged, and each commit waits for the disk, as by
+//! default.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ const PREPARE: &str = "SET client_min_messages = warning;
 const INSERT: &str = "INSERT INTO bench_floor_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Those who wait are in the queue of an advisory lock: nobody else asks when a lease ends, and nobody has
-/// to be told. It isn't held beyond the deletion of the lease, and grants nothing by itself.
+/// Waiters queue for an advisory lock, so no waiter polls or needs a notification. The lock ends
+/// with the lease's deletion and grants nothing by itself.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_floor_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";
 
 const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = $1 AND token = $2";
 
-/// The next one's insert waits for this transaction's end.
+/// The next waiter's insert waits for this transaction's end.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_floor_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";
@@ -109,7 +109,7 @@ impl Server for Postgres {
     }
 
     async fn unlock_row(on: &mut PgConnection) -> Result<()> {
-        // Unlike a commit, it doesn't wait for the disk: there is nothing to keep.
+        // Unlike a commit, it doesn't wait for the disk. There is nothing to keep.
         raw_sql("ROLLBACK").execute(on).await?;
         Ok(())
     }

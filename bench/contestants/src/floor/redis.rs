@@ -1,4 +1,4 @@
-//! Redis: one server, the master that Sentinels name, or a Cluster's masters.
+//! Redis: one server, a Sentinel master, or a Cluster's masters.
 
 use std::time::Duration;
 
@@ -13,13 +13,12 @@ const SLOTS: u16 = 16_384;
 
 pub(super) struct Redis {
     masters: Vec<Server>,
-    /// The last slot of each range, in order, and whose it is.
+    /// The last slot of each range, in order, and its master.
     slots: Vec<(u16, usize)>,
 }
 
 pub(super) struct Hold {
     name: Box<str>,
-    /// If it was waited for.
     turn: Option<Turn>,
 }
 
@@ -28,7 +27,7 @@ impl Redis {
         Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
     }
 
-    /// `redis+sentinel://host:port,…/master`
+    /// Connects by a URL `redis+sentinel://host:port,…/master`.
     async fn sentinels(url: &str) -> Result<Self> {
         let rest = url.trim_start_matches("redis+sentinel://");
         let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
@@ -43,7 +42,7 @@ impl Redis {
         Self::one(&format!("redis://{host}:{port}")).await
     }
 
-    /// `redis+cluster://host:port,…`
+    /// Connects by a URL `redis+cluster://host:port,…`.
     async fn cluster(url: &str) -> Result<Self> {
         let hosts = url.trim_start_matches("redis+cluster://");
         let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
@@ -137,7 +136,7 @@ impl Floor for Redis {
     }
 }
 
-/// What a Cluster's slots are counted by: CRC-16/XMODEM.
+/// Returns the CRC-16/XMODEM, which determines a Cluster's slot.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {

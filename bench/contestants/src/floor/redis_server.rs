@@ -1,4 +1,4 @@
-//! One Redis server: leases, and turns.
+//! A Redis server: leases and turns.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,15 +11,15 @@ use redis::{AsyncConnectionConfig, Client, cmd};
 
 use super::pool::{Lent, Pool};
 
-/// How many holds are renewed by one call.
+/// The number of holds that one call renews.
 const BATCH: usize = 100;
 
-/// A server, and the connection that carries all that doesn't block.
+/// A server, and the connection for all calls that don't block.
 pub(super) struct Server {
     client: Client,
     connection: MultiplexedConnection,
     waiting: Pool<MultiplexedConnection>,
-    /// The names that are known to have a turn.
+    /// The names that have a turn.
     ready: RefCell<HashSet<String>>,
     /// The value of all keys of this process.
     token: String,
@@ -27,7 +27,7 @@ pub(super) struct Server {
     renew: String,
 }
 
-/// The right to be the only one at a name: a word that is taken out of a list and put back.
+/// An exclusive right to a name: an element that is popped from a list and pushed back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -54,7 +54,7 @@ impl Server {
         self.connection.clone()
     }
 
-    /// Takes a lease. False if there is one.
+    /// Takes a lease. Returns `false` if there is one.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -62,14 +62,13 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Gives a lease back. False if it wasn't there.
+    /// Releases a lease. Returns `false` if there was none.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
         Ok(delete.query_async(&mut self.connection()).await?)
     }
 
-    /// Renews leases. How many were there?
     pub(super) async fn renew(&self, names: &[&str], ttl: Duration) -> Result<usize> {
         let mut renewed = 0;
         for batch in names.chunks(BATCH) {
@@ -83,7 +82,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits for the turn at a name, blocked in the server on a connection of its own.
+    /// Waits for the turn, blocked in the server on a separate connection.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {
@@ -95,7 +94,7 @@ impl Server {
         Ok(Turn(Box::new(lent)))
     }
 
-    /// Lets the next one in.
+    /// Passes the turn to the next waiter.
     pub(super) async fn pass_on(&self, name: &str, turn: Turn) -> Result<()> {
         let list = format!("{}:turn", key(name));
         let mut lent = *turn.0;
@@ -104,8 +103,8 @@ impl Server {
         Ok(())
     }
 
-    /// There is one turn at each name, which whoever comes first makes; none at a name that somebody holds
-    /// without having waited for it.
+    /// Creates a name's single turn, unless the name is held without a turn. The first waiter does
+    /// this.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
@@ -120,7 +119,7 @@ impl Server {
     }
 }
 
-/// All keys of a name are in one slot of a Cluster.
+/// Returns the key, with the name as hash tag, so that all keys of a name are in one slot.
 fn key(name: &str) -> String {
     format!("{{{name}}}")
 }

@@ -1,4 +1,5 @@
-//! Five independent Redis servers: what is asked is asked of all at once, and the slowest is waited for.
+//! Five independent Redis servers. Requests go to all of them in parallel, and the slowest
+//! determines the time.
 
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ pub(super) struct Redlock {
 
 pub(super) struct Hold {
     name: Box<str>,
-    /// If it was waited for.
+    /// Present after a wait.
     turn: Option<Turn>,
 }
 
 impl Redlock {
-    /// Whether most agree. If not, what the others said is undone.
+    /// Returns whether a majority granted. If not, undoes the other grants.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(
@@ -72,7 +73,7 @@ impl Floor for Redlock {
         }
     }
 
-    /// By turns, which the first of the servers keeps: no vote is ever split, and nobody asks in vain.
+    /// Acquires by turns, which the first server keeps. So votes are never split.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let turn = self.servers[0].wait(name).await?;
         while !self.set(name, ttl).await? {

@@ -1,6 +1,6 @@
 #!lua flags=allow-cross-slot-keys
--- Gives each key that has this value a new TTL, in ms. The keys stand among the arguments, as a Cluster's
--- node may have them in many slots.
+-- Sets a new TTL (ms) on each key that has this value. The keys are arguments, because those on a
+-- Cluster's node may be in many slots.
 local renewed = 0
 for at = 3, #ARGV do
   if redis.call('GET', ARGV[at]) == ARGV[1] then

@@ -1,5 +1,4 @@
-//! What the floors of the databases with a server have in common: the three modes, and whose connection
-//! does what.
+//! The common part of the database servers' baselines: the three modes and their connections.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process;
@@ -12,59 +11,54 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::pool::{Lent, Pool};
 use super::{Floor, held, lost};
 
-/// How many connections there are for what doesn't block, as Lockwright has them.
+/// The number of connections for requests that don't block, as in Lockwright.
 const REQUESTS: usize = 4;
 
-/// How many connections of one process hold or are blocked at a time when others want the name too. While
-/// one holds the next is in the server's queue already, and the one after on its way there: more would only
-/// be more to connect and to wake. The servers take 100 to 150 unless they are told otherwise.
+/// The connections per process that hold or are blocked under contention. The first holds, the
+/// second is in the server's queue, the third follows. More would add only connections and
+/// wake-ups.
 const IN_TURN: usize = 3;
 
-/// How often the one whose turn it is looks again whether a lease has gone that was taken out of turn.
+/// The interval of checks for a lease that was taken without a turn.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The statements of one database. Keys are numbers that stand for names.
+/// The statements of a database. Keys are numbers derived from names.
 pub(super) trait Server: Sized + 'static {
     type Connection: 'static;
 
     fn new(url: &str) -> Result<Self>;
 
-    /// Connects, and makes the tables unless they are there.
+    /// Connects, and creates missing tables.
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Takes a lease. False if there is one.
+    /// Takes a lease. Returns `false` if there is one.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// The same, blocked in the server until nobody else is at it; then nobody else is until
+    /// Takes a lease, blocked in the server until it has the turn, which ends with
     /// [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Gives a lease back. False if it wasn't there.
+    /// Releases a lease. Returns `false` if there was none.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// The same, and ends the turn.
+    /// Releases a lease and ends the turn.
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// Renews all leases of a token, in one statement. How many there are?
+    /// Renews all leases of a token in one statement, and returns their number.
     async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
 
-    /// Takes a lock of the session, and waits for it if need be.
+    /// Takes a lock of the session, with or without waiting.
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
 
-    /// Gives it back. False if it wasn't there.
     async fn free(on: &mut Self::Connection, name: &str) -> Result<bool>;
 
-    /// Locks a row in a new transaction.
     async fn lock_row(on: &mut Self::Connection, name: &str) -> Result<()>;
 
-    /// Ends the transaction.
     async fn unlock_row(on: &mut Self::Connection) -> Result<()>;
 
-    /// The cheapest statement there is.
     async fn ping(on: &mut Self::Connection) -> Result<()>;
 }
 
-/// A row of the table of leases.
 pub(super) struct Lease<'a> {
     pub(super) name: &'a str,
     pub(super) token: i64,
@@ -80,7 +74,6 @@ enum Mode {
 pub(super) struct Sql<S: Server> {
     server: S,
     mode: Mode,
-    /// The same for all leases of this process.
     token: i64,
     requests: Pool<S::Connection>,
     waiting: Pool<S::Connection>,
@@ -88,12 +81,15 @@ pub(super) struct Sql<S: Server> {
 }
 
 pub(super) enum Hold<C> {
-    /// A row.
     Lease(Box<str>),
-    /// A row, and a turn among those that wait, which is a connection's.
+    /// A row, and a turn, which belongs to a connection.
     LeaseInTurn(Box<str>, Lent<C>),
-    /// A connection that has the lock, out of the pool of those that wait if so.
-    Connection { name: Box<str>, lent: Mutex<Lent<C>>, waited: bool },
+    /// A connection that has the lock, from the pool of waiters if it waited.
+    Connection {
+        name: Box<str>,
+        lent: Mutex<Lent<C>>,
+        waited: bool,
+    },
 }
 
 impl<S: Server> Sql<S> {
@@ -126,7 +122,7 @@ impl<S: Server> Floor for Sql<S> {
             Some((_, "row")) => Mode::Row,
             _ => Mode::Lease,
         };
-        // The mode is Lockwright's own parameter, and the first and only one here.
+        // Remove the mode, which is Lockwright's own parameter and the only one here.
         let floor = Self {
             server: S::new(url.split('?').next().unwrap_or(url))?,
             mode,
@@ -135,7 +131,7 @@ impl<S: Server> Floor for Sql<S> {
             waiting: Pool::of(IN_TURN),
             holding: Pool::unlimited(),
         };
-        // Connecting isn't what is measured.
+        // Connect before the measurement.
         let alone =
             if matches!(floor.mode, Mode::Lease) { &floor.requests } else { &floor.holding };
         for pool in [alone, &floor.waiting] {
@@ -219,7 +215,7 @@ impl<S: Server> Floor for Sql<S> {
     }
 }
 
-/// The number that stands for a name, in each process the same.
+/// Returns the number of a name, equal in all processes.
 pub(super) fn key(name: &str) -> i64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! SQLite: one connection with the settings of Lockwright's, and a row for each lease.
+//! SQLite: one connection with Lockwright's settings, and a row for each lease.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tokio::time::{interval, sleep};
 
 use super::{Floor, held, lost};
 
-/// Full: a grant and a release wait for the disk once each, as Lockwright's do.
+/// `FULL`: a grant and a release each wait for the disk once, like Lockwright's.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_floor_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -30,14 +30,14 @@ const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ?1 AND token = 
 
 const RENEW: &str = "UPDATE bench_floor_lease SET expires = ?2 WHERE token = ?1";
 
-/// The shortest that tokio sleeps. Nothing in SQLite waits for another process but its own polling for
-/// the write lock, so this is no perfect floor: what tells of a release outside of SQLite may be quicker.
+/// The shortest sleep in tokio. SQLite's waiters poll, so this is no perfect baseline: a
+/// notification outside SQLite may be faster.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {
     connection: tokio::sync::Mutex<SqliteConnection>,
     token: i64,
-    /// The tasks of one process needn't poll for each other.
+    /// Tasks of one process needn't poll for each other.
     names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Hold {
 }
 
 impl Sqlite {
-    /// Whether it was free.
+    /// Returns whether it was free.
     async fn upsert(&self, name: &str, ttl: Duration) -> sqlx::Result<bool> {
         let now = now();
         let mut connection = self.connection.lock().await;
@@ -55,7 +55,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Keeps nobody from writing, as an upsert in vain would.
+    /// Doesn't block writers, unlike a failed upsert.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;
@@ -128,7 +128,6 @@ impl Floor for Sqlite {
     }
 }
 
-/// Tries until nobody else writes.
 async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> {
     loop {
         match ask().await {
@@ -140,7 +139,7 @@ async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> 
 
 async fn pause_if_busy(error: sqlx::Error) -> Result<()> {
     match &error {
-        // SQLITE_BUSY, in all its forms.
+        // SQLITE_BUSY and its extended codes.
         sqlx::Error::Database(cause)
             if cause
                 .code()

@@ -1,9 +1,8 @@
-//! Which client libraries this was built with.
+//! The versions of the client libraries.
 
-/// The lock file of the build: what stands in it can't be out of date.
+/// The lock file of this build, so its versions are current.
 const LOCK: &str = include_str!("../../../../Cargo.lock");
 
-/// All of them, with their versions.
 pub(super) fn libraries() -> &'static str {
     let named = ["redis", "sqlx", "etcd-client", "zookeeper-client", "tokio"]
         .map(|library| format!("{library} {}", version(library).unwrap_or("(unknown)")));

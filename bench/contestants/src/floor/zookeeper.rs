@@ -1,5 +1,5 @@
-//! ZooKeeper: ephemeral nodes of one session, and a queue of sequential ones of which each watches the one
-//! before.
+//! ZooKeeper: ephemeral nodes of one session, and a queue of sequential nodes. Each waiter watches
+//! its predecessor.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ const SEQUENTIAL: CreateOptions<'static> =
 
 pub(super) struct ZooKeeper {
     client: Client,
-    /// The names that are known to have a queue.
+    /// The names that have a queue.
     ready: RefCell<HashSet<String>>,
 }
 
@@ -39,7 +39,6 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits until there is no such node.
     async fn gone(&self, path: &str) -> Result<()> {
         if let (Some(_), watch) = self.client.check_and_watch_stat(path).await?
             && watch.changed().await.event_type != EventType::NodeDeleted
@@ -80,14 +79,15 @@ impl Floor for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // Both in one go: a session's requests are carried out in order.
+        // Both requests at once: a session's requests are executed in order.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)
         );
         let (_, number) = created?;
         let own = number.to_string();
-        // When the one before has gone it is this one's turn: none of those who wait here leaves the queue.
+        // The predecessor's deletion is this waiter's turn, because no waiter leaves the queue
+        // early.
         let nodes = nodes?;
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;

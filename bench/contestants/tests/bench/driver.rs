@@ -1,10 +1,10 @@
-//! The driver, with contestants that are known to be right or broken.
+//! Tests of the driver, with subjects that are correct or have a known defect.
 use std::sync::{Mutex, PoisonError};
 
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Kind, Results};
 
-/// Each of these starts many processes, and sees whether they come in time.
+/// Each test starts many processes and depends on time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn measured(kind: Kind, fakes: &[&str], only: &[&str]) -> Results {
@@ -35,7 +35,7 @@ fn who_excludes_is_timed_at_everything() {
         let cells: Vec<_> =
             results.cells.iter().filter(|cell| cell.workload == workload.id).collect();
         assert!(!cells.is_empty(), "{} is measured", workload.id);
-        // There's no server here, and so none that could be looked at.
+        // There is no server to measure.
         let of_server = workload.measure.starts_with("server_commands");
         for cell in cells.iter().filter(|cell| cell.note.is_none() && !of_server) {
             assert!(cell.measures.contains_key(workload.measure), "{cell:?}");

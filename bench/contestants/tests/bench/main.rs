@@ -1,4 +1,4 @@
-//! The driver of the benchmarks, and who takes part.
+//! Tests of the driver and the subjects.
 #![forbid(unsafe_code)]
 
 mod driver;

@@ -1,13 +1,12 @@
-//! Ours and the floor on every backend: they exclude, and each measurement that there is works with them.
+//! Lockwright and the baseline on every backend: they exclude, and each measurement works.
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 
-/// How often it is tried: on a busy machine a process may come too late for a contest of 30 ms, or a
-/// server answer too late.
+/// The maximum number of attempts, as a busy machine may miss a contest of 30 ms.
 const TRIES: usize = 4;
 
 fn everything_works_on(backend: &str) {
-    // Beside others: the figures of a smoke run mean nothing.
+    // Tests run in parallel, because a smoke run's figures don't matter.
     let mut lacking = Vec::new();
     for _ in 0..TRIES {
         lacking = lacking_in(&measured(backend), backend);
@@ -34,7 +33,7 @@ fn measured(backend: &str) -> Results {
         logs: folder.path().to_owned(),
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // This is never a matter of time.
+    // Never a matter of time.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }
@@ -43,7 +42,6 @@ fn measured(backend: &str) -> Results {
     results
 }
 
-/// What isn't as it should be.
 fn lacking_in(results: &Results, backend: &str) -> Vec<String> {
     let mut lacking = Vec::new();
     for contestant in ["floor", "lockwright"] {

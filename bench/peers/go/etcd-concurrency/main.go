@@ -1,4 +1,4 @@
-// The mutex of etcd's own client, as a contestant of the benchmarks.
+// The mutex of etcd's own client, as a benchmark subject.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"lockwright/peers/protocol"
 )
 
-// Nobody waits for a connection for this long unless something is wrong.
+// The time limit for a connection. Only failures reach it.
 const limit = 10 * time.Second
 
 func main() {
@@ -32,7 +32,7 @@ type library struct {
 	sessions map[owner]*concurrency.Session
 }
 
-// Whose a session is.
+// The key of a session.
 type owner struct {
 	task int
 	ttl  time.Duration

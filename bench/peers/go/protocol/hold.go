@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// How many names are acquired or released at a time.
+// The number of names that are acquired or released in parallel.
 const atATime = 64
 
 func (s *state) hold(words *words, output io.Writer) error {
@@ -61,7 +61,7 @@ func (s *state) drop(output io.Writer) error {
 	return nil
 }
 
-// Does it for each number below count, several at a time, until one fails.
+// Calls do for each number below count, several in parallel, until one fails.
 func atOnce(count int, do func(number int) error) error {
 	numbers := make(chan int)
 	failed := make(chan error, atATime)

@@ -1,6 +1,5 @@
-// Package protocol is the contestants' side of the benchmarks' protocol, for those that are written in
-// Go: a contestant implements Library, and its main calls Serve. The protocol itself is in
-// bench/README.md.
+// Package protocol is the subjects' side of the benchmarks' protocol in Go. A subject implements
+// Library, and its main calls Serve. bench/README.md describes the protocol.
 package protocol
 
 import (
@@ -19,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Greeting is what a contestant says of itself, as its first line.
+// Greeting is a subject's handshake, its first line.
 type Greeting struct {
 	Name     string   `json:"name"`
 	Library  string   `json:"library"`
@@ -28,45 +27,42 @@ type Greeting struct {
 	Notes    []string `json:"notes"`
 }
 
-// Library is a lock library at work, connected as its users would have it. Its methods may be called at
-// the same time.
+// Library is a connected lock library, configured as its users would do it. Its methods may be
+// called concurrently.
 type Library interface {
-	// Open connects.
 	Open(backend string, servers Servers) error
-	// Prepare makes what a task needs for locks of this TTL, once. It is called before time is taken.
+	// Prepare creates the locks' resources for a task and a TTL. It is called once, before the
+	// measurement.
 	Prepare(task int, ttl time.Duration) error
-	// Lock acquires a name, and waits for it as the library does. Tasks that contend have each a number
-	// of its own.
+	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
 	Lock(task int, name string, ttl time.Duration) (Hold, error)
-	// Keep acquires a name that nobody else wants, and keeps it alive until it is released. Task 0 is
-	// prepared.
+	// Keep acquires an uncontended name and keeps it alive until its release. Task 0 is prepared.
 	Keep(name string, ttl time.Duration) (Hold, error)
 }
 
-// Hold is a lock that is held.
+// Hold is a held lock.
 type Hold interface {
-	// Unlock releases it. The answer is ErrLost if it is known to have expired before.
+	// Unlock releases it, or returns ErrLost if it had expired.
 	Unlock() error
 }
 
-// ErrLost says that a lock wasn't held any more when it was released.
+// ErrLost means that a lock had expired before its release.
 var ErrLost = errors.New("the lock expired on the way")
 
-// Cannot says that the library has no such thing.
+// Cannot means that the library lacks this function.
 type Cannot string
 
 func (c Cannot) Error() string { return string(c) }
 
-// Servers is what the command `open` says beside the backend.
+// Servers is the part of the command open after the backend.
 type Servers struct {
 	// Hosts and ports.
 	Addresses []string
-	// What Sentinels call the master.
+	// The Sentinels' name of the master.
 	Master string
 }
 
-// Serve runs a contestant until its input ends. The version of its library is that of module, which was
-// built in.
+// Serve runs a subject until its input ends. The library's version is that of the linked module.
 func Serve(greeting Greeting, module string, library Library) {
 	greeting.Library = module + " " + version(module)
 	greeting.Runtime = runtime.Version()
@@ -82,7 +78,7 @@ func Serve(greeting Greeting, module string, library Library) {
 		for {
 			line, err := input.ReadString('\n')
 			if err != nil {
-				// At once, whatever is held or waited for.
+				// Immediately, with locks held or waited for.
 				os.Exit(0)
 			}
 			commands <- line
@@ -119,7 +115,7 @@ func complaint(err error) string {
 	return "error " + text
 }
 
-// Now is the present, in nanoseconds of CLOCK_MONOTONIC.
+// Now returns the time of CLOCK_MONOTONIC in nanoseconds.
 func Now() int64 {
 	var time unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &time); err != nil {
@@ -128,12 +124,12 @@ func Now() int64 {
 	return time.Nano()
 }
 
-// What lasts from one command to the next.
+// The state between commands.
 type state struct {
 	library Library
 	open    bool
 	held    []Hold
-	// How many tasks wait: their numbers are for no other that contends.
+	// The number of waiting tasks. No contending task may have their numbers.
 	waiting int
 }
 
@@ -209,7 +205,7 @@ func (s *state) pairs(words *words, output io.Writer) error {
 	return nil
 }
 
-// Makes ready for so many tasks, of the numbers from first on, unless the command was wrong.
+// Prepares tasks, numbered from first, unless the command is invalid.
 func (s *state) prepare(words *words, first, tasks int, ttl time.Duration) error {
 	if words.err != nil {
 		return words.err
@@ -241,7 +237,7 @@ func (s *state) wait(words *words, output io.Writer) error {
 	return nil
 }
 
-// The words of a command, and the first thing that was wrong about them.
+// The words of a command, and its first error.
 type words struct {
 	left []string
 	err  error

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Who had the lock, and when.
+// A task's turn with the lock.
 type turn struct {
 	asked, granted, released int64
-	// Its release says that somebody else had it by then.
+	// Its release found that another task had the lock.
 	lost bool
 }
 
-// The words of the command `turns`.
+// The arguments of the command turns.
 type contest struct {
 	library    Library
 	name       string

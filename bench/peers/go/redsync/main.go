@@ -1,4 +1,4 @@
-// redsync, as a contestant of the benchmarks.
+// redsync, as a benchmark subject.
 package main
 
 import (
@@ -79,7 +79,7 @@ func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
 	}
 }
 
-// Whether others have it, or nobody, and nothing is wrong.
+// Returns whether the lock is held, or the vote was split, without an error.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)
@@ -112,7 +112,7 @@ func (h *hold) Unlock() error {
 	}
 }
 
-// A hold that is renewed until it is released.
+// A hold that is renewed until its release.
 type kept struct {
 	*hold
 	stop, stopped chan struct{}

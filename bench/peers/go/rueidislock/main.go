@@ -1,4 +1,4 @@
-// rueidislock, as a contestant of the benchmarks.
+// rueidislock, as a benchmark subject.
 package main
 
 import (

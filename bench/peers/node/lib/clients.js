@@ -1,4 +1,4 @@
-// The clients of ioredis that a backend needs, and the backends that they make possible.
+// The ioredis clients of a backend, and the supported backends.
 'use strict';
 
 const Redis = require('ioredis');
@@ -23,7 +23,7 @@ function make(backend, urls) {
   }
 }
 
-// Clients, connected.
+// Returns connected clients.
 async function connect(backend, urls) {
   const clients = make(backend, urls);
   await Promise.all(clients.map((client) => client.ping()));

@@ -1,11 +1,11 @@
-//! What the contestants have in common: which version of their library they were built with.
+//! Common code of the subjects: the version of their library.
 #![forbid(unsafe_code)]
 
-/// The name of a crate, and its version as it is locked.
+/// Returns a crate's name and locked version.
 ///
 /// # Panics
 ///
-/// If nothing here depends on it.
+/// If no crate here depends on it.
 #[must_use]
 pub fn library(name: &str) -> &'static str {
     let package = format!("name = \"{name}\"\nversion = \"");

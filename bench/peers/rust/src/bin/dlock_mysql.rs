@@ -10,15 +10,14 @@ use lockwright_bench_peers::library;
 use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
 use sqlx::mysql::MySqlPoolOptions;
 
-/// How many connections the pool may have.
 const CONNECTIONS: u32 = 32;
 
-/// How long to wait for a lock: longer than any measurement.
+/// The time limit for a lock, longer than any measurement.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {
     provider: MySqlLockProvider,
-    /// How many are held, or being acquired.
+    /// The number of locks that are held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -11,12 +11,11 @@ use lockwright_bench_peers::library;
 use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
 use sqlx::postgres::PgPoolOptions;
 
-/// How many connections the pool may have.
 const CONNECTIONS: u32 = 32;
 
 struct Dlock {
     provider: PostgresLockProvider,
-    /// How many are held, or being acquired.
+    /// The number of locks that are held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -21,7 +21,7 @@ impl Contestant for Rslock {
             "redis-cluster" => LockManager::new_cluster(urls)?,
             _ => LockManager::new(urls),
         };
-        // It connects with the first use.
+        // The first lock connects.
         let name = format!("open/{}", std::process::id());
         manager.acquire(&*name, Duration::from_secs(1)).await?.release().await;
         Ok(Self { manager })

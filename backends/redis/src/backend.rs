@@ -17,10 +17,10 @@ use crate::servers::Servers;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, listing, offers, replicas, scripts, tracking};
 
-/// For how long a token that must not come back is remembered at least.
+/// Minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
+/// Attempts to break any holder while the holder keeps changing.
 const BREAK_TRIES: usize = 10;
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let ended = self.end(claim, settle).await;
         if ended.is_ok() {
-            // Whoever releases a token doesn't ask for it again.
+            // A released token is never acquired again.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -94,7 +94,7 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // A little longer than its limit: who waits in the same process may take over its place then.
+            // Longer than the limit, so that another waiter of this process can take over its place.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.ended(claim.token);
@@ -125,9 +125,9 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // A grant counts only once replicas have it; and in a Cluster, or by Sentinel, the offer may be
-                // made by another server than the one that queued the claim, with another clock: the queue
-                // goes along with a slot that is moved, and is on the replica that takes over.
+                // A grant counts only once replicas have it. With a Cluster or Sentinel, the queue moves with
+                // a slot, or is on the replica that takes over. So the offer may come from a different server
+                // and clock than the queueing.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -141,7 +141,7 @@ impl Redis {
         }
     }
 
-    /// Gives the hold of a token to another one.
+    /// Transfers a token's hold to another token.
     async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(&keys.lock, from);
@@ -163,21 +163,21 @@ impl Redis {
         }
     }
 
-    /// A stranger tells nobody when it lets go. If the server does that for it, there is no need to
-    /// ask often.
+    /// Tracks the key of a foreign holder, which sends no wake-up. With tracking, frequent polls aren't
+    /// needed.
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;
         };
         match tracking::listen_for(&self.servers, &keys.lock).await {
             Some(true) => busy.retry_after = holder.remaining,
-            // It went while nobody listened.
+            // It was freed before tracking started.
             Some(false) => busy.retry_after = Some(Duration::ZERO),
             None => {}
         }
     }
 
-    /// What came of asking, if that counts.
+    /// Returns the result of a request, unless it doesn't count.
     async fn counted(
         &self,
         claim: &Claim,
@@ -192,15 +192,15 @@ impl Redis {
         }
     }
 
-    /// Ends a hold that was granted and doesn't count.
+    /// Releases a grant that doesn't count.
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Until the answer is there, and for good if none comes or nobody waits for it any more.
+        // Until the release is answered, or permanently if it isn't, or if the caller is cancelled.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, Settle::Answered).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
             Ended::Released => replicas::given_back(&cause),
-            // It was there a moment ago, so this may have been asked of another server.
+            // It was held a moment ago, so another server may have answered.
             Ended::NotHeld => cause,
         }
     }
@@ -244,7 +244,7 @@ impl Redis {
         }
     }
 
-    /// The same on a node of a quorum, which has no queue.
+    /// Ends a hold on a node of a quorum, which has no queue.
     pub(crate) async fn withdraw(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let keys = self.keys(&claim.name)?;
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
@@ -289,7 +289,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // A token must be named for its tombstone, also when any will do.
+            // The tombstone's key needs a token, even if any holder will do.
             let token = match seen {
                 Seen::Token(token) => Some(token),
                 Seen::Any => match self.inspect(name).await?.holders.first() {
@@ -326,7 +326,7 @@ impl Redis {
                 )
                 .await?;
             let words = answer::Words::of(answer, Effect::Changes)?;
-            // A foreign hold without an end is believed for ever.
+            // A foreign hold without an expiry lasts forever.
             let left = || words.duration(1).unwrap_or(Duration::MAX);
             return match words.word(0)? {
                 "free" => Ok(Broken::NotHeld),
@@ -354,7 +354,7 @@ impl Redis {
     }
 }
 
-/// For how long a token is remembered that must not come back, in ms.
+/// Returns the lifetime of the tombstone in ms; 0 means none.
 fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     match settle {
         Settle::Answered => 0,
@@ -362,7 +362,7 @@ fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     }
 }
 
-/// Returns the effect of one request for a claim. The claim's TTL limits the wait for the answer.
+/// Returns the effect of one request for a claim. The claim's TTL limits the wait for the reply.
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
 }

@@ -1,8 +1,8 @@
-//! Refusing late writes to Redis.
+//! Rejection of late writes to Redis.
 //!
-//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
-//! A [`FencedScript`] refuses that where what is protected stands in a Redis, be it the one with the locks or
-//! another one: the user's own script runs only if no later holder has been there before.
+//! A holder that was paused for longer than its TTL may overwrite data that a later holder has changed. If
+//! the protected data are in a Redis (the one with the locks or another), a [`FencedScript`] prevents this.
+//! It runs the user's script only if no later holder has written before.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,10 +20,10 @@
 //! # }
 //! ```
 //!
-//! The highest fence stands under a key of the user's choice, in decimal. Who writes to the same things must
-//! use the same key, and nobody may write to them without. Both happen in one script, which the server runs
-//! while nothing else is. In a Cluster, the key of the fence must be in the slot of the others
-//! (`{order:42}:fence`). Fences of every backend will do.
+//! The highest fence is stored in decimal under a key of the user's choice. All writers of the same data must
+//! use the same key, and must not write without it. The check and the write are one atomic script. In a
+//! Cluster, the fence's key must be in the slot of the other keys (`{order:42}:fence`). Fences of every
+//! backend work.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -32,13 +32,13 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A script of the user's that runs only if no later holder has been there. Make one and keep it: the server
-/// is sent its text once.
+/// A user's script that runs only if no later holder has written. Keep it and reuse it: its text is sent to
+/// the server once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
 impl FencedScript {
-    /// Of this Lua, which sees its own keys and arguments only, as `KEYS` and `ARGV`.
+    /// Creates it from Lua text. The script sees only its own keys and arguments, as `KEYS` and `ARGV`.
     ///
     /// The script may begin with a line such as `#!lua flags=allow-oom`. The flags must allow writes, because
     /// the fence is written.
@@ -52,25 +52,28 @@ impl FencedScript {
         Self(Script::new(format!("{shebang}\n{check}\n{rest}").trim_start()))
     }
 
-    /// Runs it if no later holder has been there, and notes the fence under `key`.
+    /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may run it again and again, and so may readers beside each other, who share a fence.
-    /// The fence is noted first: what the script did before it failed, it did.
+    /// The same holder may run it repeatedly, and so may concurrent shared holders, which have the same
+    /// fence. The fence is recorded first. If the script fails midway, its earlier effects remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
-    ///   was there. Nothing was done.
-    /// - [`Conflict`](ErrorKind::Conflict): what stands under `key` is no fence; nothing was done. Or the
-    ///   script met a key of another type than it wanted.
+    ///   has written.
+    ///   Nothing was done.
+    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was done. Or the
+    ///   script used a
+    ///   key of the wrong type.
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
-    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't
-    ///   serve now.
-    /// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done, or the script failed
-    ///   in the middle, with its own words as the source. It may be run again with the same fence, if that
-    ///   may happen twice.
+    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the
+    ///   request, or can't
+    ///   serve it now.
+    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may or may not have run, or it failed midway
+    ///   (its message
+    ///   is the source). Retry with the same fence only if the script may run twice.
     ///
     /// # Cancel safety
-    /// If it is dropped, it may have run, or may later.
+    /// If it is dropped, the script may have run, or may run later.
     pub async fn invoke<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,

@@ -1,10 +1,9 @@
-//! Whether a server's log gives back what scripts wrote.
+//! Whether a server's log restores the scripts' writes.
 //!
-//! What a script writes stands in the log as a transaction. Redis carries transactions out from its
-//! log with the rights of the *default* user, whoever wrote them, and drops without a word those that
-//! it may not do: measured with 7.0, reported as redis/redis issue 14541 and valkey-io/valkey issue
-//! 3983. A configuration that says `user default off` and no more leaves that user without rights:
-//! every lock of such a server is gone after a restart, however durable its log is.
+//! A script's writes are logged as a transaction. On loading the log, Redis runs transactions with the rights
+//! of the *default* user, and silently drops the ones that user may not run (measured with 7.0; redis/redis
+//! issue 14541 and valkey-io/valkey issue 3983). With just `user default off`, that user has no rights, so
+//! all locks are lost in a restart, however durable the log is.
 
 use std::sync::Arc;
 
@@ -14,22 +13,21 @@ use redis::Value;
 use crate::connection::{Link, Live};
 use crate::errors::Effect;
 
-/// What becomes of a script's writes when the log is loaded.
+/// The fate of a script's writes when the log is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replay {
-    /// They come back.
     Restored,
     /// They may be dropped.
     Dropped,
-    /// The user may not ask, or the server is too old to be asked.
+    /// The user may not ask, or the server is too old.
     Unknown,
 }
 
-/// Asks the server.
+/// Queries the server.
 pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
-        // It is who asks, and may do what the scripts do.
+        // The default user is connected, and may run the scripts' commands.
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

@@ -1,4 +1,4 @@
-//! The servers behind a backend: one, or the nodes of a Cluster.
+//! The servers of a backend: one, or the nodes of a Cluster.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,16 +18,15 @@ use crate::scripts::{self, Script};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
-/// Where requests go.
 #[derive(Debug, Clone)]
 pub(crate) enum Servers {
-    /// To one server, which may be another one after a failover by Sentinel.
+    /// One server, which a failover by Sentinel may replace.
     One(Arc<Link>),
-    /// To the node that has the keys.
+    /// The node that has the keys.
     Cluster(Arc<Cluster>),
 }
 
-/// The same, without keeping them.
+/// Weak references to [`Servers`].
 #[derive(Debug)]
 pub(crate) enum WeakServers {
     One(Weak<Link>),
@@ -78,7 +77,7 @@ impl Servers {
         }
     }
 
-    /// The runtime in which the client connected.
+    /// Returns the runtime in which the client connected.
     pub(crate) fn runtime(&self) -> &Handle {
         match self {
             Self::One(link) => link.runtime(),
@@ -86,8 +85,8 @@ impl Servers {
         }
     }
 
-    /// Whether a script may count who receives what it publishes, as it is told: in a Cluster who
-    /// listens may be connected to another node.
+    /// Returns the scripts' argument for whether they may count the receivers of a message. In a Cluster a
+    /// subscriber may be connected to another node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",
@@ -95,7 +94,7 @@ impl Servers {
         }
     }
 
-    /// Runs a script where its keys are: they share a slot.
+    /// Runs a script on the server of its keys, which share a slot.
     pub(crate) async fn run(
         &self,
         script: &Script,
@@ -109,7 +108,7 @@ impl Servers {
         }
     }
 
-    /// Sends a command to where a key is, right behind the one that prepares it.
+    /// Sends a command to the server of a key, immediately after `before`.
     pub(crate) async fn command(
         &self,
         key: &str,
@@ -127,7 +126,7 @@ impl Servers {
         }
     }
 
-    /// The keys, those together that one command may name.
+    /// Groups keys that one command may name.
     pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
         if let Self::One(_) = self {
             return vec![keys.to_vec()];
@@ -139,7 +138,7 @@ impl Servers {
         slots.into_values().collect()
     }
 
-    /// Renews holds, of any slots.
+    /// Renews holds of any slots.
     pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         if holds.is_empty() {
             return Ok(Vec::new());
@@ -159,7 +158,7 @@ impl Servers {
         Ok(renewals)
     }
 
-    /// What is there for each name, in their order.
+    /// Inspects names, in their order.
     pub(crate) async fn inspect_all(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let link = match self {
             Self::One(link) => link,

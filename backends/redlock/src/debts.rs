@@ -1,6 +1,5 @@
-//! Releases that a node hasn't answered yet. It is owed them until it does, so that nothing of a
-//! failed or cancelled round is left on it when it comes back; or until whatever it may hold has
-//! run out by itself.
+//! Pending releases: releases that a node hasn't answered yet. They are retried until it answers or until the
+//! possible hold has expired, so that a failed or cancelled round leaves nothing on a node that returns.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +11,10 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::tracks::Track;
 
-/// Releases that are owed to one node at most. Beyond that the oldest holds end by themselves.
+/// Maximum number of pending releases per node. Beyond it, the oldest holds are left to expire.
 const MOST: usize = 10_000;
 
-/// The shortest and the longest time between two tries.
+/// The shortest and the longest pause between two tries.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Debts(Vec<Mutex<Owed>>);
 #[derive(Debug, Default)]
 struct Owed {
     releases: HashMap<Token, Debt>,
-    /// Whether a task pays them.
+    /// Set while a task retries them.
     is_paid: bool,
 }
 
@@ -33,7 +32,7 @@ struct Debt {
     claim: Arc<Claim>,
     settle: Settle,
     until: BootInstant,
-    /// Keeps the token's lane closed: a vote that the node gave it now would be taken away again.
+    /// Keeps the token's lane closed: the pending release would revoke a new vote of the node.
     track: Option<Arc<Track>>,
 }
 
@@ -65,14 +64,14 @@ impl Owed {
         self.releases.insert(debt.claim.token, debt);
     }
 
-    /// The one that ends first.
+    /// Returns the release that ends first.
     fn next(&self) -> Option<Debt> {
         self.releases.values().min_by_key(|debt| (debt.until, debt.claim.token)).cloned()
     }
 }
 
 impl Fleet {
-    /// Ends a hold at one node, by all means: if the node doesn't answer, it is owed the release.
+    /// Ends a hold at one node. Without a reply, the release becomes pending.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -86,8 +85,8 @@ impl Fleet {
         answer
     }
 
-    /// The same for a claim that may be asked for again. The release that wasn't answered may come
-    /// late, and so may end what the token holds by then; so what is owed is a tombstone.
+    /// As [`release_at`](Self::release_at), for a claim that may be requested again. An unanswered release
+    /// may take effect late and end a newer hold of the token, so the pending release leaves a tombstone.
     pub(crate) async fn give_back_at(
         self: &Arc<Self>,
         at: usize,
@@ -111,7 +110,7 @@ impl Fleet {
     ) {
         let longest = match settle {
             Settle::Answered => claim.ttl,
-            // It may not have begun yet.
+            // The hold may not have begun yet.
             Settle::Unanswered => self.options.largest_ttl,
         };
         let until = self.now() + longest;
@@ -122,8 +121,8 @@ impl Fleet {
         }
     }
 
-    /// A token is asked for again that a node is owed a tombstone of. What was sent to the node may
-    /// come at any time, so that it mustn't vote for it before it has the tombstone.
+    /// Extends a pending tombstone when its token is requested again. Earlier requests may take effect at any
+    /// time, so the node must not vote for the token before it has the tombstone.
     pub(crate) fn is_still_wanted(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(debt) = self.debts.of(at).releases.get_mut(&token) {
@@ -138,7 +137,7 @@ impl Fleet {
     }
 }
 
-/// Pays what is owed to one node, until nothing is.
+/// Retries one node's pending releases until there are none.
 async fn pay(fleet: Arc<Fleet>, at: usize) {
     let mut pause = TRY_AGAIN.0;
     loop {

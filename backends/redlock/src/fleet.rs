@@ -1,4 +1,4 @@
-//! The nodes of a quorum, and what their clients share.
+//! The nodes of a quorum, and the state that their clients share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::random::Random;
 use crate::seat::{Next, Seat};
 use crate::tracks::Tracks;
 
-/// How long a node may take to show its certificate before it is given up. Longer than a round
-/// waits: a look that comes late is of use for the next one.
+/// Limit on reading a certificate. Longer than a round waits: a late certificate is useful for the next
+/// round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Independent nodes, and what is known of them.
+/// Independent nodes, and their shared state.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
@@ -37,7 +37,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// As many nodes as can fail without a quorum being lost.
+    /// Returns the number of nodes that can fail without loss of the quorum.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -50,8 +50,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// What a node that votes must show now. Looks at it first if need be, but begins nothing
-    /// after `until`. An error means that nothing was asked of the node that could count.
+    /// Returns the certificate that a voting node must have. Checks the node first if necessary, but sends
+    /// nothing after `until`. An error means that no request that could count was sent.
     pub(crate) async fn certificate(&self, at: usize, until: Instant) -> Result<Certificate> {
         let seat = &self.seats[at];
         match seat.next(self.now()) {
@@ -61,7 +61,7 @@ impl Fleet {
         }
         let too_late = || Error::unavailable("it did not answer in time whether it votes");
         let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
-        // Somebody else may have looked meanwhile.
+        // Another task may have checked it.
         match seat.next(self.now()) {
             Next::Ask(certificate) => return Ok(certificate),
             Next::Leave(error) => return Err(error),
@@ -75,13 +75,13 @@ impl Fleet {
         }
     }
 
-    /// Looks at a node, whatever is known of it.
+    /// Checks a node, regardless of its status.
     pub(crate) async fn look(&self, at: usize) -> Result<()> {
         let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
         self.take_in(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    /// Lets a node vote that showed `seen`.
+    /// Lets a node vote whose certificate was `seen`.
     pub(crate) async fn admit(&self, at: usize, seen: &Certificate) -> Result<()> {
         let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
         self.take_in(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
@@ -97,7 +97,7 @@ impl Fleet {
         match shown {
             Ok(certificate) => {
                 seat.spoke();
-                // One at a time: of two addresses of one server only one gets a seat.
+                // One at a time: of two addresses of one server only one may vote.
                 let _seating = self.seating.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &certificate) {
                     Some(why) => seat.refuse(why),
@@ -112,14 +112,14 @@ impl Fleet {
         }
     }
 
-    /// For how long a node that is new here doesn't vote: until every hold that it may have
-    /// forgotten is over, also if its clock is a little slower than this one.
+    /// Returns how long a new node doesn't vote: until all holds that it may have lost are over, even if its
+    /// clock is slightly slower than this one.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Not for good: whoever runs the fleet may mend it.
+    /// Not permanent: the operator may correct it.
     fn why_of_another_fleet(&self, certificate: &Certificate) -> Option<Error> {
         (certificate.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -141,7 +141,7 @@ impl Fleet {
         if let Some((origin, _)) =
             others().find(|(_, seen)| seen.run != certificate.run && seen.data == certificate.data)
         {
-            // Nobody can tell which of them has its own data.
+            // It is unknown which of them has its own data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
@@ -159,7 +159,7 @@ impl Fleet {
         ))
     }
 
-    /// Whether a node's word counts at all.
+    /// Returns an error for a node that never counts.
     pub(crate) fn check_seat(&self, at: usize) -> Result<()> {
         match self.seats[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
@@ -167,29 +167,28 @@ impl Fleet {
         }
     }
 
-    /// Nothing that is done for `ttl` waits for longer than this, whoever waits for it.
+    /// Returns the limit on each request of a hold with this `ttl`.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))
     }
 }
 
-/// A node didn't answer in time, and what it was asked may have an effect.
+/// Returns the error for a node that didn't answer in time; the request may have an effect.
 pub(crate) fn silent(limit: Duration) -> Error {
     Error::indeterminate(format!("it did not answer within {limit:?}"))
 }
 
-/// Whether an error says that the request certainly had no effect.
+/// Returns whether the request certainly had no effect.
 pub(crate) fn had_no_effect(error: &Error) -> bool {
     error.kind() != ErrorKind::Indeterminate
 }
 
-/// A request that can't be right for any node.
+/// Returns the error for a request that is invalid on every node.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Asks every node the same, and waits until `is_enough` or the time is up. What a node hasn't
-/// answered by then is an error.
+/// Sends the same request to every node, and waits until `is_enough` or `limit`. A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,
@@ -204,7 +203,7 @@ where
     let (tells, mut told) = mpsc::unbounded_channel();
     for (at, node) in fleet.nodes.iter().enumerate() {
         let (answer, tells) = (ask(Arc::clone(node)), tells.clone());
-        // In tasks of their own, so that a node that hangs is noticed by its own watchdog.
+        // In tasks, so that a hanging node is detected by its own time-out.
         fleet.runtime.spawn(async move {
             let _ = tells.send((at, answer.await));
         });

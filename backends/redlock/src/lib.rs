@@ -10,47 +10,48 @@
 //! # }
 //! ```
 //!
-//! Three, five or another odd number of Redis servers that know nothing of each other, and no
-//! replicas. A lock is held by whoever more than half of them have it for, with the keys that
-//! [`lockwright_redis`] makes on one. So it outlives the loss of a minority, which no single server
-//! and no replica of one does.
+//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a
+//! lock if more than half of the servers store it, with the keys of [`lockwright_redis`]. So a lock survives
+//! the loss of a minority.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Mutual exclusion as long as each node's clock runs evenly, and no more than a minority loses its
-//!   data at a time. It survives clients that crash or are cut off, the loss of a minority for good,
-//!   and restarts with or without data: a node that may have forgotten holds doesn't vote for one
-//!   [largest TTL](Options::largest_ttl), until all of them are over. The nodes' *certificates*
-//!   tell such a node; see [`node`].
-//! - Fences that grow for ever, unless a majority loses its counters **and** the clients' clocks step
-//!   back. Write them beside what the lock protects: it is the fence that stops a holder that was
-//!   paused for longer than its TTL, here as with every lease.
-//! - No order among waiters. A release wakes them; they poll too. Votes that are split end by random
-//!   pauses.
+//! - Mutual exclusion holds as long as the nodes' clocks run evenly and at most a minority loses data at a
+//!   time. It
+//!   survives clients that crash or are cut off, the permanent loss of a minority, and restarts with or without data.
+//!   A node that may have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until all of them are
+//!   over. The nodes' *certificates* identify such a node; see [`node`].
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with
+//!   the
+//!   protected data: as with every lease, only the fence stops a holder that was paused for longer than its TTL.
+//! - Waiters are unordered. A release wakes them, and they poll. Split votes are resolved by random pauses.
 //!
-//! Not promised:
+//! Not guaranteed:
 //!
-//! - **A clock that jumps.** One node's that is set ahead ends its vote early, and a hold that had a
-//!   bare quorum has none then.
-//! - **Failover.** A replica that takes a node's place has forgotten the last writes. Replicas are
-//!   refused, and a promoted one is a new node.
-//! - Read locks, semaphores, hand-over: a semaphore by majority lets in too many, and no single node
-//!   can hand over what a quorum holds.
+//! - **A clock that jumps.** A node whose clock is set ahead drops its vote early. A hold with a bare quorum
+//!   then
+//!   loses it.
+//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a
+//!   promoted replica
+//!   is a new node.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can
+//!   hand
+//!   over a quorum's hold.
 //!
-//! A fleet that was just set up grants nothing for one largest TTL, as nobody can tell it from one
-//! that lost everything; [`Redlock::admit`] is for whoever can.
+//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data.
+//! Operators who are sure that it is new can use [`Redlock::admit`].
 //!
-//! # The argument about Redlock
+//! # The controversy about Redlock
 //!
-//! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
+//! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
 //! objected in ["How to do distributed
-//! locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has
-//! no fence, so that a paused client writes after the next one, and that it stands on clocks; to which
-//! the author replied in ["Is Redlock safe?"](http://antirez.com/news/101). Here it has a fence, by a
-//! protocol of its own that is checked as a model (`tests/model`), belief ends ahead of the TTL on a
-//! clock that runs on while the machine sleeps, the delayed restart of the original is enforced and
-//! not left to operators, and what still stands on clocks is said above and in the profile.
+//! locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no
+//! fence, so that a paused client writes after its successor, and that it depends on clocks. The author
+//! replied in ["Is Redlock safe?"](http://antirez.com/news/101). This implementation adds fences, by its own
+//! protocol, which is model-checked (`tests/model`). A hold ends before its TTL, on a clock that also runs
+//! while the machine sleeps. The original's delayed restart is enforced. The remaining dependence on clocks
+//! is described above and in the profile.
 //!
 //! # How it works
 //!
@@ -64,20 +65,20 @@
 //! |---|---|
 //! | `config.rs`, `options.rs` | URLs and settings |
 //! | `backend.rs` | the trait |
-//! | `node.rs` | what is asked of one node |
+//! | `node.rs` | requests to one node |
 //! | `redis_node.rs` | a Redis server as a node |
-//! | `fleet.rs` | the nodes, and what their clients share |
-//! | `seat.rs`, `seating.rs` | which nodes vote |
+//! | `fleet.rs` | the nodes, and their clients' shared state |
+//! | `seat.rs`, `seating.rs` | voting status of nodes |
 //! | `round.rs` | a round, its votes and its fence |
-//! | `round/refusal.rs` | what it answers without a quorum |
+//! | `round/refusal.rs` | results without a quorum |
 //! | `ballot.rs` | one node's part in a round |
-//! | `tracks.rs` | what is known of tokens under way |
-//! | `names.rs` | what is remembered of names |
-//! | `renewal.rs` | renewing and topping up |
-//! | `ending.rs`, `debts.rs` | releases, and those that are owed |
-//! | `wakeup.rs` | what nodes tell unasked |
-//! | `operator.rs`, `doctor.rs` | looking, breaking, and what is wrong |
-//! | `errors.rs` | errors that keep those of the nodes |
+//! | `tracks.rs` | requests in flight per token |
+//! | `names.rs` | state per name |
+//! | `renewal.rs` | renewal and repair |
+//! | `ending.rs`, `debts.rs` | releases, and pending releases |
+//! | `wakeup.rs` | notifications by nodes |
+//! | `operator.rs`, `doctor.rs` | inspection, breaks, diagnosis |
+//! | `errors.rs` | errors that contain those of the nodes |
 //! | `random.rs` | jitter |
 #![forbid(unsafe_code)]
 
@@ -117,13 +118,13 @@ pub use seating::Standing;
 
 const PROFILE_NAME: &str = "redlock";
 
-/// The shortest TTL that can be asked for.
+/// The shortest permitted TTL.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// How often a waiter asks when nothing wakes it.
+/// How often a waiter polls without a wake-up.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// What it promises with these options: what was shown by fault tests, and nothing else.
+/// Returns the guarantees with these options. Lists only guarantees that fault tests have shown.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.reach = Reach::Network;

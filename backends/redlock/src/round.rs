@@ -1,4 +1,4 @@
-//! One round of an acquire: every node is asked at once, and a quorum decides.
+//! One round of an acquire: all nodes are asked in parallel, and a quorum decides.
 //!
 //! ```text
 //! ask all --a quorum said yes, with one and the same fence----------------------> granted
@@ -6,22 +6,20 @@
 //!         --a quorum can't come about any more, or the nodes' time is up--------> given back
 //! ```
 //!
-//! There is never a second round inside one acquire: its deadline is reckoned from the instant at
-//! which the only one began.
+//! An acquire has only one round: its deadline is computed from the start of that round.
 //!
-//! # What is given back
+//! # Releases after a failed round
 //!
-//! A round that fails ends its claim on every node that said yes or hasn't said: the latter with a
-//! tombstone, as the request may come yet. One that said no, or certainly did nothing, has nothing.
-//! What a node doesn't answer is owed to it (`debts.rs`).
+//! A failed round ends its claim on every node that said yes or didn't reply. Nodes without a reply get a
+//! tombstone, because the request may still take effect. Nodes that said no, or certainly did nothing, need
+//! no release. Unanswered releases become pending (`debts.rs`).
 //!
 //! # The fence
 //!
-//! A node answers `max(its counter + 1, candidate)`. If a quorum has one number, the next quorum has
-//! a node in common with it and so answers a larger one. Otherwise the highest is noted by those
-//! who answered less, as long as they still hold the token; and only when a quorum has it, it is
-//! believed. Where a quorum answers that it holds the token already, the number is theirs: a repeat
-//! is the same hold with the same fence.
+//! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum
+//! shares a node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one,
+//! if the token still holds there. The fence is valid only when a quorum has it. If a quorum replies that the
+//! token held already, its number counts: a repeat is the same hold with the same fence.
 
 mod refusal;
 
@@ -64,7 +62,7 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> R
     }
 }
 
-/// The nodes that have fallen silent, if there can be a quorum without them.
+/// Returns the silent nodes, if there can be a quorum without them.
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
@@ -80,7 +78,7 @@ fn exhausted() -> Error {
     )
 }
 
-/// What the votes say.
+/// The result of the votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
     /// A quorum has this fence.
@@ -90,7 +88,7 @@ enum Votes {
     TooFew,
 }
 
-/// What is known of one node.
+/// One node's reply.
 #[derive(Debug)]
 enum Answer {
     Yes { yes: Yes, noted: Fence, given_back: bool },
@@ -111,10 +109,10 @@ struct Round<'f> {
     answers: Vec<Option<Answer>>,
     /// Errors of nodes that had voted.
     afterwards: NodeErrors,
-    /// Nodes that have answered that nothing of the claim is left on them.
+    /// Nodes that confirmed that nothing of the claim is left.
     given_back: Nodes,
     timed_out: bool,
-    /// Nodes that are asked, and not waited for.
+    /// Nodes that are asked, but not waited for.
     silent: Nodes,
 }
 
@@ -157,7 +155,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Waits for votes, but not longer than they are of use.
+    /// Waits for votes until they decide or the time is up.
     async fn votes(&mut self) -> Votes {
         let until = self.begun + self.limit;
         loop {
@@ -171,8 +169,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Takes one report: also one that has come just before the time was up. Answers whether there
-    /// was any.
+    /// Receives one report, even if it arrived just before the time was up. Returns whether there was one.
     async fn hear(&mut self, until: Instant) -> bool {
         match timeout_at(until, self.reports.recv()).await {
             Ok(Some((at, report))) => {
@@ -244,13 +241,13 @@ impl<'f> Round<'f> {
         })
     }
 
-    /// Those that have not answered, and may yet in time.
+    /// Returns the nodes without a reply that are waited for.
     fn awaited(&self) -> impl Iterator<Item = usize> {
         let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
         unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
-    /// How many have noted the fence that most have, and which that is.
+    /// Returns the most frequent recorded fence, with its number of nodes.
     fn most_noted(&self) -> (usize, Option<Fence>) {
         let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
         numbers.sort_unstable();
@@ -265,13 +262,13 @@ impl<'f> Round<'f> {
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
             _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // No number can get a quorum any more by itself.
+            // No number can get a quorum without a write-back.
             (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
             _ => None,
         }
     }
 
-    /// Has the fence noted by all who said yes. Answers it when a quorum has it.
+    /// Records the highest fence on all nodes that said yes. Returns it once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.fleet.quorum;
         let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
@@ -306,13 +303,13 @@ impl<'f> Round<'f> {
         granted
     }
 
-    /// The claim holds since an earlier round, and is believed: what it has stays.
+    /// Returns whether the claim holds from an earlier round; then its votes stay.
     fn is_a_repeat(&self) -> bool {
         self.track.fence().is_some()
     }
 
-    /// Gives back what it got, and waits until the nodes have taken it, if they do in time. What
-    /// hasn't been answered yet goes on in the nodes' tasks.
+    /// Gives back the votes, and waits for the nodes' confirmation within the time limit. The nodes' tasks
+    /// continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);
@@ -321,7 +318,7 @@ impl<'f> Round<'f> {
         self.track.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
-        // Most of those that the round didn't wait for are just about to answer.
+        // Most nodes that the round didn't wait for are about to answer.
         let moment = Instant::now() + self.limit / 4;
         loop {
             let owing = self
@@ -341,7 +338,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// The nodes at which the claim may hold now, or later.
+    /// Returns the nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.track.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));

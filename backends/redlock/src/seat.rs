@@ -1,4 +1,4 @@
-//! Whether a node may vote, as far as this client knows.
+//! Voting status of a node, in this client's view.
 //!
 //! ```text
 //! unknown --look--> voting              its certificate says so
@@ -19,24 +19,24 @@ use lockwright_core::{BootInstant, Error, ErrorKind};
 use crate::errors::error;
 use crate::node::Certificate;
 
-/// How often a node that doesn't vote is looked at, at most.
+/// Minimum interval between checks of a node that doesn't vote.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// One node's seat.
+/// One node's status.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     state: Mutex<Inner>,
-    /// Held by whoever looks at the node.
+    /// Locked while the node is checked.
     pub(crate) looking: tokio::sync::Mutex<()>,
-    /// Whether a round waited for it in vain, and it has said nothing since.
+    /// Set if a round timed out on the node, and it has sent no reply since.
     is_silent: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The certificate that didn't vote when it was seen last, and when it was seen first. Kept
-    /// while the node can't be reached: it is the same incarnation as long as the text is.
+    /// The latest non-voting certificate, and when it was first seen. Kept while the node is unreachable:
+    /// with the same text it is the same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -44,7 +44,7 @@ struct Inner {
 enum State {
     #[default]
     Unknown,
-    /// A look failed with what won't be otherwise soon.
+    /// A check failed with an error that won't disappear soon.
     Failed {
         kind: ErrorKind,
         why: String,
@@ -59,27 +59,27 @@ enum State {
     Refused(String),
 }
 
-/// What is to be done for a vote of a node.
+/// The next step for a vote of a node.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Ask for it.
+    /// Request it.
     Ask(Certificate),
-    /// Look at the node first.
+    /// Check the node first.
     Look,
-    /// Let it vote: its time is over.
+    /// Let the node vote: its wait is over.
     Admit(Certificate),
-    /// Nothing: it doesn't vote.
+    /// Nothing: the node doesn't vote.
     Leave(Error),
 }
 
 impl Seat {
-    /// A round waited for it in vain. The next one asks it too, but doesn't wait for it: so a node
-    /// that hangs costs its time-out once, and not in front of each refusal.
+    /// Records that a round timed out on the node. The next round asks it, but doesn't wait for it. So a
+    /// hanging node costs one time-out, not one per refusal.
     pub(crate) fn fell_silent(&self) {
         self.is_silent.store(true, Ordering::Relaxed);
     }
 
-    /// It answered something.
+    /// Records a reply.
     pub(crate) fn spoke(&self) {
         self.is_silent.store(false, Ordering::Relaxed);
     }
@@ -105,7 +105,7 @@ impl Seat {
         }
     }
 
-    /// The node answered this certificate; `wait` is for how long a new one doesn't vote.
+    /// Records the node's certificate. `wait` is how long a new one doesn't vote.
     pub(crate) fn seen(&self, certificate: Certificate, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -126,7 +126,7 @@ impl Seat {
         inner.state = State::Waiting { certificate, until: since + wait, looked: now };
     }
 
-    /// A look failed. One that can be mended by nothing but a change isn't repeated at once.
+    /// Records a failed check. A permanent error isn't rechecked at once.
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -139,7 +139,7 @@ impl Seat {
         };
     }
 
-    /// The certificate that was sent isn't there any more.
+    /// Records that the certificate sent isn't the node's any more.
     pub(crate) fn stranger(&self, sent: &Certificate) {
         let mut inner = self.inner();
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
@@ -147,12 +147,12 @@ impl Seat {
         }
     }
 
-    /// It gets no vote, ever.
+    /// Denies the node's vote permanently.
     pub(crate) fn refuse(&self, why: impl Display) {
         self.inner().state = State::Refused(why.to_string());
     }
 
-    /// The certificate that is there, as far as is known.
+    /// Returns the node's last known certificate.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         match &self.inner().state {
             State::Voting(certificate) | State::Waiting { certificate, .. } => {
@@ -162,7 +162,7 @@ impl Seat {
         }
     }
 
-    /// Why it gets no vote, if that is for good, or until somebody sets it up otherwise.
+    /// Returns why the node doesn't vote, if that needs a change by the operator.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
@@ -177,7 +177,7 @@ impl Seat {
         matches!(self.inner().state, State::Voting(_))
     }
 
-    /// How long a node that waits has yet to.
+    /// Returns how long a waiting node still has to wait.
     pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
         match &self.inner().state {
             State::Waiting { until, .. } => Some(until.saturating_since(now)),
@@ -225,7 +225,7 @@ mod tests {
         assert!(matches!(seat.next(START), Next::Look));
         seat.seen(certificate("a", false), START, WAIT);
         assert!(leaves(&seat.next(START)));
-        // It is looked at now and then, which doesn't begin the wait anew; nor does its absence.
+        // Neither further checks nor unavailability restart the wait.
         assert!(matches!(seat.next(START + LOOK_AGAIN), Next::Look));
         seat.seen(certificate("a", false), START + WAIT / 2, WAIT);
         seat.failed(&Error::unavailable("down"), START + WAIT / 2);
@@ -241,7 +241,7 @@ mod tests {
         seat.seen(certificate("b", false), START + WAIT / 2, WAIT);
         assert!(!matches!(seat.next(START + WAIT), Next::Admit(_)));
         assert!(matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
-        // Also the first one, if it comes back: another may have been voting in between.
+        // Also for the first certificate, if it returns: another incarnation may have voted in between.
         seat.seen(certificate("a", false), START + WAIT, WAIT);
         assert!(!matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }

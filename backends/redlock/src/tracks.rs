@@ -1,12 +1,12 @@
-//! What a client remembers of tokens while something of theirs is on its way.
+//! State of each token's requests in flight.
 //!
-//! A token may be asked for more than once: a waiter keeps its own until it is granted. Its
-//! requests to one node must not overtake each other there: a release of one round that came after
-//! the vote of the next would take away what the next counted. So each token has a *lane* to each
-//! node, which a round's business with that node keeps until it is over.
+//! A waiter keeps its token until it is granted, so a token may be requested several times. Its requests to
+//! one node must not overtake each other: the release of one round, if later than the vote of the next, would
+//! revoke a counted vote. So each token has a *lane* (a lock) per node, which a round holds until it is done
+//! with that node.
 //!
-//! A request whose answer is missing leaves its node *in doubt*: it may still be carried out there,
-//! so the release goes there with a tombstone.
+//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a
+//! tombstone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,12 +15,12 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Fence, Token};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Some nodes of a fleet, by their places.
+/// A set of nodes, by index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nodes(u64);
 
 impl Nodes {
-    /// As many as there can be in a fleet.
+    /// Maximum number of nodes in a fleet.
     pub(crate) const MOST: usize = 63;
 
     pub(crate) fn add(&mut self, at: usize) {
@@ -44,7 +44,7 @@ impl Nodes {
     }
 }
 
-/// One token's way through the fleet.
+/// One token's state on all nodes.
 #[derive(Debug)]
 pub(crate) struct Track {
     state: Mutex<State>,
@@ -55,24 +55,24 @@ pub(crate) struct Track {
 struct State {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Those that a failed round gave back, or has yet to, for all that is known here.
+    /// Nodes at which a failed round gave the token back, or has yet to.
     leaving: Nodes,
     ended: bool,
 }
 
-/// The way of a token to a node.
+/// A token's state on one node.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    /// A release with a tombstone went there, or is owed: the token is of no more use there.
+    /// Set after a release with a tombstone, sent or pending: the token can't hold there again.
     pub(crate) is_closed: bool,
 }
 
-/// What a request finds that is about to be sent.
+/// State of the earlier requests when a request is about to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// All earlier ones were answered.
+    /// All were answered.
     Clear,
-    /// An earlier one wasn't.
+    /// One wasn't answered.
     InDoubt,
     /// The token was released.
     Ended,
@@ -87,8 +87,8 @@ impl Track {
         &self.lanes[at]
     }
 
-    /// A request that may make a hold is about to be sent. Not for a token that was released: its
-    /// release has already chosen where it leaves tombstones.
+    /// Registers a request that may create a hold. Rejected for a released token, because its release has
+    /// already decided where to leave tombstones.
     pub(crate) fn send(&self, at: usize) -> Before {
         let mut state = self.state();
         if state.ended {
@@ -99,40 +99,39 @@ impl Track {
         before
     }
 
-    /// It was answered, or certainly had no effect.
+    /// Records that the request was answered, or certainly had no effect.
     pub(crate) fn answered(&self, at: usize, before: Before) {
         if before == Before::Clear {
             self.state().in_doubt.remove(at);
         }
     }
 
-    /// The nodes at which a request may still be carried out.
+    /// Returns the nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.state().in_doubt
     }
 
-    /// A round failed: what it may have at these nodes goes.
+    /// Records that a failed round releases the token at these nodes.
     pub(crate) fn leave(&self, nodes: Nodes) {
         nodes.iter().for_each(|at| self.leave_at(at));
     }
 
-    /// The same of one node.
     pub(crate) fn leave_at(&self, at: usize) {
         self.state().leaving.add(at);
     }
 
-    /// All business with a node is over, and no release is left on its way there.
+    /// Records that no request or release to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
         self.state().leaving.remove(at);
     }
 
-    /// Whether what the token has at a node will be taken away: it doesn't count, even if a later
-    /// round of the same token was granted by others.
+    /// Returns whether a release of the token is due at a node. Then a vote there doesn't count, even if a
+    /// later round of the token was granted by others.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.state().leaving.contains(at)
     }
 
-    /// Ends it, and answers where tombstones are due.
+    /// Ends the token. Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
         let mut state = self.state();
         state.ended = true;
@@ -143,7 +142,7 @@ impl Track {
         self.state().ended
     }
 
-    /// The fence of a hold.
+    /// Returns the fence of the hold.
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.state().fence
     }
@@ -153,8 +152,7 @@ impl Track {
     }
 }
 
-/// The tokens that something is known of: those of live holds, and those that requests are on
-/// their way for.
+/// The tokens of live holds, and of requests in flight.
 #[derive(Debug)]
 pub(crate) struct Tracks {
     nodes: usize,
@@ -165,7 +163,7 @@ pub(crate) struct Tracks {
 struct Inner {
     known: HashMap<Token, Weak<Track>>,
     held: HashMap<Token, Held>,
-    /// At how many those that are over are looked for.
+    /// Sizes at which obsolete entries are removed.
     sweep_known_at: usize,
     sweep_held_at: usize,
 }
@@ -183,7 +181,7 @@ impl Tracks {
         Self { nodes, inner: Mutex::default() }
     }
 
-    /// The track of a token that is about to be asked for.
+    /// Returns the track of a token before a request.
     pub(crate) fn of(&self, token: Token) -> Arc<Track> {
         let mut inner = self.inner();
         let known = inner.known.get(&token).and_then(Weak::upgrade);
@@ -199,7 +197,7 @@ impl Tracks {
         track
     }
 
-    /// What is known of a token.
+    /// Returns the track of a token, if there is one.
     pub(crate) fn known(&self, token: Token) -> Option<Arc<Track>> {
         let inner = self.inner();
         match inner.held.get(&token) {
@@ -208,8 +206,8 @@ impl Tracks {
         }
     }
 
-    /// It was granted or renewed, or a request wasn't answered that nobody gives back: it is kept
-    /// until it is released, or must have been over for long.
+    /// Keeps a track after a grant, a renewal or an unanswered request that isn't given back. It stays until
+    /// its release, or until the hold is long over.
     pub(crate) fn keep(
         &self,
         token: Token,
@@ -234,7 +232,7 @@ impl Tracks {
         inner.held.insert(token, Held { track: Arc::clone(track), until });
     }
 
-    /// It was released.
+    /// Removes a released token.
     pub(crate) fn forget(&self, token: Token) {
         let mut inner = self.inner();
         inner.held.remove(&token);
@@ -286,7 +284,7 @@ mod tests {
         }
         assert!(tracks.inner().known.len() < 1_000);
         assert!(tracks.inner().held.is_empty());
-        // Those whose holder never releases them are forgotten when they have been over for long.
+        // Without a release, entries are removed when they are long over.
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();

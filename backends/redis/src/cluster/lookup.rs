@@ -1,9 +1,9 @@
-//! Looking up who serves what.
+//! Lookup of the slot map.
 //!
-//! Nodes learn of a change by gossip, so their views differ for a moment, and one that is cut off or
-//! has just been thawed goes on with its old one. So several are asked at once, and the view of more
-//! than half of them counts as soon as it is there; without one, the view of most of those that
-//! answer. A view may still be old: then a node redirects, and the next look finds it.
+//! Nodes learn of changes by gossip, so their views may differ. A node that is cut off, or was just resumed,
+//! has an old view. So several nodes are asked at once, and the first view that more than half of them share
+//! counts. Without a majority, the most frequent view counts. If that view is old, a node redirects, and the
+//! next lookup corrects it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +17,15 @@ use super::{Address, Cluster, SlotMap};
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 
-/// How many nodes are asked at once. More would tell no more.
+/// Number of nodes asked at once.
 const ASKED: usize = 9;
 
 impl Cluster {
-    /// Looks up who serves what, once for all who want to know at the same time.
+    /// Looks up the slot map, once for all concurrent callers.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
-        // Those who waited for a look share its end: otherwise each would look in turn.
+        // Callers that waited for a lookup share its result, instead of each repeating it.
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_several().await {
                 Ok(map) => {
@@ -71,7 +71,7 @@ impl Cluster {
                         break;
                     }
                 }
-                // What is wrong with the settings says more than that one of them is dead.
+                // An error in the settings is more useful than one dead node.
                 Ok(Err(other)) => {
                     let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
                     failure = if says_less { failure } else { Some(other) };
@@ -79,7 +79,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        // Of equals the first.
+        // `max_by_key` returns the last of equals; prefer the first.
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),
@@ -107,7 +107,7 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
     }
 
-    /// Asks a node without keeping a connection to it: most are replicas.
+    /// Asks a node without keeping a connection: most of them are replicas.
     async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

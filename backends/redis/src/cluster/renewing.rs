@@ -1,4 +1,4 @@
-//! Renewing and inspecting many at once: slot by slot, and all slots at the same time.
+//! Renewal and inspection of many locks: one request per slot, all slots in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::renewing::Batch;
 use crate::scripts;
 
 impl Cluster {
-    /// Renews holds. A node that doesn't answer leaves its own indeterminate, and no others.
+    /// Renews holds. If a node doesn't answer, only its own holds are indeterminate.
     ///
-    /// The answer is given before whoever asks loses patience, with what is known by then; each request goes
-    /// on in a task of its own, whose time-out finds a node that is frozen.
+    /// Returns the known results before the callers' limit expires. Each request continues in its own task,
+    /// whose time-out detects a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;
@@ -81,7 +81,7 @@ impl Cluster {
         Ok(renewals)
     }
 
-    /// What is there for each name, in their order.
+    /// Inspects names, in their order.
     pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let mut asking = Vec::new();
@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-/// The places of the names of each slot.
+/// Groups the indices of the names by slot.
 fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
     let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (at, name) in names.enumerate() {

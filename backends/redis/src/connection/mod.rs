@@ -1,16 +1,15 @@
-//! The one connection of a client: requests and wake-ups share it, and it comes back by itself.
+//! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! The connection carries every request at once (they are answered in order, and none of them
-//! blocks in the server) and, as RESP3 pushes, the wake-ups. It is replaced
+//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is
+//! replaced when
 //!
-//! - when it breaks, which its reader tells at once;
-//! - when an answer doesn't come in time: a frozen server leaves its connections open, so nothing
-//!   but a time-out tells;
-//! - when a caller drops an unanswered request, and the probe after it gets no answer either (`probe.rs`);
-//! - when the server says that it is a replica now.
+//! - it breaks;
+//! - a reply doesn't arrive in time: a frozen server keeps its connections open, so only a time-out detects
+//!   it;
+//! - a caller drops an unanswered request, and the following probe gets no reply either (`probe.rs`);
+//! - the server reports that it is a replica now.
 //!
-//! Nothing is ever sent twice: after a request was handed to a connection, only its answer tells
-//! what became of it.
+//! Nothing is ever sent twice: once a request was handed to a connection, only its reply shows the outcome.
 
 mod opening;
 mod probe;
@@ -38,29 +37,28 @@ use crate::sentinel::{Sentinels, watching};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
-/// The connection, present or to come.
+/// A connection to one server, present or future.
 #[derive(Debug)]
 pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// Another connection to the same server, for requests that wait for replicas: it has none of
-    /// its own, and no subscription.
+    /// A second connection to the same server, without a subscription, for requests that wait for replicas.
     waiting: Option<Arc<Link>>,
-    /// Whether it is that other one.
+    /// Set on that second connection.
     is_waiting: bool,
     current: Mutex<Option<Live>>,
-    /// Held by whoever connects; inside, how that failed last.
+    /// Locked while connecting. Contains the last failure.
     connecting: tokio::sync::Mutex<Failure>,
-    /// How often it failed so far.
+    /// Number of failures so far.
     failures: AtomicU64,
-    /// How many connections there were.
+    /// Number of connections so far.
     opened: AtomicU64,
-    /// Tells the keeper that there is no connection.
+    /// Signals the reconnecting task that there is no connection.
     broken: UnboundedSender<()>,
-    /// The latest election that Sentinels told of.
+    /// The latest election that Sentinels reported.
     election: AtomicU64,
-    /// Listening to Sentinels.
+    /// Subscriptions to Sentinels.
     listening: Mutex<JoinSet<()>>,
     runtime: Handle,
 }
@@ -70,11 +68,11 @@ pub(crate) struct Link {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
-    /// Set while a probe waits for its answer.
+    /// Set while a probe waits for its reply.
     probed: Arc<AtomicBool>,
-    /// Where it leads.
+    /// The server's address.
     server: Arc<str>,
-    /// Another for each connection of its link.
+    /// Unique among the connections of its link.
     pub(crate) number: u64,
 }
 
@@ -103,7 +101,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, and goes on trying until the link is dropped.
+    /// Connects in the background, and retries until the link is dropped.
     pub(crate) fn connect_later(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -156,12 +154,10 @@ impl Link {
         link
     }
 
-    /// Whether there is a connection now.
     pub(crate) fn is_connected(&self) -> bool {
         self.usable().is_some()
     }
 
-    /// Whom to ask who is the master.
     pub(crate) fn sentinels(&self) -> Option<Sentinels<'_>> {
         Sentinels::of(&self.config, &self.election)
     }
@@ -178,7 +174,7 @@ impl Link {
         &self.runtime
     }
 
-    /// Runs a script, sending its text if the server doesn't know it.
+    /// Runs a script, sending its text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -190,7 +186,7 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// The same on this very connection, whatever became of it.
+    /// Runs a script on this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -203,8 +199,9 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// The same, where the server's own error may lead to another server. The outer error is for
-    /// what the server said nothing about. What `before` prepares goes right ahead of the script.
+    /// As [`run_on`](Self::run_on), but returns the server's own error as the inner one: it may redirect the
+    /// request. The outer error means that there was no reply. `before` is sent immediately before the
+    /// script.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -218,8 +215,8 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may still lead to the old master, and what is granted
-            // by one could not be given back by the other.
+            // After a failover one of the two may still lead to the old master. Then a grant by one could not
+            // be released by the other.
             if other.server != live.server {
                 self.tell_broken(&live.alive);
                 waiting.tell_broken(&other.alive);
@@ -238,7 +235,7 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Sends a script, and its text if the server doesn't know it.
+    /// Sends a script, and its text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,
@@ -249,7 +246,7 @@ impl Link {
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
-            // It did nothing, so this isn't a second attempt.
+            // The server did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
                 self.ask(live, before, &script.by_text(keys, arguments), effect).await
             }
@@ -263,14 +260,13 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    /// The same on this very connection, whatever became of it.
+    /// As [`read`](Self::read), on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends one command, right behind the one that prepares it, if there is one. The outer error
-    /// is for what the server said nothing about.
+    /// Sends one command, immediately after `before`. The outer error means that there was no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Live,
@@ -288,7 +284,7 @@ impl Link {
         self.within(live, self.config.response_timeout, effect, asking).await
     }
 
-    /// Waits for an answer, and gives up a connection that gives none.
+    /// Waits for a reply, and gives up a silent connection.
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
         live: &Live,
@@ -324,7 +320,7 @@ impl Link {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
-    /// Gives the connection up if it leads elsewhere.
+    /// Gives up the connection if it leads to another server.
     pub(crate) fn leave_unless_at(&self, server: &str) {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
@@ -336,13 +332,13 @@ impl Link {
     }
 
     fn tell_broken(&self, alive: &AtomicBool) {
-        // Only the first to notice tells: by then there may be a new connection already.
+        // Only the first caller signals: there may be a new connection by now.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());
         }
     }
 
-    /// The connection, a new one if need be. An error means that nothing was sent.
+    /// Returns the connection, a new one if necessary. An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -352,10 +348,10 @@ impl Link {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Those who waited for an attempt share its end: otherwise each would try in turn.
+        // Callers that waited for an attempt share its result, instead of each repeating it.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task of its own, on the runtime of the beginning: neither the end of this
-            // caller nor of its runtime takes the connection away from the others.
+            // In a task on the client's first runtime, so that the end of this caller or its runtime doesn't
+            // take the connection from the others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {
@@ -373,8 +369,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them, and answers what the second one did: what that did is
-/// harmless, and of no use, if the first one was refused.
+/// Sends two commands with none between them. Returns the second one's reply, which has no effect if the
+/// first command was refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -390,7 +386,7 @@ async fn both(
     Ok(answer)
 }
 
-/// Connects again when the connection breaks, so that wake-ups arrive also when nobody asks.
+/// Reconnects when the connection breaks, so that wake-ups arrive without requests.
 async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

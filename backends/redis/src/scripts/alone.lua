@@ -1,25 +1,25 @@
--- What one who holds alone has: a fence that was counted for it, a description, and the lock itself, which
--- is its token. Stands at the head of the scripts that need it.
+-- Exclusive holds: a counted fence, a description, and the lock's key, which contains the token. Prepended to
+-- the scripts that need it.
 
--- An idle fence counter lives for another week: the clock is ahead of it by then.
+-- An idle fence counter lives for another week: by then the clock is ahead of it.
 local IDLE_FENCE = 604800000
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- The next fence after the last one, and `least` at least, if so many may be counted from it on; else nil.
+-- Returns the next fence after the last one, at least `least`; nil if not enough fences are left.
 local function next_fence(last, least, fences)
   local first = least
   if last then
-    -- A counter that isn't a number compares as neither.
+    -- NaN: comparisons with it are false.
     local number = tonumber(last) or -1
     if not (number >= 0) then
       return nil
     end
     first = math.max(number + 1, least)
   end
-  -- Reckoned from the largest number on down: above it, sums of doubles are rounded.
+  -- Subtract from the limit: above 2^53, sums of doubles are rounded.
   if first <= 9007199254740992 - fences then
     return first
   end
@@ -29,8 +29,8 @@ local function count_fences(key, first, fences, ttl)
   redis.call('SET', key, text(first + fences - 1), 'PX', text(ttl + IDLE_FENCE))
 end
 
--- The lock comes last: whatever may fail before it, no permission say, leaves nothing held, and a
--- lock that holds a token has a fence that was counted for it.
+-- The lock is set last: if an earlier command fails (for example, without permission), nothing is held. So a
+-- held lock always has a counted fence.
 local function hold_alone(lock, hold, token, identity, first, fences, micros, life)
   redis.call('DEL', hold)
   redis.call('HSET', hold, 'token', token, 'identity', identity, 'fence', first, 'fences', fences,
@@ -39,8 +39,8 @@ local function hold_alone(lock, hold, token, identity, first, fences, micros, li
   redis.call('SET', lock, token, 'PX', text(life))
 end
 
--- The answer to a token that the lock has already, armed again unless it was broken. Nil if it doesn't
--- have it, or somebody deleted the description of its hold.
+-- Returns the reply for a token that holds already, and extends it unless it was broken. Returns nil if the
+-- token doesn't hold, or another client deleted its description.
 local function again(lock, fence, hold, token, value, last, ttl)
   local broken = value == token .. ':broken'
   if value ~= token and not broken then

@@ -1,18 +1,17 @@
--- An operator's forced end of the hold that was seen.
+-- An operator's forced release of an observed hold.
 --
--- KEYS  lock, fence, hold, the tombstone of the token that was seen (or, if any will do, of the one
---       that the caller found), queue, holders, about
--- ARGV  token seen, '1' if whoever holds now will do, 'now' or 'run-out', who and why,
---       how long a tombstone lasts in ms, channel for wake-ups, name, channel for breaks, '1' if the
---       receivers of a message can be counted
+-- KEYS  lock, fence, hold, tombstone of the observed token (or of the caller's last observation, if any
+--       holder will do), queue, holders, about
+-- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a
+--       tombstone in ms, channel for wake-ups, name, channel for breaks, '1' if the receivers of a message
+--       can be counted
 --
--- Answers
---   'free'             nobody holds, or not the one that was seen
---   'freed', ms        deleted; the holder may believe for so long (-1: it has no end)
---   'runs-out', ms     it can't be renewed
---   'retry'            another holder came in between: look again
---   'unbreakable'      it can't run out: a foreign holder, whose renewals nobody can stop, or one
---                      without an end
+-- Returns
+--   'free'             not held, or not by the observed token
+--   'freed', ms        deleted; the holder may consider itself holder for so long (-1: no end)
+--   'runs-out', ms     can't be renewed
+--   'retry'            the holder has changed: look again
+--   'unbreakable'      can't run out: a foreign holder, whose renewals can't be prevented, or no expiry
 --   'foreign'          the lock's key isn't a string
 
 local time = redis.call('TIME')
@@ -21,10 +20,10 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
 
--- Everybody who waits is woken as well: whoever broke it may be gone before an offer has lapsed.
+-- Wakes all waiters as well: the operator's client may exit before an offer lapses.
 local function tell()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- The hold is broken already, whatever fails here.
+  -- The hold is broken already, even if this fails.
   pcall(its.advance)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
@@ -62,7 +61,7 @@ end
 
 local left = redis.call('PTTL', KEYS[1])
 if not ours and any then
-  -- What isn't ours counts no fences, and its holder renews by comparing its own value.
+  -- A foreign holder has no fences, and renews by comparing its own value.
   if how == 'run-out' then
     return { 'unbreakable' }
   end
@@ -75,23 +74,23 @@ end
 if how == 'run-out' and left < 0 then
   return { 'unbreakable' }
 end
--- A hold in its last millisecond has 0 left, which SET would refuse.
+-- A hold in its last millisecond has 0 left, which SET rejects.
 local life = math.max(left, 1)
--- Past the block that the holder may have reserved, which is what the counter stands at.
+-- Beyond the block of fences that the holder may have reserved, the end of which the counter has.
 local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
   -- First, so that no break is recorded if PEXPIRE isn't permitted.
   local described = redis.call('PEXPIRE', KEYS[3], life)
-  -- Who broke it first is who broke it.
+  -- Keep the first break's note.
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)
   end
   if described == 0 then
     redis.call('PEXPIRE', KEYS[3], life)
   end
-  -- Another value than the token: no renewal matches it, and it keeps its end.
+  -- With a value other than the token, no renewal matches, and the expiry stays.
   redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
   return { 'runs-out', left }

@@ -1,14 +1,14 @@
--- Arms holds again for their full TTL: each one that its token still has.
+-- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, hold, tombstone of the token; for each other one:
---       lock, fence, holders, tombstone, about; after them, for a node of a quorum: its certificate. In a
---       Cluster the fence once more instead of the tombstone, so that all of them are there
--- ARGV  for each hold: token, TTL in ms, 'x' if it is exclusive, else 's'; after them, for a node of
---       a quorum: the certificate that its client saw
+-- KEYS  for each exclusive hold: lock, fence, hold, tombstone of the token; for each other hold: lock, fence,
+--       holders, tombstone, about; last, on a node of a quorum: certificate. In a Cluster the fence replaces
+--       the tombstone, so that all keys exist
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a node of a quorum: certificate
+--       that its client read
 --
--- Answers for each hold 'renewed', 'broken' or 'gone'. What expired isn't there any more, or isn't
--- counted, so it can't be revived; what was broken holds another value, or is marked, so it isn't
--- armed again. Or only 'stranger', when the certificate isn't the one that its client saw.
+-- Returns for each hold 'renewed', 'broken' or 'gone'. Expired holds aren't revived, because their entries
+-- are gone or ignored. Broken holds aren't renewed, because they have another value or a mark. Returns only
+-- 'stranger' if the certificate differs.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }
@@ -22,7 +22,7 @@ local function keep(key, life)
   end
 end
 
--- A reader, or a holder of permits.
+-- Renews a shared hold or permits.
 local function renew(lock, fence, holders, about, token, ttl)
   if not now then
     local time = redis.call('TIME')
@@ -39,7 +39,7 @@ local function renew(lock, fence, holders, about, token, ttl)
   elseif redis.call('HEXISTS', about, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- A full server refuses all of a script whose first write could take memory. This one can't.
+  -- A full server rejects a script whose first write could use memory. This one can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   keep(fence, ttl + 604800000)
   keep(about, ttl + 2)

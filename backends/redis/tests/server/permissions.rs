@@ -1,5 +1,5 @@
-//! Each script with each of its commands forbidden: a script that fails half-way leaves no second holder,
-//! and its error is accurate.
+//! Each script without permission for one of its commands: a script that fails midway leaves no second
+//! holder, and its error is accurate.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ impl Setting {
         Self { server, strong, weak, waiter, told }
     }
 
-    /// Each holder, and whether it was broken.
+    /// Returns each holder, and whether it was broken.
     async fn holders(&self) -> Vec<(Token, bool)> {
         let seen = self.strong.inspect(&name("a")).await.unwrap();
         // Only the lock's key counts: the description of a hold may be missing.

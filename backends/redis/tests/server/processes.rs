@@ -1,4 +1,4 @@
-//! Many who wait, in several processes.
+//! Many waiters in several processes.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +17,7 @@ const WAITERS: usize = 25;
 const URL: &str = "LOCKWRIGHT_TEST_URL";
 const SECONDS: &str = "LOCKWRIGHT_TEST_TTL";
 
-/// The part that a process plays: so many wait for the lock in it, and each has it once.
+/// The child process: its waiters acquire the lock once each.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -43,7 +43,7 @@ async fn part() {
     println!("> {} were served", served.load(Ordering::SeqCst));
 }
 
-/// Another process: this test binary. Killed when dropped.
+/// A child process of this test binary. Killed when dropped.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -70,13 +70,12 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Stops the process with `SIGSTOP`.
     fn stop(&self) {
         let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(stopped.unwrap().success());
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns its next line, without the test harness's output.
     fn hear(&mut self) -> String {
         loop {
             let line = self.said.next().expect("the process ended before its time").unwrap();
@@ -94,7 +93,7 @@ impl Drop for Process {
     }
 }
 
-/// What clients asked of the server, without what scripts did for that.
+/// Returns the number of clients' requests, without commands of scripts.
 fn requests(server: &testbed::Redis) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let asked =
@@ -110,7 +109,7 @@ fn requests(server: &testbed::Redis) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     let (server, holder) = server_and_client().await;
-    // So long that nobody renews it meanwhile.
+    // So long that no renewal is due.
     let held = claim_for("a", Duration::from_secs(600));
     grant(&holder, &held).await;
     let mut processes: Vec<Process> =
@@ -118,7 +117,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     for process in &mut processes {
         assert_eq!(process.hear(), "all wait");
     }
-    // Of each process, the first stands in the server's queue for the others.
+    // Only the first waiter of each process is in the server's queue.
     eventually(|| async {
         let seen = holder.inspect(&name("a")).await.unwrap();
         (seen.waiters == Some(PROCESSES as u64)).then_some(())
@@ -185,8 +184,8 @@ fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
 
-/// Kills the first of three waiters, stops the two behind it, and then kills the holder: the fourth waiter
-/// gets the lock within the bound.
+/// Kills the first of four waiters, stops the next two, and then kills the holder: the last waiter gets the
+/// lock within the bound.
 async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     let (mut holder, mut queue) = contenders(url, 4, TTL).await;
     queue[0].kill();
@@ -198,8 +197,8 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     assert!(died.elapsed() <= bound(3), "{:?}", died.elapsed());
 }
 
-/// Stops the first of two waiters, and kills the holder as soon as it has released. The client that made the
-/// offer to the stopped waiter is dead then.
+/// Stops the first of two waiters, and kills the holder as soon as it has released, so that the client that
+/// made the offer is dead.
 async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();
@@ -231,7 +230,7 @@ async fn next_live_waiter_holds_within_the_bound_in_a_cluster() {
     dead_holder_and_dead_waiters_are_passed_over(&cluster.url()).await;
 }
 
-/// Waiters die one after the other, each while it holds an offer.
+/// Waiters die one after the other, each with an offer.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     let server = testbed::Redis::start().unwrap();

@@ -14,7 +14,7 @@ const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The required limit for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
-/// For each TTL: silences the connections of a new client, which then acquires a free lock.
+/// For each TTL: silences a new client's connections, after which it acquires a free lock.
 async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     for ttl in TTLS {
         let locks = Locks::new(Redis::connect(url).await.unwrap()).unwrap();
@@ -30,8 +30,8 @@ async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     }
 }
 
-/// For each TTL, with a new client: silences the connections right after a grant. The hold is then renewed
-/// on a new connection and isn't lost.
+/// For each TTL: silences a new client's connections after a grant. The hold is then renewed on a new
+/// connection.
 async fn hold_survives(url: &str, proxies: &[Proxy], name: &str) {
     let mut holds = Vec::new();
     for ttl in TTLS {

@@ -1,4 +1,4 @@
-//! The suite on one server, however that is set up.
+//! The suite on one server with any settings.
 
 mod shelf;
 
@@ -14,14 +14,14 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// All cases in parallel on one server, and a separate server for each case that damages it.
 struct Server {
     server: testbed::Redis,
     options: Options,
     label: Option<&'static str>,
 }
 
-/// The `main` of a suite. The label is for tables, where the backend's name doesn't say what it is.
+/// Runs a suite. The label distinguishes it in tables from suites of the same backend.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
         return code;
@@ -35,7 +35,7 @@ pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     }
 }
 
-/// How to connect, through a proxy if there is one.
+/// Returns the URL, through a proxy if there is one.
 fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
     let url = server.url_through(proxy.map_or(server.port(), Proxy::port));
     if url.starts_with("rediss:") {
@@ -67,7 +67,7 @@ impl Factory for Server {
     }
 
     fn ttl(&self) -> Duration {
-        // Handshakes are slow as the tests build them.
+        // TLS handshakes are slow in debug builds.
         Duration::from_secs(if self.server.url().starts_with("rediss:") { 2 } else { 1 })
     }
 
@@ -76,7 +76,7 @@ impl Factory for Server {
     }
 
     fn protected(&self) -> Option<Protect> {
-        // The application's own connection, whose certificates are no concern of the locks'.
+        // The application's own connection needs no certificates of the locks.
         let is_plain = self.server.url().starts_with("redis:");
         is_plain.then(|| shelf::shelf(vec![self.server.url()]))
     }
@@ -86,7 +86,7 @@ impl Factory for Server {
     }
 
     async fn fragile(&self) -> Result<Fragile> {
-        // Keeps every write, so that a restart is promised to end no hold.
+        // With persistence of every write, a restart must end no hold.
         let server = self.options.clone().append_only("always").start().map_err(problem)?;
         let proxy = Proxy::start(server.address()).map_err(problem)?;
         let (connect, cut_off) = (to(url(&server, None)), to(url(&server, Some(&proxy))));

@@ -11,13 +11,13 @@ use lockwright_testbed::{self as testbed, Fleet};
 
 const NODES: usize = 5;
 
-/// As many as may lose their data at once.
+/// How many nodes may lose their data at once.
 const MINORITY: usize = 2;
 
-/// All cases beside each other on one fleet, and a fleet of its own for each that harms it.
+/// All cases in parallel on one fleet, and a separate fleet for each case that damages it.
 struct Five(Fleet);
 
-/// Machines that run tests are busy: a node has more time than it would have by itself.
+/// Busy test machines need a longer time-out than the default.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }
@@ -29,7 +29,7 @@ fn to(url: String) -> Connect {
     })
 }
 
-/// Nobody can have held a lock on a fleet that was just started.
+/// Admits the nodes: on a new fleet there are no holds.
 async fn admit(url: &str) -> Result<()> {
     for (address, standing) in Redlock::connect(url).await?.admit().await {
         if !matches!(standing, lockwright_redlock::Standing::Votes) {
@@ -65,8 +65,7 @@ impl Factory for Five {
         &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
     }
 
-    /// What the cases expect of a server that is frozen or cut off, or that restarts with its data,
-    /// is shown by all nodes at once; lost data by as many as may lose them.
+    /// Freezes, partitions and restarts with data affect all nodes at once; losses of data only a minority.
     async fn fragile(&self) -> Result<Fragile> {
         let options = testbed::Redis::options().append_only("always");
         let fleet = options.start_fleet(NODES).map_err(problem)?;

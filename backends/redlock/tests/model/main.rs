@@ -1,8 +1,8 @@
-//! The Redlock protocol with its fence as a model, every interleaving of it within bounds; and, for
-//! each of its rules, what happens without it.
+//! A model of the Redlock protocol with its fence. It explores every interleaving within bounds, and for each
+//! rule the consequences of omitting it.
 //!
-//! What is modelled, and how, says `docs/src/redlock-model.md`. The figures and the traces there are
-//! compared with what comes out here.
+//! `docs/src/redlock-model.md` describes the model. Its figures and traces are compared with the results
+//! here.
 #![forbid(unsafe_code)]
 
 mod holds;

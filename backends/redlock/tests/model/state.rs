@@ -1,10 +1,10 @@
-//! A state of the protocol, packed into one word for each node and one for the rounds: few bytes, so
-//! that millions fit into memory, and cheap to compare in a build without optimisation.
+//! A state of the protocol, packed into one word per node and one for the rounds: small, so that millions fit
+//! into memory, and cheap to compare in a debug build.
 
-/// Rounds that a state has room for: a claim's, a repeat's or a renewal's.
+/// Maximum number of rounds in a state: of claims, repeats and renewals.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
-/// The largest fence that there is room for.
+/// The largest fence that fits.
 pub(crate) const HIGHEST: u64 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct State<const N: usize> {
     pub(crate) rounds: Rounds,
 }
 
-/// What a node has, and what is on its way to it or from it.
+/// A node's data, and the messages in flight to and from it.
 ///
 /// ```text
 ///  0 ..  4  its fence counter
@@ -27,18 +27,18 @@ pub(crate) struct State<const N: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(pub(crate) u64);
 
-/// What is between a round and a node: the bit where it stands within the round's 9.
+/// A bit within the 9 bits of a round at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
-    /// The request is on its way.
+    /// The request is in flight.
     Asked = 0,
-    /// The request to raise the counter is on its way.
+    /// The request to raise the counter is in flight.
     Raising = 5,
     /// The node is known to have the round's fence.
     Has = 6,
-    /// A release of the token is on its way. Only with the token's first round.
+    /// A release of the token is in flight. Only with the token's first round.
     Releasing = 7,
-    /// The node refuses the token for good. Only with the token's first round.
+    /// The node has a tombstone of the token. Only with the token's first round.
     Tombstone = 8,
 }
 
@@ -77,7 +77,7 @@ impl Node {
         self.0 = with(self.0, 4, 4, fence);
     }
 
-    /// Whose token holds.
+    /// Returns the token that holds.
     pub(crate) fn holder(self) -> Option<usize> {
         (bits(self.0, 8, 3) as usize).checked_sub(1)
     }
@@ -86,7 +86,7 @@ impl Node {
         bits(self.0, 8, 3) == 0
     }
 
-    /// `round` armed the hold of `token`, or armed it again: for longer, never for less.
+    /// Arms the hold of `token` by `round`, or extends it; never shortens it.
     pub(crate) fn arm(&mut self, token: usize, round: usize) {
         let round = if self.is_free() { round } else { round.max(self.armed_by()) };
         self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);
@@ -96,7 +96,7 @@ impl Node {
         bits(self.0, 11, 2) as usize
     }
 
-    /// The hold isn't there any more.
+    /// Removes the hold.
     pub(crate) fn free(&mut self) {
         self.0 = with(self.0, 4, 9, 0);
     }
@@ -109,7 +109,7 @@ impl Node {
         self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
-    /// The rounds that it may have forgotten, a bit for each.
+    /// Returns the rounds that the node may have lost, one bit each.
     pub(crate) fn forgot(self) -> u64 {
         bits(self.0, 14, 4)
     }
@@ -126,7 +126,7 @@ impl Node {
         self.0 = with(self.0, mail(round) + what as u32, 1, u64::from(is));
     }
 
-    /// The fence with which it said yes; 0 if it didn't.
+    /// Returns the fence of its yes; 0 without one.
     pub(crate) fn answer(self, round: usize) -> u64 {
         bits(self.0, mail(round) + 1, 4)
     }
@@ -135,7 +135,7 @@ impl Node {
         self.0 = with(self.0, mail(round) + 1, 4, fence);
     }
 
-    /// All data are lost. What is on its way remains.
+    /// Loses all data. Messages in flight remain.
     pub(crate) fn empty(&mut self) {
         self.0 = with(self.0, 0, MAIL, 0);
         for round in 0..MOST_ROUNDS {
@@ -144,22 +144,22 @@ impl Node {
     }
 }
 
-/// How far a round is.
+/// The phase of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unstarted = 0,
     Asking = 1,
     /// It has chosen a fence, and waits until a quorum has it.
     Noting = 2,
-    /// The client believes that it holds, on the strength of this round.
+    /// The client holds, by this round.
     Believing = 3,
-    /// Over without ever having been believed.
+    /// It ended without a grant.
     Failed = 4,
-    /// It was believed, and isn't any more.
+    /// It was granted, and has ended.
     Ended = 5,
 }
 
-/// All rounds, in the order in which they began; for each 15 bits:
+/// All rounds in the order of their start, 15 bits each:
 ///
 /// ```text
 ///  0 ..  3  phase
@@ -170,8 +170,7 @@ pub(crate) enum Phase {
 /// 14        its deadline has passed (only for mutants that don't look at it)
 /// ```
 ///
-/// and at the end how many faults there may yet be: 2 bits for lost data, 1 for a clock,
-/// 1 for a duplicate.
+/// and then the remaining faults: 2 bits for losses of data, 1 for a clock jump, 1 for a duplicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rounds(pub(crate) u64);
 
@@ -209,12 +208,12 @@ impl Rounds {
         self.put(round, 0, 3, phase as u64);
     }
 
-    /// It is under way, or believed.
+    /// Returns whether it is in progress or granted.
     pub(crate) fn is_live(self, round: usize) -> bool {
         matches!(self.get(round, 0, 3), 1..=3)
     }
 
-    /// It is, or was, believed.
+    /// Returns whether it is, or was, granted.
     pub(crate) fn was_granted(self, round: usize) -> bool {
         matches!(self.phase(round), Phase::Believing | Phase::Ended)
     }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared fixtures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const LARGEST_TTL: Duration = Duration::from_secs(60);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Five nodes and a client of theirs.
+/// Five nodes and a client.
 pub(crate) struct Five {
     pub(crate) nodes: Vec<Arc<TestNode>>,
     pub(crate) redlock: Redlock,
@@ -50,7 +50,7 @@ pub(crate) fn five() -> Five {
 }
 
 impl Five {
-    /// One more client of the same nodes.
+    /// Returns another client of the same nodes.
     pub(crate) fn another(&self) -> Redlock {
         redlock(&self.nodes, options(&self.clock)).unwrap()
     }

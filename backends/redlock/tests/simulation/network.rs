@@ -1,5 +1,5 @@
-//! Nodes, links and messages on tokio's paused clock. One task delivers everything, in the order of
-//! time and of sending, so that a seed always gives the same schedule.
+//! Nodes, links and messages on tokio's paused clock. One task delivers everything, ordered by time and
+//! sending, so that a seed always gives the same schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +16,7 @@ use crate::plan::{Fault, Plan, Weather};
 use crate::server::{Answer, Micros, Request, Restart, Server};
 use crate::trace::Trace;
 
-/// What has happened, for the statistics: a schedule in which nothing did shows nothing.
+/// Event counts: a schedule without events shows nothing.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
@@ -24,11 +24,11 @@ pub(crate) struct Seen {
     pub(crate) late: u64,
     pub(crate) doubled: u64,
     pub(crate) broken: u64,
-    /// Messages that came to a frozen node.
+    /// Messages that reached a frozen node.
     pub(crate) frozen: u64,
-    /// Messages that a restart swallowed, or that found their node down.
+    /// Messages lost in a restart, or sent to a stopped node.
     pub(crate) down: u64,
-    /// Messages that came to another incarnation than was meant.
+    /// Messages that reached a different incarnation.
     pub(crate) strangers: u64,
     pub(crate) losses_of_data: u64,
     pub(crate) crashes: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether any fault had an effect on somebody.
+    /// Returns whether any fault had an effect.
     pub(crate) fn trouble(&self) -> bool {
         let effects = self.lost + self.late + self.broken + self.frozen + self.down;
         effects + self.strangers + self.crashes + self.pauses > 0
@@ -50,7 +50,7 @@ pub(crate) struct Net {
     changed: Notify,
 }
 
-/// How often the network moves: as often as tokio's timers may fire.
+/// The network's tick: the resolution of tokio's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -61,10 +61,10 @@ struct World {
     largest_ttl: Duration,
     doubles_releases: bool,
     queue: BinaryHeap<Reverse<Due>>,
-    /// What was sent since the last tick.
+    /// Messages sent since the last tick.
     outbox: Vec<Outgoing>,
     number: u64,
-    /// Those who wait for answers, by the number of their call.
+    /// Callers that wait for a reply, by the number of their call.
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
     links: Vec<Vec<Link>>,
@@ -87,23 +87,23 @@ struct Member {
     server: Server,
     down: bool,
     frozen: bool,
-    /// What came while it was frozen.
+    /// Messages that arrived while it was frozen.
     backlog: Vec<Letter>,
 }
 
-/// What is between a client and a node.
+/// The link between a client and a node.
 #[derive(Debug, Default)]
 struct Link {
-    /// Which of the connections that there have been.
+    /// Number of the present connection.
     connection: u64,
     /// The server's run at its other end.
     run: Option<u64>,
-    /// When the last message on it arrives: none overtakes another.
+    /// Arrival of the last message: none overtakes another.
     last_arrival: Micros,
     cut_until: Micros,
-    /// The client has given the connection up, and can't make a new one.
+    /// Set if the client gave up the connection, and can't open a new one.
     given_up: bool,
-    /// On which connection the client looked at the node, and which run it found.
+    /// The connection on which the client checked the node, and the run it found.
     looked: Option<(u64, String)>,
 }
 
@@ -115,10 +115,10 @@ struct Process {
     tasks: Vec<AbortHandle>,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug, Clone)]
 struct Letter {
-    /// None for a second delivery, which nobody waits for.
+    /// None for a second delivery, which has no waiting caller.
     call: Option<u64>,
     client: usize,
     node: usize,
@@ -149,7 +149,7 @@ enum What {
         client: usize,
         error: Error,
     },
-    /// The client notices that a connection has gone.
+    /// The client detects that a connection is gone.
     Reset {
         client: usize,
         node: usize,
@@ -222,7 +222,7 @@ impl Net {
         Arc::new(Self { start: Instant::now(), world: Mutex::new(world), changed: Notify::new() })
     }
 
-    /// One more client of these nodes.
+    /// Adds a client of these nodes.
     pub(crate) fn add_client(&self) -> usize {
         let mut world = self.world();
         let links = world.nodes.iter().map(|_| Link::default()).collect();
@@ -236,7 +236,7 @@ impl Net {
         world.clients.len() - 1
     }
 
-    /// What ends with the client's process.
+    /// Registers a task that ends with the client's process.
     pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
         self.world().clients[client].tasks.push(task);
     }
@@ -258,7 +258,7 @@ impl Net {
         self.world().trace.note(now, text);
     }
 
-    /// Stands still for as long as the client does.
+    /// Waits until the client isn't paused.
     pub(crate) async fn resumed(&self, client: usize) {
         loop {
             let until = self.world().clients[client].paused_until;
@@ -270,15 +270,15 @@ impl Net {
         }
     }
 
-    /// Whether what the client asks of the node now goes to the incarnation that it saw.
+    /// Returns whether a request of the client reaches the incarnation that it saw.
     pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
         let world = self.world();
         let link = &world.links[client][node];
         link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
     }
 
-    /// Sends a request and waits for its answer, which may never come. When dropped after its first
-    /// poll, the request goes on.
+    /// Sends a request and waits for the reply, which may never arrive. After the first poll, dropping the
+    /// future doesn't stop the request.
     pub(crate) async fn call(
         &self,
         client: usize,
@@ -291,16 +291,15 @@ impl Net {
         self.changed.notify_one();
         match answered.await {
             Ok(answer) => answer,
-            // It was lost, and nobody noticed.
+            // It was lost silently.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Delivers for ever.
+    /// Delivers messages forever.
     ///
-    /// Only ever after a sleep, as the clock goes on only when everybody has done what there was to
-    /// do: in which order the tasks of a client are woken then makes no difference. (tokio's watch
-    /// channel wakes in a random one.)
+    /// Only after a sleep: the clock advances only when all tasks are idle. So the wake-up order of a
+    /// client's tasks doesn't matter. (tokio's watch channel uses a random order.)
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();
@@ -309,7 +308,7 @@ impl Net {
                 let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
                 world.post();
                 while let Some(due) = world.pop(now) {
-                    // At the time that it was meant for, as timers may be up to 1 ms late.
+                    // At the scheduled time, because timers may be up to 1 ms late.
                     world.happen(due.at, due.what, &mut wake_ups, &mut ended);
                 }
                 (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
@@ -334,8 +333,7 @@ impl Net {
         }
     }
 
-    /// Ends all trouble: what is frozen, down, cut off or paused comes back, and what is on its way
-    /// arrives.
+    /// Ends all faults: frozen, stopped, cut and paused parties resume, and messages in flight arrive.
     pub(crate) fn mend(&self) {
         let now = self.now();
         let mut world = self.world();
@@ -365,7 +363,7 @@ impl Net {
         self.changed.notify_one();
     }
 
-    /// What is locked on each node now.
+    /// Returns the locks held on each node.
     pub(crate) fn locked(&self) -> Vec<(usize, LockName, Token)> {
         let now = self.now();
         let mut world = self.world();
@@ -404,8 +402,7 @@ impl World {
         self.queue.pop().map(|Reverse(due)| due)
     }
 
-    /// Takes what was sent since the last tick, in an order that doesn't depend on who was woken
-    /// first.
+    /// Posts messages sent since the last tick, in an order that doesn't depend on the wake-up order.
     fn post(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
@@ -421,7 +418,7 @@ impl World {
         }
     }
 
-    /// How long a message takes.
+    /// Returns the delay of a message.
     fn travel(&mut self) -> Duration {
         let Weather { slow, very_slow, usual, .. } = self.weather;
         if self.chance.permille(very_slow) {
@@ -469,7 +466,7 @@ impl World {
         let breaks = self.chance.permille(self.weather.connection_breaks);
         let takes = self.travel();
         let link = &mut self.links[client][node];
-        // None overtakes another on its connection.
+        // No message overtakes another on its connection.
         let at = link.last_arrival.max(now + micros(takes));
         link.last_arrival = at;
         self.trace.note(now, || {
@@ -485,7 +482,7 @@ impl World {
             self.fail(now, call, client, broken());
             self.reset(client, node, connection);
         } else if takes > self.node_timeout * 4 && self.chance.one_in(2) {
-            // Somebody loses patience with the connection.
+            // The client gives up the connection.
             let at = now + micros(self.chance.time(self.largest_ttl / 2));
             self.push(at, What::Reset { client, node, connection });
         }
@@ -503,7 +500,7 @@ impl World {
         self.push(at, What::Arrive(letter));
     }
 
-    /// Nobody answers. Some time later the client gives the connection up, or never does.
+    /// Loses a message. The client later gives up the connection, or never does.
     fn lose(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         if self.chance.one_in(2) {
@@ -605,7 +602,7 @@ impl World {
         }
     }
 
-    /// The connection on which it came isn't there any more.
+    /// The connection of the message is gone.
     fn refuse(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         self.push(now, What::Reset { client, node, connection });
@@ -713,7 +710,7 @@ impl Letter {
     }
 }
 
-/// A token, as short as it can be told apart: who made it, and their how manieth it is.
+/// Formats a token briefly: its creator and serial number.
 pub(crate) fn tag(token: Token) -> String {
     let bytes = token.as_bytes();
     format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))

@@ -1,4 +1,4 @@
-//! The schedules that are run as tests.
+//! The schedules that run as tests.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,14 @@ use crate::schedule::{Outcome, run};
 use crate::server::Flaws;
 use crate::trace::Trace;
 
-/// How many schedules a test run goes through.
+/// Number of schedules per test run.
 const SEEDS: u64 = 500;
 
-/// How many are looked through at most for one in which something goes wrong that should, and how
-/// many in one go.
+/// Limit on the search for a failing schedule, and the number of schedules per step.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 
-/// From `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
+/// Returns the seeds from `LOCKWRIGHT_SEED` on, `LOCKWRIGHT_SEEDS` of them.
 fn seeds() -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
@@ -31,8 +30,8 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs the schedules of these seeds, on as many threads as there are cores, and answers them in
-/// the order of the seeds, reduced to what `keep` keeps of each.
+/// Runs the schedules of these seeds, with one thread per core. Returns the results of `keep`, in the order
+/// of the seeds.
 fn run_all<T: Send>(
     world: World,
     seeds: Range<u64>,
@@ -61,7 +60,7 @@ fn run_all<T: Send>(
     done.into_iter().map(|(_, kept)| kept).collect()
 }
 
-/// The first seed with a problem, once more with its trace.
+/// Repeats the first failing seed with its trace.
 fn show(world: World, seed: u64) -> ! {
     let outcome = run(world, seed, Trace::wanted());
     for line in outcome.trace.lines() {
@@ -135,8 +134,8 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// The first seed of a world that isn't claimed to be survived in which a problem like this comes
-/// up. Were there none, the checks would see nothing.
+/// Returns the first seed with a problem like this, in a world that isn't claimed to be survived. Without
+/// one, the checks would detect nothing.
 fn first_of(world: World, problem: &str) -> u64 {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

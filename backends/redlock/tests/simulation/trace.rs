@@ -1,4 +1,4 @@
-//! What happened, line by line, for whoever wants to know why a seed failed.
+//! A trace of events, to analyse a failed seed.
 
 use crate::server::Micros;
 
@@ -9,7 +9,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// One that keeps nothing, as most do: writing it takes longer than what it tells of.
+    /// Returns a trace that records nothing. Recording takes longer than the simulation itself.
     pub(crate) fn unwanted() -> Self {
         Self::default()
     }
@@ -24,7 +24,7 @@ impl Trace {
         }
     }
 
-    /// In the order of time: the network tells what was sent a little later.
+    /// Returns the lines sorted by time: the network records sent messages a little later.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

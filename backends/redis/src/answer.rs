@@ -1,5 +1,3 @@
-//! Parsing of the scripts' replies.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +6,7 @@ use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
 
-/// A script's reply: a flat list of strings and nils. Numbers are strings.
+/// A flat list of strings and nils. Numbers are strings.
 #[derive(Debug)]
 pub(crate) struct Words {
     words: Vec<Option<String>>,
@@ -41,7 +39,6 @@ impl Words {
     }
 }
 
-/// The value of a name.
 #[derive(Debug)]
 pub(crate) enum Found {
     Lock(Inspection),
@@ -51,7 +48,7 @@ pub(crate) enum Found {
 
 /// Parses the reply of `inspect.lua` about one name.
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    /// Number of fields of the lock (state, highest fence, waiters), and of each holder.
+    /// Number of fields of the lock, and of each holder.
     const WORDS: (usize, usize) = (3, 6);
 
     let words = Words::of(answer, Effect::Reads)?;
@@ -66,7 +63,6 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
     Ok(Found::Lock(inspection))
 }
 
-/// Parses the reply of `inspect.lua` about several names.
 pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>> {
     match answer {
         Value::Array(answers) if answers.len() == names.len() => {
@@ -81,11 +77,10 @@ pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     let token = words.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
     holder.remaining = words.duration(at);
-    // The key has no expiry.
     holder.endless = words.text(at) == Some("-1");
     holder.identity = words.text(at + 2).and_then(identity);
     holder.mode = words.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
-    // The number that the scripts store for permits isn't a fence.
+    // For permits the scripts store a number that isn't a fence.
     let has_fence = !matches!(holder.mode, Mode::Permits { .. });
     let fence = words.text(at + 3).filter(|_| has_fence);
     holder.fence = fence.and_then(|fence| fence.parse().ok()).map(Fence::new);
@@ -93,7 +88,7 @@ pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     holder
 }
 
-/// Formats a mode for the scripts; the inverse of [`mode`].
+/// The inverse of [`mode`].
 pub(crate) fn mode_text(mode: Mode) -> String {
     match mode {
         Mode::Permits { count, of } => format!("{count}/{of}"),
@@ -113,10 +108,10 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Separates an identity from a leader's value. Neither contains control characters.
+/// Separates an identity from a leader's value; both lack control characters.
 const VALUE: char = '\u{1f}';
 
-/// Formats an identity; the inverse of [`identity`].
+/// The inverse of [`identity`].
 pub(crate) fn identity_text(identity: &Identity) -> String {
     match &identity.value {
         None => identity.to_string(),
@@ -124,7 +119,7 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Parses `[label@]host:pid` from its end, because a label may contain any character.
+/// Parses `[label@]host:pid` from its end: a label may contain any character.
 fn identity(text: &str) -> Option<Identity> {
     let (text, value) = match text.split_once(VALUE) {
         Some((text, value)) => (text, Some(Arc::from(value))),

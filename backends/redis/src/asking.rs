@@ -10,24 +10,21 @@ use crate::answer::{self, Words};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 
-/// The reply to a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Granted(Granted),
     /// The token held already.
     Again(Granted),
     Busy(Busy),
-    /// The claim is queued since this server time in µs.
+    /// Queued since this server time in µs.
     Queued(Busy, u64),
-    /// The token was released or broken before.
     Ended,
-    /// The server isn't the expected incarnation of a quorum's node.
+    /// The wrong incarnation of a quorum's node.
     Stranger,
 }
 
-/// Returns the arguments of every claim: token, TTL, fences and identity.
 pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
-    // Shared holders and permit holders have one fence each.
+    // All others have one fence each.
     let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
     [
         claim.token.to_string(),
@@ -37,7 +34,6 @@ pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
     ]
 }
 
-/// Parses the reply to a claim of this mode.
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     let words = Words::of(answer, Effect::Changes)?;
     match words.word(0)? {
@@ -74,15 +70,13 @@ fn busy(words: &Words) -> Busy {
     let holder = answer::holder(words, 1);
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
-        // A foreign holder sends no wake-up, so it is polled often.
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Sets when a queued waiter polls: when the present hold or offer runs out, at any position in the queue. If
-/// all waiters before it are dead, its request offers the lock to the next one. Live waiters before it poll
-/// slightly earlier, so they get the lock first.
+/// Sets when a queued waiter polls: when the present hold or offer runs out. If all waiters before it are dead, its
+/// request offers the lock to the next one. Live waiters before it poll slightly earlier.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const MOMENT: Duration = Duration::from_millis(1);
@@ -100,7 +94,6 @@ fn queued(mut busy: Busy, before: u64) -> Busy {
     busy
 }
 
-/// Returns the mode that a name is in use as.
 fn present(kind: &str, wanted: Mode) -> Mode {
     match kind.parse() {
         Ok(of) => Mode::Permits { count: 1, of },
@@ -109,7 +102,6 @@ fn present(kind: &str, wanted: Mode) -> Mode {
     }
 }
 
-/// Returns the error for a key that isn't a lock.
 pub(crate) fn alien(kind: &str) -> Error {
     error(
         ErrorKind::Conflict,
@@ -120,7 +112,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     )
 }
 
-/// Converts to the server's unit. Rounded up, so that the server never ends a hold before its holder does.
+/// Rounds up to the server's unit, so that a hold doesn't end on the server first.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

@@ -1,5 +1,3 @@
-//! The trait, one script per method.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -17,10 +15,9 @@ use crate::servers::Servers;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, listing, offers, replicas, scripts, tracking};
 
-/// Minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Attempts to break any holder while the holder keeps changing.
+/// Attempts to break any holder while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 #[async_trait]
@@ -125,9 +122,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // A grant counts only once replicas have it. With a Cluster or Sentinel, the queue moves with
-                // a slot, or is on the replica that takes over. So the offer may come from a different server
-                // and clock than the queueing.
+                // With replicas a grant needs their acknowledgement. With a Cluster or Sentinel the offer may come from
+                // a different server and clock than the queueing.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -141,7 +137,6 @@ impl Redis {
         }
     }
 
-    /// Transfers a token's hold to another token.
     async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(&keys.lock, from);
@@ -163,21 +158,18 @@ impl Redis {
         }
     }
 
-    /// Tracks the key of a foreign holder, which sends no wake-up. With tracking, frequent polls aren't
-    /// needed.
+    /// Tracks a foreign holder's key, so that frequent polls aren't needed.
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;
         };
         match tracking::listen_for(&self.servers, &keys.lock).await {
             Some(true) => busy.retry_after = holder.remaining,
-            // It was freed before tracking started.
             Some(false) => busy.retry_after = Some(Duration::ZERO),
             None => {}
         }
     }
 
-    /// Returns the result of a request, unless it doesn't count.
     async fn counted(
         &self,
         claim: &Claim,
@@ -192,9 +184,8 @@ impl Redis {
         }
     }
 
-    /// Releases a grant that doesn't count.
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Until the release is answered, or permanently if it isn't, or if the caller is cancelled.
+        // Until the release is answered; permanently if it isn't, or if the caller is cancelled.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, Settle::Answered).await else { return cause };
         self.given_up.settled(claim.token);
@@ -244,7 +235,6 @@ impl Redis {
         }
     }
 
-    /// Ends a hold on a node of a quorum, which has no queue.
     pub(crate) async fn withdraw(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let keys = self.keys(&claim.name)?;
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
@@ -289,7 +279,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // The tombstone's key needs a token, even if any holder will do.
+            // The tombstone's key needs a token.
             let token = match seen {
                 Seen::Token(token) => Some(token),
                 Seen::Any => match self.inspect(name).await?.holders.first() {
@@ -326,7 +316,7 @@ impl Redis {
                 )
                 .await?;
             let words = answer::Words::of(answer, Effect::Changes)?;
-            // A foreign hold without an expiry lasts forever.
+            // A foreign hold may have no expiry.
             let left = || words.duration(1).unwrap_or(Duration::MAX);
             return match words.word(0)? {
                 "free" => Ok(Broken::NotHeld),
@@ -354,7 +344,7 @@ impl Redis {
     }
 }
 
-/// Returns the lifetime of the tombstone in ms; 0 means none.
+/// In ms; 0 means no tombstone.
 fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     match settle {
         Settle::Answered => 0,
@@ -362,7 +352,7 @@ fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     }
 }
 
-/// Returns the effect of one request for a claim. The claim's TTL limits the wait for the reply.
+/// The claim's TTL limits the wait for the reply.
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
 }

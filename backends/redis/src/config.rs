@@ -68,9 +68,8 @@ impl Config {
         self
     }
 
-    /// Sets the time limit for the server's reply; 1 s by default. For short TTLs the limit is half of the
-    /// TTL, or a fifth for a renewal, so that there is time for a second try. A request without a reply is
-    /// indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. Short TTLs reduce it to half of the TTL (a fifth for renewals),
+    /// to leave time for a second try. A request without a reply is indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -84,8 +83,7 @@ impl Config {
         self
     }
 
-    /// Allows connecting to a replica, which can't lock, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it.
+    /// Allows connecting to a replica, so that [`doctor`](lockwright_core::DistributedLock::doctor) can examine it.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -94,10 +92,9 @@ impl Config {
 
     /// Requires `count` replicas to acknowledge a grant or a renewal within `limit`.
     ///
-    /// If too few do, an acquire is given back and fails, and a renewal is indeterminate. This narrows what a
-    /// failover can lose, but doesn't make it safe: a different replica may take over. The profile still
-    /// excludes failovers. Such requests run one after the other on their own connection. Each costs a round
-    /// trip to the replicas, or the whole limit while one is missing.
+    /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. This narrows what a failover can
+    /// lose, but doesn't make it safe: a different replica may take over. Such requests run one after the other on
+    /// their own connection. Each costs a round trip to the replicas, or the whole limit while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });
@@ -115,7 +112,6 @@ impl Config {
         Ok(self)
     }
 
-    /// Validates the settings.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let prefix = std::mem::take(&mut self.key_prefix);
         let this = self.checked_prefix(prefix)?;

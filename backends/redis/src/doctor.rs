@@ -1,5 +1,3 @@
-//! Diagnosis of a server.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,18 +12,16 @@ use crate::replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
-/// Older versions get no fixes, not even for vulnerabilities of the script engine.
+/// Older versions get no fixes, even for the script engine.
 const OLDEST_MAINTAINED: (u32, u32) = (6, 2);
 
-/// A difference that network latency doesn't explain.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Memory usage that counts as nearly full.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// Facts that a server reports. `None` if the user may not ask.
+/// `None` if the user may not ask.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,
@@ -38,7 +34,6 @@ impl Server {
         Self::behind(link, &link.live().await?).await
     }
 
-    /// Examines the server on this connection.
     pub(crate) async fn behind(link: &Arc<Link>, live: &Live) -> Result<Self> {
         let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
             Some(answer) => Some(facts_of_info(answer)?),
@@ -55,7 +50,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns an error if the server can't hold locks.
     pub(crate) fn can_lock(&self) -> Result<()> {
         if let Some(master) = self.master() {
             return Err(error(
@@ -260,7 +254,7 @@ fn memory(server: &Server) -> Option<Finding> {
     )
 }
 
-/// Checks the version. Connecting requires 6.0 anyway.
+/// Connecting requires 6.0 anyway.
 fn version(version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
@@ -346,7 +340,7 @@ fn tracking(link: &Link) -> Option<Finding> {
     })
 }
 
-/// Returns `None` if the user may not run the command.
+/// `None` if the user may not run the command.
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -6,26 +6,24 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// A request's possible effect on the server. Without a reply, a change is indeterminate; a read had no
-/// effect.
+/// A change without a reply is indeterminate; a read had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// A change whose reply is useless after this instant.
+    /// The reply is useless after this instant.
     ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
-    /// Returns the effect of a change whose reply is useless after `limit`. The wait is at least 100 ms,
-    /// which a busy machine may need: with the shortest TTLs the caller's own limit applies.
+    /// The wait is at least 100 ms, which a busy machine may need: with the shortest TTLs the caller's own limit
+    /// applies.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// Returns how long a request that is sent now waits for its reply, at most `longest`. If zero, the
-    /// request must not be sent.
+    /// How long a request sent now waits for its reply. If zero, it must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -48,18 +46,17 @@ impl Effect {
     }
 }
 
-/// Returns an error with the backend "redis". The Cluster and Sentinel backends set their own names later.
+/// The Cluster and Sentinel backends set their own names later.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
 
-/// Returns the error for an unexpected reply.
 pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what:?}"))
 }
 
-/// Errors with which a server refuses a command before it changes anything. If a script fails half-way with
-/// one of them, it had no effect: its deciding write is the last command whose failure is reported.
+/// Errors before any change. If a script fails half-way with one of them, it had no effect: its deciding write is the
+/// last command whose failure is reported.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server wants a password; put it into the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -97,10 +94,10 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
 ];
 
-/// Returns the lock's error for an error of the redis client after the request was sent.
+/// Translates an error of a request that was sent.
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // A denial's text names the permission in quotes; other texts refer to the script's internals.
+        // A denial names the permission in quotes; other texts refer to the script.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -113,8 +110,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// Returns the first line of the server's or the system's message, in brackets, without the client library's
-/// additions.
+/// The first line of the server's or system's message, in brackets, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -127,7 +123,6 @@ pub(crate) fn own_words(cause: &RedisError) -> String {
     }
 }
 
-/// Returns the kind and the message of a refusal by the server.
 pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if let Some(refused) = refused_database(cause) {
         return Some(refused);
@@ -139,19 +134,18 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     let code = cause.code()?;
     find(code).or_else(|| {
         let detail = cause.detail().filter(|_| code == "ERR")?;
-        // From 7.0 on, a script's missing permissions have no code of their own.
+        // From 7.0 on, a script's missing permissions have no code.
         if ["The user executing the script can't", "ACL failure in script"]
             .iter()
             .any(|denial| detail.contains(denial))
         {
             return find("NOPERM");
         }
-        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
         detail.split([' ', '-', ':']).find_map(find)
     })
 }
 
-/// Handles a refused database, whose code the client library drops.
+/// The client library drops the code of a refused database.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;
@@ -180,12 +174,12 @@ fn find(code: &str) -> Option<(ErrorKind, &'static str)> {
     REFUSALS.iter().find(|(known, ..)| *known == code).map(|(_, kind, message)| (*kind, *message))
 }
 
-/// Returns whether the server only lacks the script's text: it did nothing.
+/// Returns whether the server lacks the script's text: it did nothing.
 pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Returns whether the server is a replica, so that a new connection may lead to the master.
+/// Returns whether the server is a replica, so that reconnecting may help.
 pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

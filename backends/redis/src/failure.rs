@@ -7,7 +7,7 @@ use redis::RedisError;
 
 use crate::{errors, tls};
 
-/// A connection failure, which can be reported to several callers.
+/// A connection failure that several callers can share.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
@@ -19,9 +19,8 @@ impl Failure {
         Self { kind: ErrorKind::Unavailable, message: message.into() }
     }
 
-    /// Returns the failure for a server that didn't reply.
     pub(crate) fn silence(server: &str, limit: Duration) -> Self {
-        // A server without TLS takes the handshake for an incomplete command and waits.
+        // A server without TLS takes the handshake for an incomplete command.
         Self::unavailable(format!(
             "{server} did not answer within {limit:?}; is it a Redis, does it run, and does it \
              speak TLS if it is meant to?"

@@ -1,8 +1,7 @@
 //! Rejection of late writes to Redis.
 //!
-//! A holder that was paused for longer than its TTL may overwrite data that a later holder has changed. If
-//! the protected data are in a Redis (the one with the locks or another), a [`FencedScript`] prevents this.
-//! It runs the user's script only if no later holder has written before.
+//! A holder that was paused for longer than its TTL may overwrite a later holder's data. If the data are in a Redis, a
+//! [`FencedScript`] prevents this: it runs the user's script only if no later holder has written.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,10 +19,9 @@
 //! # }
 //! ```
 //!
-//! The highest fence is stored in decimal under a key of the user's choice. All writers of the same data must
-//! use the same key, and must not write without it. The check and the write are one atomic script. In a
-//! Cluster, the fence's key must be in the slot of the other keys (`{order:42}:fence`). Fences of every
-//! backend work.
+//! The highest fence is stored under a key of the user's choice. All writers of the data must use the same key. Check
+//! and write are one atomic script. In a Cluster, the fence's key must be in the slot of the other keys
+//! (`{order:42}:fence`). Fences of every backend work.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -32,18 +30,16 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script that runs only if no later holder has written. Keep it and reuse it: its text is sent to
-/// the server once.
+/// A user's script that runs only if no later holder has written. Reuse it: its text is sent to the server once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
 impl FencedScript {
-    /// Creates it from Lua text. The script sees only its own keys and arguments, as `KEYS` and `ARGV`.
+    /// Creates it from Lua text, which sees only its own `KEYS` and `ARGV`.
     ///
-    /// The script may begin with a line such as `#!lua flags=allow-oom`. The flags must allow writes, because
-    /// the fence is written.
+    /// The text may begin with a line such as `#!lua flags=allow-oom`, whose flags must allow writes.
     pub fn new(text: &str) -> Self {
-        // The server accepts a shebang line only at the very beginning.
+        // The server accepts a shebang only at the very beginning.
         let (shebang, rest) = match text.split_once('\n') {
             Some((line, rest)) if line.starts_with("#!") => (line, rest),
             _ => ("", text),
@@ -54,26 +50,21 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may run it repeatedly, and so may concurrent shared holders, which have the same
-    /// fence. The fence is recorded first. If the script fails midway, its earlier effects remain.
+    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first, and effects of a
+    /// script that fails midway remain.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
-    ///   has written.
-    ///   Nothing was done.
-    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was done. Or the
-    ///   script used a
-    ///   key of the wrong type.
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
+    ///   written. Nothing was done.
+    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was done. Or the script
+    ///   used a key of the wrong type.
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
-    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the
-    ///   request, or can't
-    ///   serve it now.
-    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may or may not have run, or it failed midway
-    ///   (its message
-    ///   is the source). Retry with the same fence only if the script may run twice.
+    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the request.
+    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway (its message is the
+    ///   source). Retry only if it may run twice.
     ///
     /// # Cancel safety
-    /// If it is dropped, the script may have run, or may run later.
+    /// If dropped, the script may have run, or may run later.
     pub async fn invoke<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,

@@ -2,26 +2,26 @@
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
-//! | the lock: exactly *prefix + name* | the token; `token:broken` after an operator's break; a marker while it has `holders` | one TTL |
+//! | *prefix + name* | the token; `token:broken` after a break; a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued | until idle for a week |
-//! | `lockwright:{…}:hold` | a hash for operators: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as the lock |
-//! | `lockwright:{…}:queue` | a sorted set: waiting tokens by arrival | as the last waiter |
-//! | `lockwright:{…}:holders` | a sorted set: tokens of shared holders or permit holders by expiry in ms; the lock then has the marker `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
-//! | `lockwright:{…}:about` | a hash: request and identity of each waiter, shared holder and permit holder | as these |
-//! | `lockwright:{…}:ended:TOKEN` | a tombstone, `released` or `broken …`: the token must not hold again | an hour or more |
+//! | `lockwright:{…}:hold` | hash for operators: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as the lock |
+//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival | as the last waiter |
+//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
+//! | `lockwright:{…}:about` | hash: request and identity of each waiter and `holders` entry | as these |
+//! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
 //! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
 //!
 //! # The hash slot
 //!
-//! A Cluster hashes the text between the first `{` and the next `}` of a key, or the whole key if that text
-//! is empty or missing. So each companion key begins with a text in braces that hashes to the lock's slot:
+//! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
+//! So companion keys begin with a text in braces that hashes to the lock's slot:
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
 //! - else the smallest number in the key's slot: `a}b` → `lockwright:{20658}:fence:a}b`.
 //!
-//! If the tag isn't the key, the full key follows, so that no two locks share a companion. Lock names under
-//! `lockwright:{` are rejected, so no client can lock a companion key.
+//! The full key follows if the tag isn't the key, so that no two locks share a companion. Lock names under
+//! `lockwright:{` are rejected.
 
 use std::sync::OnceLock;
 
@@ -29,7 +29,6 @@ use lockwright_core::{Error, LockName, Result, Token};
 
 const RESERVED: &str = "lockwright:{";
 
-/// Number of slots in a Cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +43,6 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Returns the keys of `name`, with `prefix`.
     pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
         let lock = format!("{prefix}{name}");
         if lock.starts_with(RESERVED) {
@@ -70,28 +68,25 @@ impl Keys {
         })
     }
 
-    /// Returns the key of a quorum node's certificate, which differs from each lock and companion key. It
-    /// names the database, so that `SWAPDB` moves it.
+    /// The key of a quorum node's certificate, distinct from all lock keys. It names the database because of `SWAPDB`.
     pub(crate) fn certificate(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }
 
-    /// The keys that `inspect.lua` reads.
     pub(crate) fn described(&self) -> [&str; 6] {
         [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.about]
     }
 
-    /// Returns the key of the tombstone of `token`.
     pub(crate) fn ended(&self, token: Token) -> String {
         format!("{}:{token}", self.ended)
     }
 }
 
-/// `SCAN … MATCH` pattern of the `hold` and `holders` keys.
+/// Pattern of the `hold` and `holders` keys.
 pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
 
-/// Returns the lock's key for a `hold` or `holders` key; `None` for a key that only looks like one.
+/// Returns the lock's key for a `hold` or `holders` key.
 pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
     let rest = rest.strip_prefix(":hold")?;
@@ -101,7 +96,6 @@ pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     }
 }
 
-/// Returns the slot of a key, by the rule of the Cluster specification.
 pub(crate) fn slot_of(key: &str) -> u16 {
     slot(own_tag(key).unwrap_or(key).as_bytes())
 }
@@ -112,12 +106,11 @@ fn own_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The Cluster's hash: CRC-16/XMODEM modulo the number of slots.
 fn slot(hashed: &[u8]) -> u16 {
     hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
 }
 
-/// Extends the hash `crc` by one byte.
+/// Adds one byte to the hash (CRC-16/XMODEM).
 fn hash_on(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
@@ -130,8 +123,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // The first caller waits for this, so it must be fast: each number appends one digit to an earlier
-        // number, whose hash is known.
+        // Must be fast, because callers wait: each number adds one digit to an earlier one with a known hash.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };
@@ -184,7 +176,6 @@ mod tests {
     #[test]
     fn the_hash_is_that_of_the_specification() {
         assert_eq!(slot(b"123456789"), 0x31C3);
-        // As `CLUSTER KEYSLOT` returns.
         assert_eq!(slot_of("foo"), 12_182);
         assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
         assert_eq!(slot_of("foo{}{bar}"), slot(b"foo{}{bar}"));

@@ -10,12 +10,11 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key with exactly the lock's name. It holds a token and expires. Other clients that lock
-//! with `SET NX PX` (redis-py, redsync, redlock-js) use the same layout, so all of them exclude each other.
-//! Fences and descriptions of holders are in companion keys, which those clients ignore. `HGETALL
-//! lockwright:{name}:hold` shows a hold.
+//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with `SET NX
+//! PX` (redis-py, redsync, redlock-js) use the same layout and are excluded too. They ignore the companion keys with
+//! fences and descriptions. `HGETALL lockwright:{name}:hold` shows a hold.
 //!
-//! Requires Redis 6.0 or Valkey: wake-ups arrive over RESP3, on the connection for requests.
+//! Requires Redis 6.0 or Valkey: wake-ups arrive over RESP3.
 //!
 //! # Connecting
 //!
@@ -26,56 +25,49 @@
 //! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is for the servers |
 //! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, through any of these nodes |
 //!
-//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme may also
-//! begin with `valkey`: `valkey:`, `valkeys:`, `valkey+unix:`, and so on.
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme may begin with
+//! `valkey` instead of `redis`.
 //!
 //! | parameter | meaning |
 //! |---|---|
 //! | `prefix` | prefix of each lock's key |
 //! | `sentinel_user`, `sentinel_password` | the login for the Sentinels |
-//! | `ca` | a PEM file of trusted certificate authorities; default: the system's |
-//! | `cert`, `key` | PEM files with the client's certificate and key |
-//! | `replicas`, `replica_timeout` | how many replicas must acknowledge a grant, and within what time (100 ms): [`Config::replicas`] |
+//! | `ca` | a PEM file of trusted authorities; default: the system's |
+//! | `cert`, `key` | PEM files of the client |
+//! | `replicas`, `replica_timeout` | [`Config::replicas`]; the time is 100 ms by default |
 //!
 //! The server's certificate and host name are always checked.
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds as long as the server keeps its data and its clock doesn't jump ahead. It
-//!   survives
-//!   clients that crash or are cut off.
-//! - It survives a restart only if the server persists every write: `appendonly yes` with `appendfsync
-//!   always`,
-//!   checked when connecting. On loading its log, Redis drops writes that the *default* user may not make. If that
-//!   user is off, it needs `user default off ~* &* +@all`. These settings must be in the configuration file. Settings
-//!   made only by `CONFIG SET` are lost in the restart, and the locks with them; no client can detect this.
-//! - Fences grow, unless the data are lost **and** the server's clock steps back. Over a failover they grow
-//!   unless
-//!   the new master's clock is behind the old one's by more than the duration of the failover.
-//! - Waiters of all clients are served in order of arrival. A failover, or the move of a slot to a server
-//!   whose
-//!   clock is far ahead, may lose the queue; the waiters then queue again.
-//! - No failover is survived: a replica takes over without the last writes, so a held lock may be free.
-//!   `doctor`
-//!   reports settings that make this worse.
+//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. Client crashes and
+//!   partitions are survived.
+//! - A restart is survived only if the server persists every write: `appendonly yes` with `appendfsync always`, checked
+//!   when connecting. On loading its log, Redis drops writes that the *default* user may not make; if that user is off,
+//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file. Settings made only by
+//!   `CONFIG SET` are lost in the restart, with the locks, and no client can detect this.
+//! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
+//!   new master's clock is behind the old one's by more than its duration.
+//! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
+//!   may lose the queue; the waiters then queue again.
+//! - Failovers aren't survived: the new master may lack the last grants. `doctor` reports settings that make this
+//!   worse.
 //!
 //! # Sentinel
 //!
-//! The client asks all Sentinels at once and accepts the latest election that a majority reports. It also
-//! subscribes to them and leaves a replaced master, even if that master still answers after a freeze or a
-//! partition. A lock granted just before a failover may be free on the new master. The holder's next renewal
-//! then reports the loss, and the next fence is larger, unless the new master's clock lags as above. With
-//! `replicas=1`, a grant that no replica acknowledged is given back. A lock can still be lost if a different
-//! replica takes over. It is not consensus.
+//! All Sentinels are asked at once, and the latest election in a majority's replies counts. The client also subscribes
+//! to them and leaves a replaced master, even one that still answers after a freeze or a partition. If a failover loses
+//! a lock, the holder's next renewal reports it, and the next fence is larger (see above). With `replicas=1`, a grant
+//! that no replica acknowledged is given back. The lock can still be lost if a different replica takes over. It is not
+//! consensus.
 //!
 //! # Cluster
 //!
-//! All keys of a lock share one slot, whatever braces its name contains. A dead or frozen node blocks only
-//! its own slots, until a replica takes over. Replication is asynchronous, so a failover can lose a lock.
-//! Then two clients consider themselves holders, and only the fence distinguishes them; it grows as with
-//! Sentinel. While a slot moves, its exclusive holds are renewed and released, and nothing is granted in it.
-//! Shared holds and permits are renewed if all their keys are on one node, and released after the move. A
-//! Cluster of Redis 6 is untested.
+//! All keys of a lock share one slot, whatever braces its name contains. A dead or frozen node blocks only its own
+//! slots, until a replica takes over. A failover can lose a lock, and then two clients consider themselves holders;
+//! only the fence distinguishes them. While a slot moves, its exclusive holds are renewed and released, and nothing is
+//! granted. Shared holds and permits are renewed while their keys share a node, and released after the move. A Cluster
+//! of Redis 6 is untested.
 //!
 //! # Permissions
 //!
@@ -92,43 +84,32 @@
 //! - `+select`: if the URL names a database other than 0.
 //! - `+role`: with Sentinel.
 //! - `+wait`: with `replicas`.
-//! - `+acl|dryrun`: to survive a restart (not needed by the default user).
-//! - `+cluster|slots +asking`: in a Cluster. `+cluster|info +cluster|nodes` serve `doctor`, and listings that
-//!   are
-//!   complete after one pass.
+//! - `+acl|dryrun`: to survive a restart (not for the default user).
+//! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and complete listings.
 //!
-//! The last line of the rule is optional: without it, changes by other clients are noticed later. `+hello` is
-//! needed up to Redis 6.2. Redis 6.0 has no channel rules; omit `resetchannels &lockwright:*` there.
-//! Sentinels with their own users need `+sentinel|master +subscribe resetchannels &+switch-master`.
+//! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
+//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need `+sentinel|master
+//! +subscribe resetchannels &+switch-master`.
 //!
 //! # Map
 //!
 //! | file | subject |
 //! |---|---|
-//! | `config.rs` | settings |
-//! | `url.rs` | URL parsing |
-//! | `topology.rs` | server addresses |
-//! | `tls.rs` | trusted certificates and client certificates |
-//! | `servers.rs` | one server, or the nodes of a Cluster |
+//! | `config.rs`, `url.rs`, `tls.rs` | settings |
+//! | `topology.rs`, `servers.rs` | addresses and servers |
 //! | `cluster/` | routing of requests to nodes |
 //! | `sentinel/` | discovery of the master, and of failovers |
-//! | `connection/` | connection and reconnection |
-//! | `failure.rs` | why there is no connection |
+//! | `connection/`, `failure.rs` | connections and their failures |
 //! | `replicas.rs` | waiting for replicas |
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | keys of a lock, and their hash slot |
-//! | `scripts/*.lua`, `scripts.rs` | Lua scripts that run on the server |
-//! | `asking.rs` | acquire |
-//! | `renewing.rs` | renewal of several holds |
-//! | `answer.rs` | parsing of the scripts' replies |
+//! | `scripts/*.lua`, `scripts.rs` | Lua scripts on the server |
+//! | `asking.rs`, `renewing.rs`, `answer.rs` | arguments and replies of scripts |
 //! | `node.rs` | one server of a quorum |
-//! | `wakeup.rs` | wake-ups: the subscription |
-//! | `offers.rs` | handing a lock to the first waiter |
-//! | `tracking.rs` | notification of changes by other clients |
+//! | `wakeup.rs`, `offers.rs`, `tracking.rs` | wake-ups, offers, changes by other clients |
 //! | `listing.rs` | listing of held names |
-//! | `doctor.rs` | diagnosis of a server |
-//! | `replay.rs` | whether a log replays the scripts' writes |
-//! | `fencing.rs` | rejection of late writes to a Redis |
+//! | `doctor.rs`, `replay.rs` | diagnosis of a server |
+//! | `fencing.rs` | rejection of late writes |
 //! | `errors.rs` | mapping of the client library's errors |
 #![forbid(unsafe_code)]
 
@@ -171,24 +152,22 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// How often a waiter polls without a wake-up. It is queued and is offered the lock, so this can be rare.
+/// Poll interval without a wake-up: long, because the server offers the lock to a queued waiter.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// How long a waiter stays queued without sending a request.
+/// How long a waiter stays queued without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Lifetime of an offer; the scripts use the same value.
+/// Lifetime of an offer, as in the scripts.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// How often a waiter polls a lock held by a foreign client, which sends no wake-up, if tracking isn't
-/// available.
+/// Poll interval for a foreign client's lock, which sends no wake-up, if tracking isn't available.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
 ///
-/// All clients that share this value share its connections: one to each server in use, another for requests
-/// that wait for replicas, and one to each Sentinel for failovers. They reconnect by themselves, and close
-/// when the value is dropped.
+/// Clients that share this value share its connections: one to each server in use, another for requests that wait for
+/// replicas, and one to each Sentinel. They close when the value is dropped.
 #[derive(Debug)]
 pub struct Redis {
     servers: Servers,
@@ -204,16 +183,11 @@ impl Redis {
     /// Connects to the server at `url` with the settings of [`Config::new`], and checks it.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, the server isn't
-    ///   a Redis of
-    ///   the kind that the URL names, its certificate isn't trusted, the database doesn't exist, the Sentinels don't have
-    ///   that master, or there is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server requires a password or a certificate or
-    ///   rejects this
-    ///   one, or the user lacks a permission.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed or names the wrong kind of
+    ///   server, an unknown database or an unknown master; the certificate isn't trusted; or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): a password, certificate or permission is missing or wrong.
     /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too old.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no server answers, or it is still loading
-    ///   its data.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no server answers, or it is still loading its data.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -245,13 +219,12 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // A master that restarts may become a replica of a server that lacks the last writes.
+    // A restarted master may become a replica of a server that lacks the last writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }
 
-/// Returns the guarantees on a server that persists every acknowledged write. On any other,
-/// [`Fault::ServerRestart`] isn't survived, as the backend's own profile reports.
+/// Returns the guarantees on a server that persists every write. Others don't survive [`Fault::ServerRestart`].
 pub fn profile() -> Profile {
     profile_of("redis", true)
 }
@@ -266,7 +239,6 @@ pub fn cluster_profile() -> Profile {
     profile_of("redis-cluster", false)
 }
 
-/// Lists only guarantees that fault tests have shown.
 fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     let mut profile = Profile::new(backend);
     profile.reach = Reach::Network;

@@ -1,15 +1,14 @@
 //! Listing of held names.
 //!
-//! There is no index: it would cost another write per grant, and in a Cluster it would not share the locks'
-//! slots. So a listing walks the whole keyspace with `SCAN`. It returns each key that exists throughout at
-//! least once.
+//! There is no index: it would cost another write per grant, and would not share the locks' slots in a Cluster. So a
+//! listing walks all keys with `SCAN`, which returns each key that exists throughout at least once.
 //!
-//! Each page is a whole walk and returns the smallest names after the last name of the previous page. So no
-//! name is in two pages, there is no state between pages, and memory is limited by the page.
+//! Each page is a whole walk: the smallest names after the previous page. So no name is in two pages, and no state is
+//! kept.
 //!
-//! In a Cluster each master is walked. A key that moves from an unvisited master to a visited one would be
-//! missed. So if a slot was moving, or its master changed, all are walked once more, and the results are
-//! merged. A name that is held throughout is listed, unless its slot moves twice.
+//! In a Cluster each master is walked. A key that moves from an unvisited master to a visited one would be missed. So
+//! if a slot was moving or changed its master, all are walked once more, and the results merged. A name held throughout
+//! is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,13 +22,12 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{HOLD_PATTERN, lock_of_hold};
 use crate::servers::Servers;
 
-/// Names per page: many, because each page is a walk.
+/// Many, because each page is a walk.
 const PAGE: usize = 5_000;
-/// Keys per `SCAN`, which blocks the server.
+/// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
 /// Maximum number of walks over a Cluster.
 const WALKS: usize = 2;
-/// Names described per request.
 const INSPECTED_AT_ONCE: usize = 250;
 
 pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) -> Result<Page> {
@@ -39,7 +37,6 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     let mut page = Page { names: Vec::with_capacity(names.len()), next };
     for some in names.chunks(INSPECTED_AT_ONCE) {
         for found in servers.inspect_all(some).await? {
-            // Skip locks released since the scan, and foreign keys.
             if let Found::Lock(inspection) = found
                 && inspection.holders.iter().any(|holder| holder.token.is_some())
             {
@@ -50,7 +47,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// Returns the `limit` smallest names after `after`, and whether there are no more.
+/// The `limit` smallest names after `after`, and whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -90,7 +87,6 @@ struct Names {
     is_last: bool,
 }
 
-/// Visits every key of one server.
 async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Result<()> {
     let mut position = "0".to_owned();
     loop {
@@ -117,7 +113,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// Parses a reply of `SCAN`. A key that isn't text can't be a lock, and must not end the listing.
+/// A key that isn't text can't be a lock, and must not end the listing.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

@@ -1,10 +1,9 @@
 //! One of the independent servers of a quorum.
 //!
-//! A [`Node`] differs from [`Redis`] in two ways. A request to acquire carries a candidate, which is a lower
-//! bound of the fence. And a request counts towards a quorum only on the *incarnation* of the server whose
-//! [`Certificate`] the client read. The certificate is a key among the data, so it is lost with them, and
-//! contains the server's run id. The client reads the run id on each new physical connection, and sends only
-//! on a connection with a verified run id. So a restart behind an automatic reconnect is detected.
+//! A [`Node`] differs from [`Redis`] in two ways. An acquire carries a candidate, the lower bound of the fence. And a
+//! request counts towards a quorum only on the *incarnation* whose [`Certificate`] the client read. The certificate is
+//! lost with the data and contains the server's run id, which is verified on each new connection. So a restart behind
+//! an automatic reconnect is detected.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,14 +33,13 @@ use crate::{Config, Redis, profile_of};
 pub struct Certificate {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
-    /// Random number created with the data and lost with them. Only copies of the same data share it.
+    /// Random number created and lost with the data. Only copies of them share it.
     pub data: String,
     /// The value on the server, compared byte by byte.
     pub text: String,
-    /// Whether the node may vote. A node that may not is [admitted](Node::admit) one largest TTL after it was
-    /// first seen in this state.
+    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was first seen.
     pub votes: bool,
-    /// The largest TTL of the node's fleet, which all clients must agree on.
+    /// The largest TTL of the fleet, equal for all clients.
     pub largest_ttl: Duration,
 }
 
@@ -52,7 +50,7 @@ pub enum Vote {
     Yes {
         /// The fence, and the time left if it isn't the requested TTL.
         granted: Granted,
-        /// Whether the token held already.
+        /// Set if the token held already.
         repeated: bool,
     },
     /// Another token holds.
@@ -69,7 +67,6 @@ pub struct Node {
     link: Arc<Link>,
     largest_ttl: Duration,
     certificate_key: String,
-    /// The connection on which the server was last checked, and its run id.
     looked: Mutex<Option<Looked>>,
 }
 
@@ -80,12 +77,11 @@ struct Looked {
 }
 
 impl Node {
-    /// Creates the node at `config`, in a fleet whose clients use no TTL above `largest_ttl`. It connects in
-    /// the background; an unreachable node is no error.
+    /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects in the background; an
+    /// unreachable node is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) when a setting is out of its range, or there is no tokio
-    /// runtime.
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig): a setting is out of its range, or there is no tokio runtime.
     pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
         let config = config.checked()?;
         let Topology::One(server) = &config.topology else {
@@ -120,16 +116,16 @@ impl Node {
         self.redis.attach(events);
     }
 
-    /// Checks the current server and returns its certificate. If the certificate is missing or can't be
-    /// carried over, the node gets a new one, which doesn't vote.
+    /// Returns the current certificate. If it is missing or can't be carried over, the node gets a new one, which
+    /// doesn't vote.
     ///
     /// # Errors
     /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster.
-    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which is needed to detect restarts.
+    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
     ///
     /// # Cancel safety
-    /// May be dropped: at most the certificate has been written.
+    /// At most the certificate has been written.
     pub async fn look(&self) -> Result<Certificate> {
         let live = self.link().live().await?;
         self.look_at(&live).await
@@ -154,9 +150,9 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // Changes with each promotion: a promoted replica's data differ from those it had as a master.
+        // A promoted replica's data differ from those it had as a master.
         let incarnation = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
-        // A promoted replica has a second history: that of its former master.
+        // A promoted replica has its former master's history too.
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
         let flag = |is: bool| if is { "1" } else { "0" };
@@ -183,14 +179,13 @@ impl Node {
         Ok(certificate)
     }
 
-    /// Lets the node vote if its certificate is still `seen`. Returns the certificate that is there
-    /// afterwards.
+    /// Lets the node vote if its certificate is `seen`. Returns the resulting certificate.
     ///
     /// # Errors
     /// As [`look`](Self::look).
     ///
     /// # Cancel safety
-    /// May be dropped: the node may have been admitted.
+    /// The node may have been admitted.
     pub async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
         let live = self.link().live().await?;
         if self.is_known(&live, seen) {
@@ -211,14 +206,14 @@ impl Node {
         self.look_at(&live).await
     }
 
-    /// Requests a vote in one atomic step. The fence of a new hold is at least `candidate`. `waits` marks the
-    /// current hold, so that its release sends a wake-up.
+    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` marks the current hold, so that
+    /// its release sends a wake-up.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn attempt(
         &self,
         certificate: &Certificate,
@@ -272,14 +267,13 @@ impl Node {
         })
     }
 
-    /// If the token still holds, records `fence` as the hold's own and raises the counter to it. Returns
-    /// whether it did.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn raise(
         &self,
         certificate: &Certificate,
@@ -314,14 +308,13 @@ impl Node {
         }
     }
 
-    /// Renews each hold that its token still has, for its full TTL. Returns `None`, having done nothing, if
-    /// the certificate isn't the node's.
+    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the certificate differs.
     ///
     /// # Errors
     /// As [`Redis`]'s renew.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn renew(
         &self,
         certificate: &Certificate,
@@ -351,7 +344,7 @@ impl Node {
     /// As [`Redis`]'s release.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         self.redis.withdraw(claim, settle).await
     }
@@ -367,7 +360,7 @@ impl Node {
         Ok(inspection)
     }
 
-    /// Lists the names held on this node, in pages, in byte order.
+    /// Lists the names held on this node, in byte order.
     ///
     /// # Errors
     /// As [`Redis`]'s list.
@@ -408,12 +401,12 @@ impl Node {
         Keys::new(&self.link().config().key_prefix, name)
     }
 
-    /// Returns whether a request on this connection may count towards a quorum.
+    /// Returns whether a request on this connection counts.
     fn counts(&self, live: &Live, certificate: &Certificate) -> bool {
         certificate.votes && self.is_known(live, certificate)
     }
 
-    /// Returns whether the server had the certificate's run id on this very connection.
+    /// Returns whether the certificate's run id was read on this very connection.
     fn is_known(&self, live: &Live, certificate: &Certificate) -> bool {
         self.looked()
             .as_ref()

@@ -1,24 +1,22 @@
 //! Offers: how a lock is handed to the first waiter in its queue.
 //!
-//! The script that frees a lock offers it to the first waiter in the same step. The waiter's token holds from
-//! then on, but for a short life, and the server publishes the offer on the client's own channel. The client
-//! confirms it by renewing in time. An offer to a stopped or vanished client lapses, and the next waiter gets
-//! the lock. The life is short because a server counts a stopped client among the receivers of a message.
+//! The script that frees a lock makes the first waiter its holder in the same step, for a short life, and publishes
+//! this offer on the client's own channel. The client confirms it by a renewal. An unconfirmed offer lapses, and the
+//! next waiter gets the lock. The life is short because a server counts a stopped client among the receivers of a
+//! message.
 //!
 //! # The start of an offered hold
 //!
-//! The client didn't send a request at the instant when such a hold begins. But the server reports, by its
-//! own clock, when it queued the claim and when it made the offer. The offer was made at least this
-//! difference after the claim was sent. One hundredth is subtracted for clock drift. The start is also never
-//! later than the receipt of the message. After a move of the slot in a Cluster, or a failover by Sentinel,
-//! the two times may come from different clocks. In these cases the client sends the claim again, which
-//! confirms it.
+//! The server reports, by its own clock, when it queued the claim and when it made the offer. The hold begins at least
+//! this difference after the claim was sent, less one hundredth for clock drift, and never after the message's receipt.
+//! After the move of a slot, or a failover by Sentinel, the two times may be of different clocks. Then the client
+//! confirms the offer by sending the claim again.
 //!
 //! # Expiry of an offer
 //!
-//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed, unless
-//! the lock has changed hands again. That client may die first, so each waiter also asks again when the hold
-//! or offer that it last saw runs out. The next two waiters behind a new offer are sent its lifetime.
+//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed, unless the lock
+//! has changed hands again. That client may die first. So each waiter also asks when the hold or offer that it last saw
+//! runs out, and the next two waiters behind a new offer are sent its lifetime.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,16 +31,15 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// Delay of the check after an offer lapses: timers on both sides are coarse.
+/// Delay of the check: timers on both sides are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Extra delay of the waiters behind an offer. The client that made the offer checks it first.
+/// Extra delay of the waiters behind an offer, after the client that made it.
 const BEHIND: Duration = Duration::from_millis(250);
 
-/// The queued claims of this backend, and the offers that it made.
 #[derive(Debug)]
 pub(crate) struct Offers {
-    /// The channel on which the server notifies this backend's clients.
+    /// This backend's own channel.
     channel: String,
     id: String,
     clock: Clock,
@@ -53,15 +50,15 @@ pub(crate) struct Offers {
 
 #[derive(Debug)]
 struct Waiting {
-    /// When the claim was sent, and the server's time in µs when it was queued, once known.
+    /// When the claim was sent, and queued by the server's clock in µs.
     queued: Option<(BootInstant, u64)>,
-    /// Whether an offer must be confirmed by a new request.
+    /// Set if an offer must be confirmed by a new request.
     ask_again: bool,
-    /// The offer that was received. In a Cluster each connection delivers it.
+    /// The received offer. In a Cluster each connection delivers it.
     told: Option<u64>,
     /// The lock, once the claim is queued.
     name: Option<LockName>,
-    /// When this waiter is woken because the offer to another waiter has lapsed.
+    /// When this waiter asks because another waiter's offer has lapsed.
     asks_at: Option<Instant>,
 }
 
@@ -83,7 +80,6 @@ impl Offers {
         &self.channel
     }
 
-    /// The channel's id in the scripts.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -92,7 +88,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// Registers a claim before it is sent: it may be queued, and offered the lock, before the reply arrives.
+    /// Registers a claim before it is sent: an offer may precede the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -103,7 +99,7 @@ impl Offers {
         });
     }
 
-    /// Removes a claim whose request ended, unless it is queued.
+    /// Removes a claim that wasn't queued.
     pub(crate) fn asked(&self, token: Token) {
         let mut waiting = self.waiting();
         if waiting.get(&token).is_some_and(|known| known.queued.is_none()) {
@@ -111,9 +107,9 @@ impl Offers {
         }
     }
 
-    /// Registers a queued claim. With `ask_again` an offer to it isn't a hold yet.
+    /// Registers a queued claim. With `ask_again` an offer isn't a hold yet.
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // A fixed hold is never renewed, so it must begin with its full TTL.
+        // A fixed hold must begin with its full TTL.
         let ask_again = ask_again || claim.upkeep == Upkeep::Fixed;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
@@ -122,7 +118,6 @@ impl Offers {
         waiting.insert(claim.token, Waiting { queued, ask_again, told, name, asks_at });
     }
 
-    /// Removes a claim that no longer waits.
     pub(crate) fn forget(&self, token: Token) {
         let mut waiting = self.waiting();
         if !waiting.is_empty() {
@@ -140,26 +135,26 @@ impl Offers {
         granted.fences = u32::try_from(number()?).ok()?;
         let (micros, life) = (number()?, Duration::from_millis(number()?));
         let mut waiting = self.waiting();
-        // A withdrawn claim is released, which ends the offer too.
+        // A withdrawn claim's release ends the offer too.
         let known = waiting.get_mut(&token).filter(|known| known.told != Some(micros))?;
         known.told = Some(micros);
         (granted.start, granted.valid) = match known.queued {
             Some((sent, queued)) if queued <= micros && !known.ask_again => {
                 let waited = Duration::from_micros(micros - queued);
                 let start = sent + (waited - waited / 100);
-                // It no longer waits, whether its hold is released or transferred to another client.
+                // It no longer waits, whether it is released or transferred.
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, so only a new request makes it a hold. This includes a claim that was
-            // queued (again) after the offer: the offer has lapsed then.
+            // Without a known start, only a new request makes it a hold. Also if it was queued (again) after the offer,
+            // which has lapsed then.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Parses a message to a waiter behind an offer: the waiter's token, and the offer's lifetime in ms.
-    /// Returns the token and when to wake the waiter, unless a wake-up is planned already.
+    /// Parses a message to a waiter behind an offer: its token, and the offer's lifetime in ms. Returns when to wake
+    /// it, unless that is planned already.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -169,8 +164,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock that the claim must ask for again now. If there is a later offer, returns when it
-    /// lapses. `None` if the claim no longer waits.
+    /// Returns the lock to ask for now; or, if there is a later offer, when that lapses.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -192,21 +186,20 @@ impl Offers {
     }
 }
 
-/// Schedules a check for when the offer lapses. There is one task per name.
+/// Schedules a check of the offer, one task per name.
 pub(crate) fn look_after(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // Spawned on the backend's first runtime, which outlives the caller's: while the name is
-            // registered, no other task checks it.
+            // On the backend's first runtime, which outlives the caller's: no other task checks a registered name.
             servers.runtime().spawn(look_again(servers.downgrade(), name.clone(), until));
         }
     }
 }
 
-/// Checks the lock once no offer can be open, and repeats while that makes further offers.
+/// Checks the lock when offers have lapsed, and repeats after new offers.
 async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
     loop {
         sleep_until(until).await;
@@ -224,7 +217,6 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
         let Some(life) = advance(&servers, &name).await else { return };
         let mut made = servers.wakeups().offers().made();
         if made.contains_key(&name) {
-            // Another task checks it now.
             return;
         }
         until = Instant::now() + life + GRACE;
@@ -232,8 +224,7 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
     }
 }
 
-/// Offers a free lock to the next waiter. Returns the offer's lifetime. If this fails, the waiters' own polls
-/// make up for it.
+/// Offers a free lock to the next waiter. Returns the offer's lifetime. If this fails, waiters poll.
 async fn advance(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
@@ -326,7 +317,7 @@ mod tests {
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
-        // Each connection of a Cluster delivers the offer.
+        // As each connection of a Cluster does.
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(Upkeep::Renewed);
         offers.waits(&requeued, offers.now(), 3, false);

@@ -161,7 +161,7 @@ fn keys_of_others() {
     });
 }
 
-/// The waiter is registered, so that each message is parsed completely.
+/// Registered, so that each message is parsed completely.
 #[test]
 fn messages_about_offers() {
     let offers = Offers::default();

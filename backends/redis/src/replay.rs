@@ -1,9 +1,8 @@
 //! Whether a server's log restores the scripts' writes.
 //!
-//! A script's writes are logged as a transaction. On loading the log, Redis runs transactions with the rights
-//! of the *default* user, and silently drops the ones that user may not run (measured with 7.0; redis/redis
-//! issue 14541 and valkey-io/valkey issue 3983). With just `user default off`, that user has no rights, so
-//! all locks are lost in a restart, however durable the log is.
+//! Scripts are logged as transactions. On loading the log, Redis silently drops transactions that the *default* user
+//! may not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983). So with just `user default
+//! off`, a restart loses all locks, however durable the log is.
 
 use std::sync::Arc;
 
@@ -13,7 +12,6 @@ use redis::Value;
 use crate::connection::{Link, Live};
 use crate::errors::Effect;
 
-/// The fate of a script's writes when the log is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replay {
     Restored,
@@ -23,11 +21,10 @@ pub(crate) enum Replay {
     Unknown,
 }
 
-/// Queries the server.
 pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
-        // The default user is connected, and may run the scripts' commands.
+        // The default user is connected, and may run the scripts.
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

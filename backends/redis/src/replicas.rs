@@ -1,16 +1,14 @@
 //! Waiting for replicas: a grant or a renewal counts only once enough replicas have it.
 //!
-//! Replication is asynchronous, so a replica that takes over may lack the last writes and their locks. `WAIT`
-//! returns how many replicas acknowledged a connection's writes. It follows a script that wrote something, on
-//! the same connection. It blocks that connection in the server, so these requests have a connection of their
-//! own.
+//! Replication is asynchronous, so a new master may lack the last writes. `WAIT` returns how many replicas acknowledged
+//! a connection's writes. It follows a script on the same connection and blocks it, so these requests have a connection
+//! of their own.
 //!
-//! If too few replicas have a grant, the lock is released over the main connection. A release without a reply
-//! may take effect later, even after another granted request for the same token. So no such request is sent:
-//! the client reconciles that token and continues with another.
+//! If too few replicas have a grant, it is released over the main connection. A release without a reply may take effect
+//! late, even after a new grant to the same token. So the client reconciles that token and continues with another.
 //!
-//! This narrows what a failover loses, and is not consensus: the replica that takes over may not be one of
-//! those that acknowledged, and one that acknowledged may still lose the write.
+//! This is not consensus: a replica that didn't acknowledge may take over, and one that acknowledged may lose the
+//! write.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -25,7 +23,6 @@ use crate::connection::{Link, Live};
 use crate::errors::{Effect, error};
 use crate::scripts::{self, Script};
 
-/// How many replicas to wait for, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {
     pub(crate) count: u32,
@@ -42,7 +39,7 @@ impl Replicas {
     }
 }
 
-/// Source of the error for a request that ran but doesn't count.
+/// Source of the error: the request ran but doesn't count.
 #[derive(Debug)]
 struct TooFew {
     told: String,
@@ -56,12 +53,12 @@ impl fmt::Display for TooFew {
 
 impl std::error::Error for TooFew {}
 
-/// Returns whether the error is a granted acquire that too few replicas have.
+/// Returns whether a granted acquire has too few replicas.
 pub(crate) fn are_too_few(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
 }
 
-/// Returns the error for such an acquire after its lock was certainly released.
+/// The error of such an acquire after its release.
 pub(crate) fn given_back(cause: &Error) -> Error {
     let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
     error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
@@ -72,12 +69,12 @@ pub(crate) fn given_back(cause: &Error) -> Error {
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
-    /// Registers a token before its release is sent.
+    /// Before the release is sent.
     pub(crate) fn begin(&self, token: Token) {
         self.tokens().insert(token);
     }
 
-    /// Removes a token whose release was answered, or that is never used again.
+    /// The release was answered, or the token is never used again.
     pub(crate) fn settled(&self, token: Token) {
         self.tokens().remove(&token);
     }
@@ -91,7 +88,7 @@ impl GivenUp {
     }
 }
 
-/// Returns whether this script's effect counts only once replicas have it.
+/// Returns whether the script's effect needs replicas.
 pub(crate) fn are_waited_for(script: &Script) -> bool {
     [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW, &*scripts::MOVING_RENEW]
         .into_iter()
@@ -99,7 +96,6 @@ pub(crate) fn are_waited_for(script: &Script) -> bool {
 }
 
 impl Link {
-    /// Runs a script, and waits until the replicas have its effect.
     #[expect(clippy::too_many_arguments, reason = "a request and its effect")]
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
@@ -117,7 +113,7 @@ impl Link {
             // A refusal, or no effect to replicate.
             answer => return Ok(answer),
         };
-        // On the same connection: `WAIT` covers that connection's writes.
+        // `WAIT` covers its own connection's writes.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -130,7 +126,7 @@ impl Link {
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
-            // The script has run, even if no time was left for WAIT.
+            // The script has run.
             Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };
@@ -143,7 +139,7 @@ impl Link {
     }
 }
 
-/// Marks renewals that too few replicas have. Reported losses remain certain.
+/// Marks renewals that too few replicas have. Losses remain certain.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),
@@ -156,7 +152,7 @@ fn unsure(answer: Value) -> Value {
     }
 }
 
-/// Returns whether there was a grant, or a renewal of any hold.
+/// Returns whether there was a grant or a renewal.
 fn did_something(answer: &Value) -> bool {
     let is_done = |word: &Value| match word {
         Value::BulkString(word) => matches!(&word[..], b"granted" | b"again" | b"renewed"),

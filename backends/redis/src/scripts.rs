@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-/// How long an idle fence counter outlives a TTL; the scripts use the same value.
+/// How long an idle fence counter outlives a TTL, as in the scripts.
 pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A script: its text, and the server's hash of it.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
@@ -47,12 +46,12 @@ impl Script {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// Returns the call by hash, used while the server has the script.
+    /// Used while the server has the script.
     pub(crate) fn by_hash(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// Returns the call with the whole text, which the server then caches.
+    /// The server caches the text.
     pub(crate) fn by_text(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVAL", self.text, keys, arguments)
     }

@@ -1,4 +1,4 @@
-//! The servers of a backend: one, or the nodes of a Cluster.
+//! The servers of a backend.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use crate::wakeup::Wakeups;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Servers {
-    /// One server, which a failover by Sentinel may replace.
+    /// A failover by Sentinel may replace it.
     One(Arc<Link>),
     /// The node that has the keys.
     Cluster(Arc<Cluster>),
@@ -77,7 +77,6 @@ impl Servers {
         }
     }
 
-    /// Returns the runtime in which the client connected.
     pub(crate) fn runtime(&self) -> &Handle {
         match self {
             Self::One(link) => link.runtime(),
@@ -85,8 +84,8 @@ impl Servers {
         }
     }
 
-    /// Returns the scripts' argument for whether they may count the receivers of a message. In a Cluster a
-    /// subscriber may be connected to another node.
+    /// Whether scripts may count a message's receivers, as an argument. In a Cluster subscribers may be on another
+    /// node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",
@@ -94,7 +93,6 @@ impl Servers {
         }
     }
 
-    /// Runs a script on the server of its keys, which share a slot.
     pub(crate) async fn run(
         &self,
         script: &Script,
@@ -108,7 +106,7 @@ impl Servers {
         }
     }
 
-    /// Sends a command to the server of a key, immediately after `before`.
+    /// Sends a command directly after `before`.
     pub(crate) async fn command(
         &self,
         key: &str,
@@ -126,7 +124,7 @@ impl Servers {
         }
     }
 
-    /// Groups keys that one command may name.
+    /// Groups keys by slot.
     pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
         if let Self::One(_) = self {
             return vec![keys.to_vec()];
@@ -138,7 +136,6 @@ impl Servers {
         slots.into_values().collect()
     }
 
-    /// Renews holds of any slots.
     pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         if holds.is_empty() {
             return Ok(Vec::new());
@@ -158,7 +155,6 @@ impl Servers {
         Ok(renewals)
     }
 
-    /// Inspects names, in their order.
     pub(crate) async fn inspect_all(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let link = match self {
             Self::One(link) => link,

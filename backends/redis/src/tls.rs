@@ -10,7 +10,6 @@ use redis::ConnectionInfo;
 #[cfg(feature = "tls")]
 use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
 
-/// Returns the servers with TLS.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(
     servers: Vec<ConnectionInfo>,

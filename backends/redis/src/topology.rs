@@ -1,8 +1,5 @@
-//! Addresses of servers.
-
 use redis::{ConnectionAddr, ConnectionInfo};
 
-/// The servers that a URL names.
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
     One(ConnectionInfo),
@@ -11,15 +8,15 @@ pub(crate) enum Topology {
         sentinels: Vec<ConnectionInfo>,
         /// The master's name in the Sentinels.
         master: String,
-        /// Connection settings of the master, except the address.
+        /// Settings of the master, except the address.
         server: ConnectionInfo,
     },
-    /// A Cluster, given by some of its nodes.
+    /// A Cluster, by some of its nodes.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 
 impl Topology {
-    /// Returns the backend's name in errors and in its profile.
+    /// The name in errors and the profile.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::One(_) => "redis",
@@ -28,7 +25,6 @@ impl Topology {
         }
     }
 
-    /// Returns the login's user name.
     pub(crate) fn user(&self) -> Option<&str> {
         let server = match self {
             Self::One(server) | Self::Sentinel { server, .. } => Some(server),
@@ -45,7 +41,7 @@ impl Topology {
     }
 }
 
-/// Returns the settings with another address.
+/// The same settings with another address.
 pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
     let address = match server.addr() {
@@ -60,12 +56,11 @@ pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> Connec
     server.clone().set_addr(address)
 }
 
-/// The target of a link's connections.
+/// The target of a link.
 #[derive(Debug, Clone)]
 pub(crate) enum Whereabouts {
-    /// This server.
     At(Box<ConnectionInfo>),
-    /// The current master by the Sentinels.
+    /// The current master.
     Master,
 }
 

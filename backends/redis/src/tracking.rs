@@ -1,35 +1,26 @@
 //! Notification of changes by other clients: RESP3 client tracking.
 //!
-//! Foreign clients that lock with `SET NX PX` send no wake-up on release, nor does a client that deletes or
-//! overwrites the key of a hold. But a server notifies a connection when a key changes that this connection
-//! has read with tracking. This serves:
+//! Foreign clients send no wake-up on release, nor do clients that delete or overwrite the key of a hold. But a server
+//! notifies a connection of changes to keys that it read with tracking:
 //!
-//! - a lock that a foreign client holds: its waiters are woken when it is freed, and needn't poll often;
-//! - holds that were renewed: when another client changes the key, core reports the hold as at risk and
-//!   renews at
-//!   once. The loss is detected long before the next scheduled renewal.
+//! - of a foreign client's lock: its waiters are woken when it is freed, and needn't poll often;
+//! - of renewed holds: core reports the hold as at risk and renews at once, so a loss is detected early.
 //!
 //! Uncontended locks that are released before their first renewal cost nothing more.
 //!
-//! Measured on Redis 7.0.15, with the consequences:
+//! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, a command is tracked if it directly follows `CLIENT CACHING YES`, in one write. In a
-//!   script all
-//!   declared keys are tracked as soon as it reads any of them; undeclared keys never are.
-//! - A write by the same connection ends the tracking of its key, also in a script, and with `NOLOOP`
-//!   silently. So a
-//!   renewal can't track the key; a plain read follows the renewal's reply.
-//! - Each change is reported once. A reported key is read again, with tracking, and an event is sent only if
-//!   the lock
-//!   has changed hands. The server also reports keys when its tracking table is full, and when a client only changes
-//!   a key's TTL.
-//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it,
-//!   which may
-//!   be a little later.
+//! - With `OPTIN`, a command is tracked if it directly follows `CLIENT CACHING YES`, in one write. A script that reads
+//!   any key tracks all declared keys, and no others.
+//! - A write by the same connection silently ends the tracking of its key (with `NOLOOP`). So a plain read follows each
+//!   renewal.
+//! - Each change is reported once. A reported key is read again, with tracking, because the server also reports keys
+//!   when its table is full, and when only a TTL changes.
+//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it, perhaps
+//!   later.
 //!
-//! Like any wake-up it is a hint, and is lost with the connection: on each new connection, holds are read and
-//! waiters woken. If the server or the user doesn't permit tracking, changes are noticed later, and the
-//! doctor reports it.
+//! It is a hint, lost with the connection: then holds are read and waiters woken. Without permission for tracking,
+//! changes are noticed later, and the doctor reports it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,10 +36,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
-/// Holds with a shorter TTL are renewed so often that an early notification saves nothing.
+/// Holds with a shorter TTL are renewed often enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
-/// Keys read by one command.
 const LOOKED_AT_ONCE: usize = 100;
 
 static CACHING: LazyLock<Cmd> = LazyLock::new(|| {
@@ -57,33 +47,30 @@ static CACHING: LazyLock<Cmd> = LazyLock::new(|| {
     caching
 });
 
-/// Returns the command that turns tracking on, sent first on each connection.
 pub(crate) fn turn_on() -> Cmd {
     let mut tracking = redis::cmd("CLIENT");
     tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
     tracking
 }
 
-/// The cause of a check.
 #[derive(Debug)]
 enum Changed {
     /// The server reported these keys.
     Keys(Vec<String>),
     /// The server reported all keys.
     Flushed,
-    /// Any key may have changed while there was no connection.
+    /// Any key may have changed without a connection.
     Reconnected,
     /// These holds were renewed, and are tracked from now on.
     Renewed(Vec<String>),
 }
 
-/// The tracked holds.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// The tokens of holds, by the keys of their locks.
+    /// By the keys of their locks.
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    /// Sends to the task that checks changes. A node of a quorum has none.
+    /// To the task that checks changes. A node of a quorum has none.
     changed: OnceLock<UnboundedSender<Changed>>,
 }
 
@@ -94,12 +81,11 @@ impl Tracked {
         self.tell(Changed::Reconnected);
     }
 
-    /// Returns whether connections track.
     pub(crate) fn works(&self) -> bool {
         self.works.load(Ordering::Acquire)
     }
 
-    /// Receives an invalidation: some keys, or all of them.
+    /// Receives an invalidation: some keys, or all.
     pub(crate) fn receive(&self, told: &[Value]) {
         match told {
             [Value::Array(keys)] => self.tell(Changed::Keys(
@@ -109,7 +95,7 @@ impl Tracked {
         }
     }
 
-    /// Tracks each exclusive hold that was renewed.
+    /// Tracks renewed exclusive holds.
     pub(crate) fn renewed(&self, key_prefix: &str, holds: &[Renew<'_>], renewals: &[Renewal]) {
         if !self.works() {
             return;
@@ -119,7 +105,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = self.holds();
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // The key of shared holders changes with each of them.
+            // Every shared holder changes the key.
             if claim.mode != Mode::Exclusive {
                 continue;
             }
@@ -159,13 +145,12 @@ impl Tracked {
         self.holds().keys().cloned().collect()
     }
 
-    /// Returns the keys that belong to holds.
     fn held(&self, keys: &[String]) -> Vec<String> {
         let holds = self.holds();
         keys.iter().filter(|key| holds.contains_key(*key)).cloned().collect()
     }
 
-    /// Returns the token of this key's hold if the key has another value, and stops tracking the hold.
+    /// Stops tracking a hold whose key has another value. Returns its token.
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
@@ -178,7 +163,7 @@ impl Tracked {
     }
 }
 
-/// Starts the task that checks changes, until the backend is dropped.
+/// Checks changes until the backend is dropped.
 pub(crate) fn start(servers: &Servers) {
     let (sender, changes) = unbounded_channel();
     if servers.wakeups().tracked().changed.set(sender).is_ok() {
@@ -212,14 +197,14 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
             continue;
         }
         for keys in keys.chunks(LOOKED_AT_ONCE) {
-            // In parallel: a frozen node must not delay notifications from the others.
+            // A frozen node must not delay the others' notifications.
             tokio::spawn(look_at(servers.downgrade(), keys.to_vec()));
         }
     }
 }
 
-/// Reads and tracks holds, and reports those that have changed hands. Keys without a reply (their slot is
-/// moving, or their node is dead) are retried a few times; after that the next renewal detects a loss.
+/// Reads and tracks holds, and reports those that have changed hands. Keys without a reply (moving slot, dead node) are
+/// retried a few times; then the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -245,7 +230,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     }
 }
 
-/// Reads holds of one slot. Returns false if they can't be tracked now.
+/// Reads holds of one slot. False if they can't be tracked now.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
@@ -270,8 +255,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
-/// Tracks a foreign client's lock, so that its waiters are woken when it is freed. Returns `None` if it can't
-/// be tracked, and false if it is free already.
+/// Tracks a foreign client's lock. `None` if that isn't possible, false if it is free already.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;

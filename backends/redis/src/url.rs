@@ -1,7 +1,7 @@
 //! URL parsing, the same for every form.
 //!
-//! The client library's parser takes one host, misreads passwords with special characters, and doesn't locate
-//! errors. So URLs are split here, and the library gets one URL per host.
+//! The client library's parser takes one host, misreads passwords with special characters, and doesn't locate errors.
+//! It gets one URL per host.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -25,11 +25,9 @@ pub(crate) struct Contents {
     pub(crate) replicas: Option<Replicas>,
 }
 
-/// An error in a URL, without its secrets.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) what: String,
-    /// The syntax of this kind of URL.
     pub(crate) form: &'static str,
     pub(crate) backend: &'static str,
 }
@@ -63,11 +61,9 @@ impl Kind {
     }
 }
 
-/// Parses a URL.
 pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
-    // Valkey's schemes are equivalent.
     let scheme = match scheme.strip_prefix("valkey") {
         Some(rest) => format!("redis{rest}"),
         None => scheme,
@@ -95,8 +91,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// Returns the URL for display. A user name without a password is hidden, because Redis has no such login, so
-/// it may be a password. Values of unknown parameters are hidden too.
+/// The URL for display. Hidden are values of unknown parameters, and a user name without a password: Redis has no such
+/// login, so it may be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -192,7 +188,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     }
     let topology = match kind {
         Kind::Sentinel => Topology::Sentinel {
-            // Only the login and TLS settings are used, not the address.
+            // Except its address.
             server: found[0].clone(),
             sentinels: found
                 .into_iter()
@@ -206,7 +202,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     Ok(Contents { topology, key_prefix, replicas })
 }
 
-/// The parts of a URL after its scheme, still percent-encoded.
+/// Still percent-encoded.
 struct Parts<'u> {
     /// `user:password@`, or empty.
     login: &'u str,
@@ -222,7 +218,7 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // A parameter may contain an @ too. The password isn't quoted, because its end is unclear.
+        // A parameter may contain an @ too. The password isn't quoted: its end is unclear.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
             None => true,
@@ -250,7 +246,6 @@ impl<'u> Parts<'u> {
         Ok(Self { login, hosts, path, query })
     }
 
-    /// Returns each host with its port.
     fn hosts(&self, default_port: u16) -> Result<Vec<(&'u str, u16)>, String> {
         let mut hosts = Vec::new();
         for host in self.hosts.split(',') {
@@ -286,7 +281,6 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// The query parameters.
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
@@ -304,13 +298,13 @@ impl Parameters {
     ];
 
     fn of(query: &str) -> Result<Self, String> {
-        // The library decodes the parameters. Here, as in a login, a plus is a plus.
+        // The library decodes them. A plus is a plus, as in a login.
         let query = query.replace('+', "%2B");
         let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
             .ok_or("there are parameters that can't be read")?;
         let mut parameters = BTreeMap::new();
         for (name, value) in url.query_pairs() {
-            // Not the value, which may be a secret.
+            // The value may be a secret.
             if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
                 return Err(format!("the parameter {name:?} stands there twice"));
             }
@@ -350,7 +344,6 @@ impl Parameters {
     }
 }
 
-/// Maps the client library's message to the wrong part of the URL.
 fn wrong_part(message: &str) -> String {
     const PARTS: [(&str, &str); 5] = [
         ("database", "the database is not a number"),
@@ -363,8 +356,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// Sets RESP3, so that wake-ups share the connection; disables Nagle's algorithm; and lets the kernel detect
-/// dead peers.
+/// RESP3, so that wake-ups share the connection; no Nagle's algorithm; and the kernel detects dead peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]
@@ -373,7 +365,6 @@ fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     server.set_tcp_settings(tcp).set_redis_settings(redis)
 }
 
-/// Replaces the servers' login by the Sentinel's own.
 fn logged_in(
     sentinel: ConnectionInfo,
     user: &Option<String>,

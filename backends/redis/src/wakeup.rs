@@ -2,17 +2,15 @@
 //!
 //! Each client subscribes to three channels, on its request connection:
 //!
-//! - *released*: the name of a lock that all its waiters should request again. It was broken, released while
-//!   its slot
-//!   moved or by a node of a quorum, or one script couldn't offer it to all eligible waiters. A normal release notifies
-//!   only the client that gets the offer, so uncontended locks cost other clients nothing.
-//! - *broken*: the token of a hold that an operator broke, for its holder.
+//! - *released*: a lock that all its waiters should request again. It was broken, released during a move or by a
+//!   quorum's node, or had more eligible waiters than one script serves. A normal release notifies only the client that
+//!   gets the offer.
+//! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, a channel per client: see `offers.rs`.
 //!
 //! For changes by other clients see `tracking.rs`.
 //!
-//! All of these are hints. Messages are lost while there is no connection, so each new subscription wakes all
-//! waiters; waiters also poll.
+//! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -44,7 +42,7 @@ pub(crate) struct Wakeups {
 
 impl Wakeups {
     pub(crate) fn new(config: &Config) -> Self {
-        // Channels are shared by all databases of a server.
+        // All databases of a server share channels.
         let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
             key_prefix: config.key_prefix.clone(),
@@ -57,9 +55,8 @@ impl Wakeups {
         }
     }
 
-    /// Deduplicates wake-ups in a Cluster, where each connection receives each message. A wake-up then counts
-    /// only on the connection to the node that serves its lock. (With a wrong map it may count nowhere. Then
-    /// the new connection to the right node wakes all waiters.)
+    /// In a Cluster each connection receives each message. A wake-up then counts only from the node that serves its
+    /// lock. (With a wrong map it may count nowhere. Then the new connection to the right node wakes all waiters.)
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -70,12 +67,12 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
-    /// Returns the channel for names of released locks.
+    /// Gets the names of released locks.
     pub(crate) fn released(&self) -> &str {
         &self.released
     }
 
-    /// Returns the channel for tokens of broken holds.
+    /// Gets the tokens of broken holds.
     pub(crate) fn broken(&self) -> &str {
         &self.broken
     }
@@ -125,7 +122,7 @@ impl Wakeups {
     }
 }
 
-/// Wakes a waiter when the offers to other waiters have lapsed.
+/// Wakes a waiter when other waiters' offers have lapsed.
 async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     loop {
         sleep_until(at).await;
@@ -138,8 +135,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` (the hold has ended) or `run-out TOKEN` (it can't be renewed). Both are a loss for the
-/// holder. With `run-out` the name stays held until the holder is done, or the hold expires.
+/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed). Both are a loss for the holder. With `run-out` the
+/// name stays held until the holder is done, or the hold expires.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

@@ -1,5 +1,3 @@
-//! The trait, and construction of the backend.
-
 use std::sync::{Arc, Mutex};
 
 use lockwright_core::{
@@ -23,8 +21,8 @@ use crate::{SHORTEST_TTL, doctor, ending, operator, profile, renewal, round};
 
 /// Locks on a quorum of independent nodes.
 ///
-/// Its tasks run on the runtime on which it was created. They continue after it is dropped, until each node
-/// has answered its pending releases.
+/// Its tasks run on the runtime on which it was created. They outlive it, until each node has answered its pending
+/// releases.
 #[derive(Debug)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,
@@ -33,11 +31,11 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Creates locks on a quorum of these nodes, without sending requests.
+    /// Creates locks on these nodes, without sending requests.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three nodes, an
-    /// even number, or two with one address; the options are invalid; or there is no tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three nodes, an even number,
+    /// or two with one address; the options are invalid; or there is no tokio runtime.
     pub fn new(nodes: Vec<Arc<dyn Node>>, options: Options) -> Result<Self> {
         options.check()?;
         check_nodes(&nodes)?;

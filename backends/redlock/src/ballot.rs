@@ -1,5 +1,5 @@
-//! One node's part in a round: a task that sends the request and carries out the round's verdict. It runs to
-//! the end even if the round is over or was dropped.
+//! One node's part in a round: a task that sends the request and carries out the verdict, even if the round is over or
+//! was dropped.
 
 use std::sync::Arc;
 
@@ -14,33 +14,29 @@ use crate::tracks::{Before, Lane, Track};
 /// The round's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Undecided.
     Open,
-    /// Nodes that replied with a different fence must record this one.
+    /// Nodes with a different fence must record this one.
     Note(Fence),
-    /// The claim holds, with this fence.
     Granted(Fence),
-    /// The claim doesn't hold: its votes are given back.
+    /// The votes are given back.
     Failed,
-    /// The caller has gone. A release or a further acquire decides about the claim.
+    /// The caller has gone. A release or a further acquire decides.
     Abandoned,
 }
 
-/// A report of a node's task to the round.
 #[derive(Debug)]
 pub(crate) enum Report {
     Answered(Vote),
-    /// The round was over before the request was sent.
+    /// The round was over before.
     Unasked,
-    /// There is no reply. After an indeterminate error there may be a vote.
+    /// No reply. After an indeterminate error there may be a vote.
     Failed(Error),
-    /// Whether the node recorded the fence; false if the token no longer holds there.
+    /// False if the token no longer holds there.
     Noted(Result<bool, Error>),
-    /// The vote, or possible vote, was given back; `false`: the release is pending.
+    /// False if the release is pending.
     GivenBack(bool),
 }
 
-/// One node's task.
 #[derive(Debug)]
 pub(crate) struct Ballot {
     pub(crate) fleet: Arc<Fleet>,
@@ -57,16 +53,14 @@ pub(crate) struct Ballot {
     pub(crate) note_is_on_its_way: bool,
 }
 
-/// The outcome of a request.
 enum Asked {
     Answered(Certificate, Vote),
-    /// The round was over before.
     Unasked,
     /// It certainly had no effect.
     Nothing(Error),
     /// It may have an effect, now or later.
     Silent(Error),
-    /// The round is over, and a possible vote was given back.
+    /// The round failed, and a possible vote was given back.
     GivenBack,
 }
 
@@ -114,8 +108,7 @@ impl Ballot {
                         self.give_back().await;
                     }
                     Verdict::Abandoned => {
-                        // The request may take effect after the token's next request, so this node has no
-                        // part in that.
+                        // The request may take effect after the token's next one, so this node has no part in that.
                         lane.is_closed = true;
                         self.remember();
                         if self.track.fence().is_none() {
@@ -131,18 +124,17 @@ impl Ballot {
     }
 
     fn report(&self, report: Report) {
-        // The round may be over.
         let _ = self.reports.send((self.at, report));
     }
 
-    /// Records for the token's next request that a reply is missing.
+    /// Records that a reply is missing, for the token's next request.
     fn remember(&self) {
         let (fleet, claim) = (&self.fleet, &self.claim);
         fleet.tracks.keep(claim.token, &self.track, None, fleet.now(), claim.ttl);
     }
 
     async fn ask(&mut self) -> Asked {
-        // Retry once if the node is a new incarnation: it may vote nevertheless.
+        // Retry once: a new incarnation may vote nevertheless.
         for _ in 0..2 {
             let certificate = match self.fleet.certificate(self.at, self.until).await {
                 Ok(certificate) => certificate,
@@ -168,10 +160,8 @@ impl Ballot {
         Asked::Nothing(Error::unavailable("it was restarted or emptied just now"))
     }
 
-    /// Returns whether the request may still be sent.
     fn begin(&self) -> Option<Before> {
-        // Locks the verdict: the round decides on releases by the requests sent before its verdict, so no
-        // request may be sent in between.
+        // Locks the verdict, because the round decides on releases by the requests sent before it.
         let verdict = self.verdict.borrow();
         if *verdict != Verdict::Open {
             return None;
@@ -192,7 +182,7 @@ impl Ballot {
             biased;
             answer = &mut attempt => answer,
             () = self.failed_and_overdue() => {
-                // The request continues in parallel: the node's own time-out needs to see its end.
+                // The request continues: the node's own time-out needs its end.
                 let given_back = self.give_back();
                 let (answer, _) = tokio::join!(attempt, given_back);
                 if matches!(answer, Ok(Ok(_))) {
@@ -212,8 +202,8 @@ impl Ballot {
         }
     }
 
-    /// Completes when the round has failed and the node's time is up. (Often a round is over before all nodes
-    /// have answered, and most of the replies are about to arrive.)
+    /// Completes when the round has failed and the node's time is up. (Many replies arrive shortly after a round's
+    /// end.)
     async fn failed_and_overdue(&self) {
         let mut ballot_box = self.verdict.clone();
         if decided(&mut ballot_box).await != Verdict::Failed {
@@ -222,7 +212,7 @@ impl Ballot {
         sleep_until(self.until).await;
     }
 
-    /// Carries out the verdict. Returns whether the vote was given back successfully, if it had to be.
+    /// Carries out the verdict. Returns whether a vote was successfully given back, if it had to be.
     async fn after_yes(&mut self, certificate: &Certificate, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -256,14 +246,14 @@ impl Ballot {
         let limit = Fleet::longest_wait(self.claim.ttl);
         let raised = self.fleet.nodes[self.at].raise(certificate, &self.claim, fence);
         let noted = timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)));
-        // If it takes effect late, a later round of the same token would use an old fence.
+        // Otherwise a later round of the token could use an old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
-    /// Ends the claim's vote, or possible vote. Returns whether the node confirmed.
+    /// Ends the possible vote. Returns whether the node confirmed.
     async fn give_back(&self) -> bool {
-        // An unanswered request may still take effect, this one or an earlier one.
+        // This or an earlier request may still take effect.
         let in_doubt = self.note_is_on_its_way || self.track.in_doubt().contains(self.at);
         let settle = if in_doubt { Settle::Unanswered } else { Settle::Answered };
         let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
@@ -276,7 +266,6 @@ impl Ballot {
     }
 }
 
-/// Waits for the verdict after `last`.
 async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict {
     loop {
         let present = *verdict.borrow_and_update();
@@ -289,7 +278,6 @@ async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict 
     }
 }
 
-/// Waits for the final verdict.
 async fn decided(verdict: &mut watch::Receiver<Verdict>) -> Verdict {
     let mut last = Verdict::Open;
     loop {

@@ -1,5 +1,3 @@
-//! Connection settings of a quorum.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +9,17 @@ use crate::node::Node;
 use crate::redis_node::RedisNode;
 use crate::{Options, PROFILE_NAME, Redlock};
 
-/// The syntax of a URL, for errors.
 const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:PORT\
                     [?node_timeout=20ms&largest_ttl=2m&prefix=PREFIX]";
 
 /// Connection settings of a quorum of Redis servers.
 ///
-/// A URL is `redlock:` and the nodes' own URLs, separated by commas: three, five, or another odd number.
-/// Parameters after the `?` of the last one apply to all nodes:
+/// A URL is `redlock:` and the nodes' own URLs, separated by commas: three, five, or another odd number. Parameters
+/// after the `?` of the last one apply to all nodes:
 ///
-/// - `largest_ttl`: see [`Options::largest_ttl`]. It must be the same for every client of the nodes.
+/// - `largest_ttl`: see [`Options::largest_ttl`]; equal for all clients.
 /// - `node_timeout`: see [`Options::node_timeout`].
-/// - all others are parameters of [`lockwright_redis::Config`]: `prefix`, and the files of TLS.
+/// - all others are parameters of [`lockwright_redis::Config`].
 ///
 /// User, password and database are set per node. A comma in a password is percent-encoded: `%2C`.
 ///
@@ -92,7 +89,7 @@ impl Config {
         Ok(Self { nodes, options, for_diagnosis: false, shown: redact::url(url) })
     }
 
-    /// Creates settings from the nodes' own settings and the options for all of them.
+    /// Creates settings from the nodes' settings and the options.
     pub fn of(nodes: Vec<lockwright_redis::Config>, options: Options) -> Self {
         Self { nodes, options, for_diagnosis: false, shown: "redlock:…".to_owned() }
     }
@@ -111,8 +108,8 @@ impl Config {
         self
     }
 
-    /// Allows connecting to nodes that can't form a quorum, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine them.
+    /// Allows connecting without a possible quorum, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
+    /// examine the nodes.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -125,7 +122,7 @@ impl Config {
     /// As [`Redlock::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind but certificates.
+    /// Dropping the future leaves nothing but certificates.
     pub async fn connect(self) -> Result<Redlock> {
         let (for_diagnosis, largest_ttl) = (self.for_diagnosis, self.options.largest_ttl);
         let node = |config: lockwright_redis::Config| {
@@ -147,7 +144,7 @@ fn strip_scheme(url: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("redlock").then_some(rest)
 }
 
-/// Splits the nodes' URLs. A comma that isn't followed by a Redis URL is part of a URL.
+/// Splits the nodes' URLs at each comma that a Redis URL follows.
 fn split(nodes: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = nodes;

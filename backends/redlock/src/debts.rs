@@ -1,5 +1,5 @@
-//! Pending releases: releases that a node hasn't answered yet. They are retried until it answers or until the
-//! possible hold has expired, so that a failed or cancelled round leaves nothing on a node that returns.
+//! Pending releases, retried until the node answers or the possible hold has expired. So failed and cancelled rounds
+//! leave nothing on a node that returns.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::tracks::Track;
 
-/// Maximum number of pending releases per node. Beyond it, the oldest holds are left to expire.
+/// Maximum per node. Beyond it, the oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
-/// The shortest and the longest pause between two tries.
+/// The shortest and the longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Debt {
     claim: Arc<Claim>,
     settle: Settle,
     until: BootInstant,
-    /// Keeps the token's lane closed: the pending release would revoke a new vote of the node.
+    /// Keeps the token's lane closed: the release would revoke a new vote.
     track: Option<Arc<Track>>,
 }
 
@@ -64,7 +64,6 @@ impl Owed {
         self.releases.insert(debt.claim.token, debt);
     }
 
-    /// Returns the release that ends first.
     fn next(&self) -> Option<Debt> {
         self.releases.values().min_by_key(|debt| (debt.until, debt.claim.token)).cloned()
     }
@@ -85,8 +84,8 @@ impl Fleet {
         answer
     }
 
-    /// As [`release_at`](Self::release_at), for a claim that may be requested again. An unanswered release
-    /// may take effect late and end a newer hold of the token, so the pending release leaves a tombstone.
+    /// Ends a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
+    /// leaves a tombstone.
     pub(crate) async fn give_back_at(
         self: &Arc<Self>,
         at: usize,
@@ -121,8 +120,7 @@ impl Fleet {
         }
     }
 
-    /// Extends a pending tombstone when its token is requested again. Earlier requests may take effect at any
-    /// time, so the node must not vote for the token before it has the tombstone.
+    /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
     pub(crate) fn is_still_wanted(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(debt) = self.debts.of(at).releases.get_mut(&token) {
@@ -137,7 +135,6 @@ impl Fleet {
     }
 }
 
-/// Retries one node's pending releases until there are none.
 async fn pay(fleet: Arc<Fleet>, at: usize) {
     let mut pause = TRY_AGAIN.0;
     loop {

@@ -1,4 +1,4 @@
-//! Diagnosis of a fleet: the findings about each node, and about the quorum.
+//! Diagnosis of a fleet and of its nodes.
 
 use std::sync::Arc;
 use std::time::Duration;

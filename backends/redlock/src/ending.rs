@@ -10,14 +10,13 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
 
-/// Limit on a caller's wait for a quorum of replies. The nodes' tasks continue.
+/// Limit on a caller's wait. The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Ends a claim on every node.
 pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -> Result<Ended> {
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
-    // A release isn't urgent, so it waits longer for a slow quorum than a round does.
+    // Releases aren't urgent.
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
     let claim = Arc::new(claim.clone());
     let track = fleet.tracks.known(claim.token);
@@ -40,8 +39,7 @@ pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -
             break;
         }
     }
-    // The other nodes are about to answer, so a process that exits after this leaves nothing on them. A
-    // hanging node costs only this short wait.
+    // Other replies are about to arrive, so a process that exits after this leaves nothing on those nodes.
     while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
         count.add(fleet.address(at), answer);
     }
@@ -70,7 +68,7 @@ impl Count {
         }
     }
 
-    /// Returns whether further replies can't change the result.
+    /// Returns whether the result is final.
     fn is_certain(&self, fleet: &Fleet) -> bool {
         let answers = self.released + self.not_held + self.errors.iter().count();
         self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()

@@ -35,7 +35,6 @@ impl NodeErrors {
         self.0.push(NodeError { address: address.to_owned(), error });
     }
 
-    /// Formats the errors with the nodes' addresses.
     pub(crate) fn listed(&self) -> String {
         let texts = self.iter().map(|node| format!("{}: {}", node.address, node.error));
         texts.collect::<Vec<_>>().join("; ")
@@ -56,7 +55,6 @@ impl NodeErrors {
         })
     }
 
-    /// Returns the quorum's error, with each node's message.
     pub(crate) fn into_error(self, kind: ErrorKind, what: &str) -> Error {
         if self.0.is_empty() {
             return error(kind, what);

@@ -1,4 +1,4 @@
-//! The nodes of a quorum, and the state that their clients share.
+//! The nodes of a quorum, and their clients' shared state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,11 +17,9 @@ use crate::random::Random;
 use crate::seat::{Next, Seat};
 use crate::tracks::Tracks;
 
-/// Limit on reading a certificate. Longer than a round waits: a late certificate is useful for the next
-/// round.
+/// Longer than a round: a late certificate serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Independent nodes, and their shared state.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
@@ -37,7 +35,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns the number of nodes that can fail without loss of the quorum.
+    /// Returns the number of nodes that may fail.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -50,8 +48,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns the certificate that a voting node must have. Checks the node first if necessary, but sends
-    /// nothing after `until`. An error means that no request that could count was sent.
+    /// Returns a voting node's certificate. Checks the node if necessary, but sends nothing after `until`. After an
+    /// error, no request that counts was sent.
     pub(crate) async fn certificate(&self, at: usize, until: Instant) -> Result<Certificate> {
         let seat = &self.seats[at];
         match seat.next(self.now()) {
@@ -61,7 +59,6 @@ impl Fleet {
         }
         let too_late = || Error::unavailable("it did not answer in time whether it votes");
         let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
-        // Another task may have checked it.
         match seat.next(self.now()) {
             Next::Ask(certificate) => return Ok(certificate),
             Next::Leave(error) => return Err(error),
@@ -75,7 +72,6 @@ impl Fleet {
         }
     }
 
-    /// Checks a node, regardless of its status.
     pub(crate) async fn look(&self, at: usize) -> Result<()> {
         let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
         self.take_in(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
@@ -112,8 +108,7 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new node doesn't vote: until all holds that it may have lost are over, even if its
-    /// clock is slightly slower than this one.
+    /// Returns how long a new node doesn't vote: until all lost holds are over, even with a slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
@@ -141,7 +136,7 @@ impl Fleet {
         if let Some((origin, _)) =
             others().find(|(_, seen)| seen.run != certificate.run && seen.data == certificate.data)
         {
-            // It is unknown which of them has its own data.
+            // Either may have lost data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
@@ -159,7 +154,7 @@ impl Fleet {
         ))
     }
 
-    /// Returns an error for a node that never counts.
+    /// Rejects a node that never counts.
     pub(crate) fn check_seat(&self, at: usize) -> Result<()> {
         match self.seats[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
@@ -167,28 +162,25 @@ impl Fleet {
         }
     }
 
-    /// Returns the limit on each request of a hold with this `ttl`.
+    /// Returns the limit on each request of a hold.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))
     }
 }
 
-/// Returns the error for a node that didn't answer in time; the request may have an effect.
 pub(crate) fn silent(limit: Duration) -> Error {
     Error::indeterminate(format!("it did not answer within {limit:?}"))
 }
 
-/// Returns whether the request certainly had no effect.
 pub(crate) fn had_no_effect(error: &Error) -> bool {
     error.kind() != ErrorKind::Indeterminate
 }
 
-/// Returns the error for a request that is invalid on every node.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Sends the same request to every node, and waits until `is_enough` or `limit`. A missing reply is an error.
+/// Asks every node, and waits until `is_enough` or `limit`. A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,
@@ -203,7 +195,7 @@ where
     let (tells, mut told) = mpsc::unbounded_channel();
     for (at, node) in fleet.nodes.iter().enumerate() {
         let (answer, tells) = (ask(Arc::clone(node)), tells.clone());
-        // In tasks, so that a hanging node is detected by its own time-out.
+        // In tasks, so that the node's own time-out sees a hanging request.
         fleet.runtime.spawn(async move {
             let _ = tells.send((at, answer.await));
         });

@@ -10,48 +10,39 @@
 //! # }
 //! ```
 //!
-//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a
-//! lock if more than half of the servers store it, with the keys of [`lockwright_redis`]. So a lock survives
-//! the loss of a minority.
+//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a lock if more
+//! than half of them store it, with the keys of [`lockwright_redis`]. So a lock survives the loss of a minority.
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds as long as the nodes' clocks run evenly and at most a minority loses data at a
-//!   time. It
-//!   survives clients that crash or are cut off, the permanent loss of a minority, and restarts with or without data.
-//!   A node that may have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until all of them are
-//!   over. The nodes' *certificates* identify such a node; see [`node`].
-//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with
-//!   the
-//!   protected data: as with every lease, only the fence stops a holder that was paused for longer than its TTL.
-//! - Waiters are unordered. A release wakes them, and they poll. Split votes are resolved by random pauses.
+//! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
+//!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
+//!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over. The nodes'
+//!   *certificates* identify such a node; see [`node`].
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with the
+//!   protected data: only the fence stops a holder that was paused for longer than its TTL.
+//! - Waiters are unordered. A release wakes them, and they poll. Random pauses resolve split votes.
 //!
 //! Not guaranteed:
 //!
-//! - **A clock that jumps.** A node whose clock is set ahead drops its vote early. A hold with a bare quorum
-//!   then
-//!   loses it.
-//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a
-//!   promoted replica
+//! - **A clock that jumps.** If a node's clock jumps ahead, a hold with a bare quorum loses it.
+//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a promoted replica
 //!   is a new node.
-//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can
-//!   hand
-//!   over a quorum's hold.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can hand over
+//!   a quorum's hold.
 //!
-//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data.
-//! Operators who are sure that it is new can use [`Redlock::admit`].
+//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data. [`Redlock::admit`]
+//! is for operators who are sure that it is new.
 //!
 //! # The controversy about Redlock
 //!
 //! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
-//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
-//! objected in ["How to do distributed
-//! locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no
-//! fence, so that a paused client writes after its successor, and that it depends on clocks. The author
-//! replied in ["Is Redlock safe?"](http://antirez.com/news/101). This implementation adds fences, by its own
-//! protocol, which is model-checked (`tests/model`). A hold ends before its TTL, on a clock that also runs
-//! while the machine sleeps. The original's delayed restart is enforced. The remaining dependence on clocks
-//! is described above and in the profile.
+//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann objected in
+//! ["How to do distributed locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that
+//! it has no fence against paused clients, and depends on clocks. The author replied in ["Is Redlock
+//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol (`tests/model`).
+//! A hold ends before its TTL, on a clock that also runs during sleep. The original's delayed restart is enforced. The
+//! guarantees above list the remaining dependence on clocks.
 //!
 //! # How it works
 //!
@@ -63,17 +54,14 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `config.rs`, `options.rs` | URLs and settings |
+//! | `config.rs`, `options.rs` | settings |
 //! | `backend.rs` | the trait |
-//! | `node.rs` | requests to one node |
-//! | `redis_node.rs` | a Redis server as a node |
+//! | `node.rs`, `redis_node.rs` | requests to one node |
 //! | `fleet.rs` | the nodes, and their clients' shared state |
 //! | `seat.rs`, `seating.rs` | voting status of nodes |
-//! | `round.rs` | a round, its votes and its fence |
+//! | `round.rs`, `ballot.rs` | a round, and a node's part in it |
 //! | `round/refusal.rs` | results without a quorum |
-//! | `ballot.rs` | one node's part in a round |
-//! | `tracks.rs` | requests in flight per token |
-//! | `names.rs` | state per name |
+//! | `tracks.rs`, `names.rs` | state per token and per name |
 //! | `renewal.rs` | renewal and repair |
 //! | `ending.rs`, `debts.rs` | releases, and pending releases |
 //! | `wakeup.rs` | notifications by nodes |
@@ -118,13 +106,12 @@ pub use seating::Standing;
 
 const PROFILE_NAME: &str = "redlock";
 
-/// The shortest permitted TTL.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// How often a waiter polls without a wake-up.
+/// Poll interval of a waiter without a wake-up.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// Returns the guarantees with these options. Lists only guarantees that fault tests have shown.
+/// Returns the guarantees with these options: only those that fault tests have shown.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.reach = Reach::Network;

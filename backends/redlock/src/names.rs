@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// Capacity. Losing this state is safe: a candidate that is too low only costs a write-back.
+/// Losing this state is safe: a candidate that is too low only costs a write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -18,8 +18,8 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns the candidate fence: above all fences seen, and at least the clock, so that nodes without a
-    /// common history reply with the same number.
+    /// Returns the candidate fence: above all fences seen, and at least the clock, so that unrelated nodes reply with
+    /// the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))
@@ -29,7 +29,7 @@ impl Names {
         self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
     }
 
-    /// Counts a split vote for this name. Returns the number in a row.
+    /// Counts a split vote. Returns the number in a row.
     pub(crate) fn split(&self, name: &LockName) -> u32 {
         self.with(name, |memory| {
             memory.split_votes = memory.split_votes.saturating_add(1);

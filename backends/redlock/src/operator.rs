@@ -1,6 +1,6 @@
-//! Inspection and breaks by operators: a quorum's holds only.
+//! Inspection and breaks by operators.
 //!
-//! If nodes don't answer, a hold that may have a quorum is shown, so that a listing is complete.
+//! A hold is shown if it has a quorum, or may have one with silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use lockwright_core::{
 use crate::errors::{NodeErrors, error};
 use crate::fleet::{Fleet, ask_all};
 
-/// Limit on the nodes' replies.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Limit on a page of a listing, which walks all keys of a node.
+/// A page of a listing walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts to break any holder while the holder keeps changing.
+/// Attempts to break any holder while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {
@@ -43,7 +42,6 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
     Ok(merge(fleet, name.clone(), &shown.iter().collect::<Vec<_>>()))
 }
 
-/// Returns the replies, if they are a quorum.
 fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T>> {
     let mut errors = NodeErrors::default();
     let mut good = Vec::new();
@@ -66,12 +64,11 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     Err(errors.into_error(kind, &what))
 }
 
-/// The replies that show one holder.
+/// Replies that show the same holder.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
-    /// The highest fence among them.
+    /// The highest among them.
     fence: Option<Fence>,
-    /// Their number.
     nodes: usize,
 }
 
@@ -85,16 +82,14 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that has a quorum, or may have one with the silent nodes. Of several, returns the token
-/// with the highest fence. Nodes that missed a release still show an ended hold, possibly more nodes than
-/// show the next hold, whose fence is higher.
+/// Returns the token that has a quorum, or may have one. Of several, the highest fence counts: nodes that missed a
+/// release still show an ended hold, perhaps more nodes than show its successor.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
     Some(may_hold.max_by(|(_, one), (_, other)| one.cmp(other))?.0)
 }
 
-/// Merges the nodes' replies about one name.
 fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     let mut merged = Inspection::free(name);
     merged.fence = shown.iter().filter_map(|shown| shown.fence).max();
@@ -114,7 +109,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     merged
 }
 
-/// Returns one page: all names up to the first page end of any node.
+/// Lists all names up to the first page end of any node.
 pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let limit = LISTING_PATIENCE;
     let prefix = prefix.to_owned();
@@ -134,7 +129,7 @@ pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>)
     }
     let answered = pages.len();
     let merged = names.into_values().map(|shown| {
-        // On a node that doesn't list a name, it is free.
+        // A node that doesn't list a name has it free.
         let free = Inspection::free(shown[0].name.clone());
         let mut all = shown.clone();
         all.resize(answered, &free);
@@ -194,7 +189,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // Votes without a quorum are no hold: they are of a failed claim, or of a release in progress.
+        // Votes of a failed claim, or of a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

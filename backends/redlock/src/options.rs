@@ -1,5 +1,3 @@
-//! Options of a quorum.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,17 +34,16 @@ impl Options {
         Self::default()
     }
 
-    /// Sets how long a round waits for a node. Default: TTL / 200, at least 5 ms and at most 50 ms, so that a
-    /// hanging node costs little of the TTL. Increase it if round trips may take longer. TTLs must be at
-    /// least twice this value.
+    /// Sets how long a round waits for a node. Default: TTL / 200, within 5 ms and 50 ms. Increase it if round trips
+    /// may take longer. TTLs must be at least twice this value.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
         self
     }
 
-    /// Sets the largest TTL of all clients of these nodes; 60 s by default. It must be the same for every
-    /// client, and is recorded on the nodes. A node that lost its data doesn't vote for so long.
+    /// Sets the largest TTL of all clients; 60 s by default. It must be equal for all clients, and is recorded on the
+    /// nodes. A node that lost its data doesn't vote for so long.
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.largest_ttl = ttl;
@@ -60,14 +57,14 @@ impl Options {
         self
     }
 
-    /// Sets the seed of the retries' jitter, for repeatable simulations. Random by default.
+    /// Sets the seed of the jitter, for repeatable simulations.
     #[must_use]
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.jitter_seed = Some(seed);
         self
     }
 
-    /// Sets the clock in microseconds that provides candidates for fences. For simulations.
+    /// Sets the clock, in µs, for candidate fences. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -92,13 +89,11 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the shortest permitted TTL. A shorter one could expire during the round and the write-back of
-    /// its fence.
+    /// Returns the shortest permitted TTL: the round and its write-back must not outlast it.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }
 
-    /// Returns how long a request for a hold of `ttl` waits for a node.
     pub(crate) fn patience(&self, ttl: Duration) -> Duration {
         const SHORTEST: Duration = Duration::from_millis(5);
         const LONGEST: Duration = Duration::from_millis(50);

@@ -1,5 +1,3 @@
-//! A Redis server as a node, on top of `lockwright_redis`.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -18,12 +16,12 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Creates the node at `config`, in a fleet with this largest TTL. It connects in the background; an
-    /// unreachable node is no error.
+    /// Creates the node at `config`, in a fleet with this largest TTL. It connects in the background; an unreachable
+    /// node is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no
-    /// tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no tokio
+    /// runtime.
     pub fn new(config: lockwright_redis::Config, largest_ttl: Duration) -> Result<Self> {
         let node = redis::Node::new(config, largest_ttl)?;
         let address = short(node.address());
@@ -31,7 +29,7 @@ impl RedisNode {
     }
 }
 
-/// Returns host and port of a URL, which identify a node: a server has one vote, whatever the database.
+/// Returns host and port, which identify a node: a server has one vote, whatever the database.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

@@ -1,5 +1,5 @@
-//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on nodes that
-//! lack it. A hold without a quorum isn't, because that would revive it.
+//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on the other nodes.
+//! Without a quorum, a repair would revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use crate::tracks::{Before, Nodes, Track};
 
 type Outcomes = Result<Vec<RenewalOutcome>>;
 
-/// Renews a batch.
 pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let Some(shortest) = holds.iter().map(|hold| hold.claim.ttl).min() else {
         return Ok(Vec::new());
@@ -26,14 +25,13 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     let (tells, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
     let count = Count::begin(fleet, claims, limit);
-    // The task continues after the reply: a late reply may show that a node lacks a hold.
+    // Continues after the reply: a late reply may show that a node lacks a hold.
     fleet.runtime.spawn(count.run(tells));
     answer
         .await
         .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has gone")))
 }
 
-/// The nodes' replies to a batch.
 struct Count {
     fleet: Arc<Fleet>,
     claims: Arc<Vec<Claim>>,
@@ -81,7 +79,7 @@ impl Count {
         let tracks: Vec<Option<Arc<Track>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
         let _ = tells.send(self.answer());
-        // Each node's task ends by itself, at the latest by its time-out.
+        // Each node's task ends, at the latest by its time-out.
         for at in 0..self.fleet.nodes.len() {
             self.top_up(at, &tracks);
         }
@@ -91,7 +89,7 @@ impl Count {
         }
     }
 
-    /// Repairs a quorum's holds on a node that lacks them, in the background.
+    /// Repairs holds on a node, in the background.
     fn top_up(&self, at: usize, tracks: &[Option<Arc<Track>>]) {
         let holds = tracks.iter().zip(&self.tallies).zip(self.claims.iter());
         for ((track, tally), claim) in holds {
@@ -116,7 +114,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let track = self.fleet.tracks.known(claim.token);
                     if track.is_some_and(|track| track.is_leaving(at)) {
-                        // A late vote of a failed round, before the release that follows it.
+                        // A late vote of a failed round, before its release.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);
@@ -160,7 +158,6 @@ impl Count {
     }
 }
 
-/// The nodes' replies about one hold.
 #[derive(Debug, Default)]
 struct Tally {
     renewed: Nodes,
@@ -189,7 +186,7 @@ impl Tally {
         }
         let (broken, gone) = (self.broken.count(), self.gone.count());
         (broken + gone > fleet.spare()).then(|| {
-            // The hold may have been on few more nodes than those that broke it.
+            // Perhaps few more nodes had it than those that broke it.
             let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
             RenewalOutcome::NotHeld(reason)
         })
@@ -214,7 +211,6 @@ async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) ->
     Err(Error::unavailable("it could not be asked in time"))
 }
 
-/// The repair of one hold on a node.
 struct TopUp {
     fleet: Arc<Fleet>,
     at: usize,
@@ -253,7 +249,7 @@ impl TopUp {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // Not after the release, which wouldn't cover this request.
+        // A release doesn't cover later requests.
         let before = track.send(self.at);
         if before == Before::Ended {
             return Ok(Vote::Ended);

@@ -6,20 +6,19 @@
 //!         --a quorum can't come about any more, or the nodes' time is up--------> given back
 //! ```
 //!
-//! An acquire has only one round: its deadline is computed from the start of that round.
+//! An acquire has only one round, because its deadline counts from the round's start.
 //!
 //! # Releases after a failed round
 //!
-//! A failed round ends its claim on every node that said yes or didn't reply. Nodes without a reply get a
-//! tombstone, because the request may still take effect. Nodes that said no, or certainly did nothing, need
-//! no release. Unanswered releases become pending (`debts.rs`).
+//! A failed round ends its claim on every node that said yes or didn't reply; the latter get a tombstone, because the
+//! request may still take effect. Unanswered releases become pending (`debts.rs`).
 //!
 //! # The fence
 //!
-//! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum
-//! shares a node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one,
-//! if the token still holds there. The fence is valid only when a quorum has it. If a quorum replies that the
-//! token held already, its number counts: a repeat is the same hold with the same fence.
+//! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum shares a
+//! node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one, if the token still
+//! holds there, and the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
+//! number counts: a repeat has the same fence.
 
 mod refusal;
 
@@ -36,7 +35,6 @@ use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
 use crate::tracks::{Nodes, Track};
 
-/// Asks every node once.
 pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> Result<Attempt> {
     let candidate = fleet.names.candidate(&claim.name, fleet.options.wall_clock.micros());
     if candidate > Fence::MAX {
@@ -62,7 +60,7 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> R
     }
 }
 
-/// Returns the silent nodes, if there can be a quorum without them.
+/// Returns the silent nodes, unless a quorum needs them.
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
@@ -78,17 +76,15 @@ fn exhausted() -> Error {
     )
 }
 
-/// The result of the votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
     /// A quorum has this fence.
     Agree(Fence),
-    /// A quorum said yes, with different fences.
+    /// A quorum with different fences.
     Differ,
     TooFew,
 }
 
-/// One node's reply.
 #[derive(Debug)]
 enum Answer {
     Yes { yes: Yes, noted: Fence, given_back: bool },
@@ -109,10 +105,10 @@ struct Round<'f> {
     answers: Vec<Option<Answer>>,
     /// Errors of nodes that had voted.
     afterwards: NodeErrors,
-    /// Nodes that confirmed that nothing of the claim is left.
+    /// Nodes that confirmed that nothing is left.
     given_back: Nodes,
     timed_out: bool,
-    /// Nodes that are asked, but not waited for.
+    /// Asked, but not waited for.
     silent: Nodes,
 }
 
@@ -155,7 +151,6 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Waits for votes until they decide or the time is up.
     async fn votes(&mut self) -> Votes {
         let until = self.begun + self.limit;
         loop {
@@ -169,7 +164,6 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Receives one report, even if it arrived just before the time was up. Returns whether there was one.
     async fn hear(&mut self, until: Instant) -> bool {
         match timeout_at(until, self.reports.recv()).await {
             Ok(Some((at, report))) => {
@@ -247,7 +241,7 @@ impl<'f> Round<'f> {
         unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
-    /// Returns the most frequent recorded fence, with its number of nodes.
+    /// Returns the most frequent recorded fence, and its count.
     fn most_noted(&self) -> (usize, Option<Fence>) {
         let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
         numbers.sort_unstable();
@@ -262,7 +256,7 @@ impl<'f> Round<'f> {
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
             _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // No number can get a quorum without a write-back.
+            // Without a write-back, no number can get a quorum.
             (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
             _ => None,
         }
@@ -303,13 +297,12 @@ impl<'f> Round<'f> {
         granted
     }
 
-    /// Returns whether the claim holds from an earlier round; then its votes stay.
+    /// Returns whether the claim holds from an earlier round.
     fn is_a_repeat(&self) -> bool {
         self.track.fence().is_some()
     }
 
-    /// Gives back the votes, and waits for the nodes' confirmation within the time limit. The nodes' tasks
-    /// continue.
+    /// Gives back the votes, and waits briefly for confirmation. The nodes' tasks continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);
@@ -318,7 +311,7 @@ impl<'f> Round<'f> {
         self.track.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
-        // Most nodes that the round didn't wait for are about to answer.
+        // Most of the other replies are about to arrive.
         let moment = Instant::now() + self.limit / 4;
         loop {
             let owing = self

@@ -19,24 +19,23 @@ use lockwright_core::{BootInstant, Error, ErrorKind};
 use crate::errors::error;
 use crate::node::Certificate;
 
-/// Minimum interval between checks of a node that doesn't vote.
+/// Minimum interval between checks of a non-voting node.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// One node's status.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     state: Mutex<Inner>,
     /// Locked while the node is checked.
     pub(crate) looking: tokio::sync::Mutex<()>,
-    /// Set if a round timed out on the node, and it has sent no reply since.
+    /// A round timed out on it, and it hasn't replied since.
     is_silent: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting certificate, and when it was first seen. Kept while the node is unreachable:
-    /// with the same text it is the same incarnation.
+    /// The latest non-voting certificate, and when it was first seen. Kept while the node is unreachable: an equal text
+    /// is the same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -44,7 +43,7 @@ struct Inner {
 enum State {
     #[default]
     Unknown,
-    /// A check failed with an error that won't disappear soon.
+    /// The error won't disappear soon.
     Failed {
         kind: ErrorKind,
         why: String,
@@ -59,27 +58,23 @@ enum State {
     Refused(String),
 }
 
-/// The next step for a vote of a node.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Request it.
     Ask(Certificate),
-    /// Check the node first.
     Look,
-    /// Let the node vote: its wait is over.
+    /// Its wait is over.
     Admit(Certificate),
-    /// Nothing: the node doesn't vote.
+    /// It doesn't vote.
     Leave(Error),
 }
 
 impl Seat {
-    /// Records that a round timed out on the node. The next round asks it, but doesn't wait for it. So a
-    /// hanging node costs one time-out, not one per refusal.
+    /// Records a time-out. The next round doesn't wait for the node, so that it costs one time-out, not one per
+    /// refusal.
     pub(crate) fn fell_silent(&self) {
         self.is_silent.store(true, Ordering::Relaxed);
     }
 
-    /// Records a reply.
     pub(crate) fn spoke(&self) {
         self.is_silent.store(false, Ordering::Relaxed);
     }
@@ -105,7 +100,7 @@ impl Seat {
         }
     }
 
-    /// Records the node's certificate. `wait` is how long a new one doesn't vote.
+    /// Records a certificate. `wait` is how long a new one doesn't vote.
     pub(crate) fn seen(&self, certificate: Certificate, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -126,7 +121,7 @@ impl Seat {
         inner.state = State::Waiting { certificate, until: since + wait, looked: now };
     }
 
-    /// Records a failed check. A permanent error isn't rechecked at once.
+    /// Records a failed check. Permanent errors delay the next one.
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -139,7 +134,7 @@ impl Seat {
         };
     }
 
-    /// Records that the certificate sent isn't the node's any more.
+    /// Records that this certificate isn't the node's any more.
     pub(crate) fn stranger(&self, sent: &Certificate) {
         let mut inner = self.inner();
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
@@ -147,12 +142,10 @@ impl Seat {
         }
     }
 
-    /// Denies the node's vote permanently.
     pub(crate) fn refuse(&self, why: impl Display) {
         self.inner().state = State::Refused(why.to_string());
     }
 
-    /// Returns the node's last known certificate.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         match &self.inner().state {
             State::Voting(certificate) | State::Waiting { certificate, .. } => {
@@ -162,7 +155,7 @@ impl Seat {
         }
     }
 
-    /// Returns why the node doesn't vote, if that needs a change by the operator.
+    /// Returns why the node doesn't vote, if the operator must change that.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
@@ -177,7 +170,7 @@ impl Seat {
         matches!(self.inner().state, State::Voting(_))
     }
 
-    /// Returns how long a waiting node still has to wait.
+    /// Returns a waiting node's remaining wait.
     pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
         match &self.inner().state {
             State::Waiting { until, .. } => Some(until.saturating_since(now)),
@@ -225,7 +218,7 @@ mod tests {
         assert!(matches!(seat.next(START), Next::Look));
         seat.seen(certificate("a", false), START, WAIT);
         assert!(leaves(&seat.next(START)));
-        // Neither further checks nor unavailability restart the wait.
+        // Neither checks nor unavailability restart the wait.
         assert!(matches!(seat.next(START + LOOK_AGAIN), Next::Look));
         seat.seen(certificate("a", false), START + WAIT / 2, WAIT);
         seat.failed(&Error::unavailable("down"), START + WAIT / 2);
@@ -241,7 +234,7 @@ mod tests {
         seat.seen(certificate("b", false), START + WAIT / 2, WAIT);
         assert!(!matches!(seat.next(START + WAIT), Next::Admit(_)));
         assert!(matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
-        // Also for the first certificate, if it returns: another incarnation may have voted in between.
+        // Another incarnation may have voted in between.
         seat.seen(certificate("a", false), START + WAIT, WAIT);
         assert!(!matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }

@@ -1,12 +1,10 @@
 //! State of each token's requests in flight.
 //!
-//! A waiter keeps its token until it is granted, so a token may be requested several times. Its requests to
-//! one node must not overtake each other: the release of one round, if later than the vote of the next, would
-//! revoke a counted vote. So each token has a *lane* (a lock) per node, which a round holds until it is done
-//! with that node.
+//! A waiter may request a token several times. Its requests to one node must not overtake each other: a late release of
+//! one round would revoke the next round's vote. So each token has a *lane* (a lock) per node, which a round holds
+//! until it is done with that node.
 //!
-//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a
-//! tombstone.
+//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +13,6 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Fence, Token};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// A set of nodes, by index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nodes(u64);
 
@@ -44,7 +41,6 @@ impl Nodes {
     }
 }
 
-/// One token's state on all nodes.
 #[derive(Debug)]
 pub(crate) struct Track {
     state: Mutex<State>,
@@ -55,7 +51,7 @@ pub(crate) struct Track {
 struct State {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Nodes at which a failed round gave the token back, or has yet to.
+    /// Nodes with a due release of a failed round.
     leaving: Nodes,
     ended: bool,
 }
@@ -63,18 +59,15 @@ struct State {
 /// A token's state on one node.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    /// Set after a release with a tombstone, sent or pending: the token can't hold there again.
+    /// Set after a release with a tombstone, sent or pending.
     pub(crate) is_closed: bool,
 }
 
-/// State of the earlier requests when a request is about to be sent.
+/// State of the earlier requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// All were answered.
     Clear,
-    /// One wasn't answered.
     InDoubt,
-    /// The token was released.
     Ended,
 }
 
@@ -87,8 +80,8 @@ impl Track {
         &self.lanes[at]
     }
 
-    /// Registers a request that may create a hold. Rejected for a released token, because its release has
-    /// already decided where to leave tombstones.
+    /// Registers a request that may create a hold. Rejects a released token: its release has decided where to leave
+    /// tombstones.
     pub(crate) fn send(&self, at: usize) -> Before {
         let mut state = self.state();
         if state.ended {
@@ -99,19 +92,19 @@ impl Track {
         before
     }
 
-    /// Records that the request was answered, or certainly had no effect.
+    /// Records a reply, or that there certainly was no effect.
     pub(crate) fn answered(&self, at: usize, before: Before) {
         if before == Before::Clear {
             self.state().in_doubt.remove(at);
         }
     }
 
-    /// Returns the nodes at which a request may still take effect.
+    /// Nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.state().in_doubt
     }
 
-    /// Records that a failed round releases the token at these nodes.
+    /// Records a failed round's releases.
     pub(crate) fn leave(&self, nodes: Nodes) {
         nodes.iter().for_each(|at| self.leave_at(at));
     }
@@ -120,13 +113,12 @@ impl Track {
         self.state().leaving.add(at);
     }
 
-    /// Records that no request or release to the node is in flight.
+    /// Records that nothing to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
         self.state().leaving.remove(at);
     }
 
-    /// Returns whether a release of the token is due at a node. Then a vote there doesn't count, even if a
-    /// later round of the token was granted by others.
+    /// Returns whether a release is due at a node. A vote there doesn't count, even for a later granted round.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.state().leaving.contains(at)
     }
@@ -142,7 +134,6 @@ impl Track {
         self.state().ended
     }
 
-    /// Returns the fence of the hold.
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.state().fence
     }
@@ -152,7 +143,7 @@ impl Track {
     }
 }
 
-/// The tokens of live holds, and of requests in flight.
+/// The tokens of live holds and of requests in flight.
 #[derive(Debug)]
 pub(crate) struct Tracks {
     nodes: usize,
@@ -181,7 +172,6 @@ impl Tracks {
         Self { nodes, inner: Mutex::default() }
     }
 
-    /// Returns the track of a token before a request.
     pub(crate) fn of(&self, token: Token) -> Arc<Track> {
         let mut inner = self.inner();
         let known = inner.known.get(&token).and_then(Weak::upgrade);
@@ -197,7 +187,6 @@ impl Tracks {
         track
     }
 
-    /// Returns the track of a token, if there is one.
     pub(crate) fn known(&self, token: Token) -> Option<Arc<Track>> {
         let inner = self.inner();
         match inner.held.get(&token) {
@@ -206,8 +195,7 @@ impl Tracks {
         }
     }
 
-    /// Keeps a track after a grant, a renewal or an unanswered request that isn't given back. It stays until
-    /// its release, or until the hold is long over.
+    /// Keeps a track after a grant, a renewal or an unanswered request, until its release or long after its end.
     pub(crate) fn keep(
         &self,
         token: Token,
@@ -232,7 +220,6 @@ impl Tracks {
         inner.held.insert(token, Held { track: Arc::clone(track), until });
     }
 
-    /// Removes a released token.
     pub(crate) fn forget(&self, token: Token) {
         let mut inner = self.inner();
         inner.held.remove(&token);
@@ -284,7 +271,7 @@ mod tests {
         }
         assert!(tracks.inner().known.len() < 1_000);
         assert!(tracks.inner().held.is_empty());
-        // Without a release, entries are removed when they are long over.
+        // Without a release, entries are removed long after their end.
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();

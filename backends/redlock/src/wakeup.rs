@@ -1,11 +1,9 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! - A wake-up is forwarded when a quorum has sent it: then the lock may be free. Messages can be lost, so a
-//!   wake-up by
-//!   fewer nodes is forwarded a little later, with jitter, because it may come from a split vote.
-//! - A loss is forwarded when too many nodes for a quorum have reported it. The first report puts the hold at
-//!   risk, and
-//!   its renewal shows the rest.
+//! - A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up is forwarded
+//!   later, with jitter, because it may come from a split vote.
+//! - A loss is forwarded when no quorum is left. The first report puts the hold at risk, and its renewal shows the
+//!   rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,17 +17,17 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::tracks::Nodes;
 
-/// Maximum number of recent names and holds. Beyond it, polls and renewals suffice.
+/// Beyond this number, polls and renewals must suffice.
 const MOST: usize = 10_000;
 
-/// The period in which nodes' reports about one hold are counted together.
+/// Reports about one hold are counted within this time.
 const TOGETHER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
-    /// How long the rest of a quorum may take.
+    /// The wait for the rest of a quorum.
     moment: Duration,
     random: Random,
     runtime: Handle,
@@ -60,7 +58,6 @@ struct Loss {
 }
 
 impl Wakeups {
-    /// Subscribes to the nodes.
     pub(crate) fn attach_to(
         nodes: &[Arc<dyn Node>],
         quorum: usize,
@@ -134,7 +131,7 @@ impl Wakeups {
         }
     }
 
-    /// Forwards a wake-up later, even without a quorum.
+    /// Forwards a minority's wake-up.
     fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
         let pause = self.moment + self.random.below(self.moment * 2);
         let this = Arc::downgrade(self);
@@ -154,7 +151,7 @@ impl Wakeups {
         });
     }
 
-    /// Records that a hold has lost a node, or is about to.
+    /// Records a report about a hold.
     fn risk(&self, at: usize, token: Token, is_lost: bool) {
         let is_first = {
             let mut told = self.told();
@@ -181,7 +178,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns whether the hold has lost its quorum. True once.
+    /// Returns whether the hold has lost its quorum, once.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut told = self.told();
@@ -189,7 +186,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
-    /// Sends an event to all clients, without holding a lock: their sinks may call back.
+    /// Holds no lock: the clients' sinks may call back.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&self.clients());
         let is_gone = |client: &Events| !client.send(event.clone());
@@ -198,7 +195,7 @@ impl Wakeups {
             return;
         }
         let mut present = self.clients();
-        // Unless another task removed clients, the indices are still valid.
+        // The indices are valid, unless another task removed clients.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();

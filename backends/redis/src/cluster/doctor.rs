@@ -15,7 +15,6 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     cluster.look_up().await?;
     let mut findings = Vec::new();
     findings.extend(coverage(cluster));
-    // Several nodes may report the same problem.
     let mut of_nodes = BTreeSet::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
@@ -99,7 +98,6 @@ fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
     }
 }
 
-/// A problem shown by `CLUSTER NODES`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Problem {
     Failing(String),
@@ -138,7 +136,7 @@ impl Problem {
     }
 }
 
-/// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
+/// `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
 struct Nodes<'a>(Vec<Vec<&'a str>>);
 
 impl<'a> Nodes<'a> {
@@ -159,7 +157,7 @@ impl<'a> Nodes<'a> {
             if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
                 problems.push(Problem::WithoutReplica(node.to_owned()));
             }
-            // Only the node itself lists them: `[7->-id]` is a slot that leaves.
+            // Only the node itself lists leaving slots: `[7->-id]`.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(Problem::Moving(node.to_owned()));
             }
@@ -176,7 +174,7 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Returns the slots that the queried node lists for itself, with moving slots marked.
+/// The queried node's own slots, moving ones marked.
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))

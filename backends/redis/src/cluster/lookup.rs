@@ -1,9 +1,7 @@
 //! Lookup of the slot map.
 //!
-//! Nodes learn of changes by gossip, so their views may differ. A node that is cut off, or was just resumed,
-//! has an old view. So several nodes are asked at once, and the first view that more than half of them share
-//! counts. Without a majority, the most frequent view counts. If that view is old, a node redirects, and the
-//! next lookup corrects it.
+//! Nodes learn of changes by gossip, and a node that was cut off or paused has an old view. So several nodes are asked
+//! at once. The first view of a majority counts, otherwise the most frequent one. An old view costs a redirection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +15,14 @@ use super::{Address, Cluster, SlotMap};
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 
-/// Number of nodes asked at once.
 const ASKED: usize = 9;
 
 impl Cluster {
-    /// Looks up the slot map, once for all concurrent callers.
+    /// Looks up the map once for all concurrent callers.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
-        // Callers that waited for a lookup share its result, instead of each repeating it.
+        // Callers that waited share the result.
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_several().await {
                 Ok(map) => {
@@ -71,7 +68,7 @@ impl Cluster {
                         break;
                     }
                 }
-                // An error in the settings is more useful than one dead node.
+                // Prefer an error in the settings to a dead node's.
                 Ok(Err(other)) => {
                     let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
                     failure = if says_less { failure } else { Some(other) };
@@ -79,7 +76,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        // `max_by_key` returns the last of equals; prefer the first.
+        // `max_by_key` returns the last of equals.
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),
@@ -107,7 +104,7 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
     }
 
-    /// Asks a node without keeping a connection: most of them are replicas.
+    /// Asks without keeping a connection: most nodes are replicas.
     async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

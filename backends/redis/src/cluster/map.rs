@@ -7,7 +7,6 @@ use redis::{ConnectionAddr, FromRedisValue, Value};
 
 use crate::keys::SLOTS;
 
-/// Host and port of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Address {
     pub(crate) host: String,
@@ -15,7 +14,6 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Returns the address of a TCP connection.
     pub(crate) fn of(address: &ConnectionAddr) -> Option<Self> {
         match address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -25,14 +23,13 @@ impl Address {
         }
     }
 
-    /// Parses a redirection: `host:port` (IPv6 too), or `:port` on the host that was asked.
+    /// Parses `host:port` (IPv6 too), or `:port` on the host that was asked.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.beside(host, port.parse().ok()?))
     }
 
-    /// Resolves a node's address as another node reports it. An empty host or `?` means the host that was
-    /// asked.
+    /// An empty host or `?` means the host that was asked.
     fn beside(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };
@@ -46,17 +43,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// Marks a slot without a master.
 const NOBODY: u16 = u16::MAX;
 
-/// The master of each slot. Two maps are equal if they agree on that.
+/// The master of each slot. Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     /// Sorted, so that equal maps compare as equal.
     masters: Vec<Address>,
     /// For each slot the index of its master, or [`NOBODY`].
     owners: Box<[u16]>,
-    /// Further nodes to ask. Not compared: nodes don't always agree on which replicas are healthy.
+    /// Further nodes to ask. Nodes may disagree on which replicas are healthy.
     replicas: BTreeSet<Address>,
 }
 
@@ -65,9 +61,8 @@ impl SlotMap {
         Self { masters: Vec::new(), owners: vec![NOBODY; SLOTS].into(), replicas: BTreeSet::new() }
     }
 
-    /// Parses the reply of the node at `asked` to `CLUSTER SLOTS`: for each range its first and last slot,
-    /// its master, its replicas. Returns `None` for a malformed reply and for a node without slots (new, or
-    /// reset).
+    /// Parses `CLUSTER SLOTS`: for each range its first and last slot, its master, its replicas. Returns `None` for a
+    /// node without slots (new, or reset).
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());
@@ -94,22 +89,20 @@ impl SlotMap {
         self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
-    /// Returns all masters that serve a slot.
     pub(crate) fn masters(&self) -> &[Address] {
         &self.masters
     }
 
-    /// Returns all nodes, masters first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Address> {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Returns the number of slots without a master.
+    /// Number of slots without a master.
     pub(crate) fn uncovered(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NOBODY).count()
     }
 
-    /// Records a slot's new master. The masters are unsorted until the next full lookup.
+    /// Records a slot's new master. Leaves the masters unsorted until the next lookup.
     pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
         let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
             self.masters.push(to.clone());
@@ -131,7 +124,6 @@ impl PartialEq for SlotMap {
 
 impl Eq for SlotMap {}
 
-/// Parses a node: its host, its port, its id, metadata.
 fn read_node(node: Value, asked: &Address) -> Option<Address> {
     let Value::Array(parts) = node else { return None };
     let mut parts = parts.into_iter();

@@ -1,22 +1,18 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! Routing is implemented here, over one [`Link`] per master in use. The client library's Cluster client is
-//! unsuitable: it resends a request up to sixteen times whatever its outcome, so an earlier copy may still
-//! take effect. It also keeps the connection to a frozen node, and can't send renewals for many slots at once
-//! with a result each.
-//!
-//! Replies that aren't results:
+//! Routing is implemented here, over one [`Link`] per master in use. The client library's Cluster client resends a
+//! request up to sixteen times whatever its outcome, so an earlier copy may still take effect. It also keeps the
+//! connection to a frozen node, and can't renew in many slots at once with a result each.
 //!
 //! | reply | meaning | reaction |
 //! |---|---|---|
-//! | `MOVED` | another node serves the slot; nothing was done | send it there, and look up the map |
-//! | `ASK` | the slot is moving, and the keys have left already | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | the slot is moving, and a key is missing | see `moving.rs` |
+//! | `MOVED` | another node serves the slot; nothing was done | send it there, look up the map |
+//! | `ASK` | the slot is moving, the keys have left | send it there after `ASKING`, this once |
+//! | `TRYAGAIN` | the slot is moving, a key is missing | see `moving.rs` |
 //! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
-//! | none | unknown | indeterminate, never resent from here; look up the map |
+//! | none | unknown | indeterminate, never resent; look up the map |
 //!
-//! If connecting to a node fails, nothing was sent. Then the map is looked up, and the request goes to the
-//! slot's new node if it has changed.
+//! If connecting fails, nothing was sent. The request then goes to the slot's new node, if the map has changed.
 
 pub(crate) mod doctor;
 mod lookup;
@@ -49,56 +45,51 @@ use doctor::{has_slots_on_the_move, own_slots};
 
 pub(crate) use map::{Address, SlotMap};
 
-/// Limit on redirections: nodes that disagree could redirect a request endlessly.
+/// Nodes that disagree could redirect a request endlessly.
 const REDIRECTIONS: u32 = 8;
 
-/// First and longest pause before a request for a moving slot is retried. A few keys move within the first
-/// pause.
+/// First and longest pause before a retry for a moving slot. A few keys move within the first.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
-/// A Cluster and its connections.
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Connection settings of every node, except the address.
+    /// Settings of every node, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Locked during a lookup. Contains the failure of the last one.
+    /// Locked during a lookup; has the last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
-    /// Number of lookups, successful or not.
+    /// Number of lookups, failed ones included.
     looked: AtomicU64,
     /// Set while a background lookup is pending.
     will_look: AtomicBool,
     runtime: Handle,
 }
 
-/// The current map. A wrong map costs only a redirection: a node rejects requests for slots that aren't its
-/// own.
+/// The current map. A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's view of its own slots; `None` if the user may not ask. Other nodes notice a move later, so
-/// their views may be the same before and after it.
+/// Each master's view of its own slots; `None` if the user may not ask. Other nodes notice a move late.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
 impl Placement {
-    /// Returns whether all masters answered and none reports a moving slot.
+    /// Returns whether all masters answered without a moving slot.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
 }
 
-/// A request to the node that serves a slot.
 struct Request<'r> {
     slot: u16,
     what: What<'r>,
     effect: Effect,
-    /// The command to send immediately before it.
+    /// Sent immediately before it.
     before: Option<&'r Cmd>,
 }
 
@@ -109,7 +100,6 @@ enum What<'r> {
 }
 
 impl Cluster {
-    /// Finds the nodes, and connects to at least one.
     pub(crate) async fn connect(config: Arc<Config>, wakeups: Arc<Wakeups>) -> Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(|_| {
             error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
@@ -165,14 +155,13 @@ impl Cluster {
         self.current.get()
     }
 
-    /// Returns each master that serves a slot.
     pub(crate) fn masters(&self) -> Vec<(Address, Arc<Link>)> {
         let map = self.map();
         let masters = map.masters().iter();
         masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
     }
 
-    /// Runs a script on the node of its keys. If their slot is moving, retries within the response time-out.
+    /// Runs a script on the node of its keys. Retries while their slot moves, within the response time-out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -197,7 +186,7 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Self::run), but returns `None` at once if the slot is moving and no node has all keys.
+    /// As [`run`](Self::run), but `None` at once if no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,
@@ -210,8 +199,7 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command about keys of one slot, immediately after `before`. Returns nil if the slot is moving
-    /// and the command can't be sent.
+    /// Sends a command, immediately after `before`. Returns nil if the slot's move prevents that.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,
@@ -261,7 +249,7 @@ impl Cluster {
             let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
             match (cause.kind(), to) {
                 (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
-                // `before` and `ASKING` would both have to come immediately before the command.
+                // `before` and `ASKING` would both have to directly precede the command.
                 (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
                     return Ok(None);
                 }
@@ -284,7 +272,7 @@ impl Cluster {
             if begun.elapsed() >= self.config.response_timeout {
                 break;
             }
-            // The first redirection is normal after a move. Further ones mean that nodes disagree.
+            // One redirection is normal after a move; more mean that nodes disagree.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }
@@ -295,7 +283,6 @@ impl Cluster {
         ))
     }
 
-    /// Returns the current placement, for a later comparison.
     pub(crate) async fn placement(self: &Arc<Self>) -> Result<Placement> {
         self.look_up().await?;
         let mut nodes = redis::cmd("CLUSTER");
@@ -322,7 +309,7 @@ impl Cluster {
         if let Some(link) = links.get(at) {
             return Ok(Arc::clone(link));
         }
-        // On the client's first runtime, which may outlive the caller's.
+        // The client's first runtime may outlive the caller's.
         let _entered = self.runtime.enter();
         let to = Whereabouts::at(self.server_at(at));
         let (config, wakeups) = (Arc::clone(&self.config), Arc::clone(&self.wakeups));
@@ -341,7 +328,7 @@ impl Cluster {
 
     /// Looks up the map in the background, unless a lookup is pending.
     fn look_up_soon(self: &Arc<Self>) {
-        /// So that many failures cause few lookups.
+        /// Limits lookups after many failures.
         const REST: Duration = Duration::from_millis(50);
 
         if self.will_look.swap(true, Ordering::AcqRel) {

@@ -1,15 +1,13 @@
 //! Operations on holds while their slot moves to another node.
 //!
-//! The slot's keys leave one by one. Until the move ends, a script runs only if all its keys are on one node.
-//! That is rare, because a token's tombstone usually doesn't exist. Only a renewal names nothing but existing
-//! keys, so it works until the first of them leaves. (Redis 7.0 replies `TRYAGAIN` on the old node while some
-//! of a script's keys are there, and on the new one while some aren't. Up to 6.2 the old node redirects all
-//! such scripts.) An aborted move stays so until an operator repairs it. So, during a move:
+//! The slot's keys leave one by one. A script runs only if all its keys are on one node. That is rare, because a
+//! token's tombstone usually doesn't exist. Only renewals name existing keys only, so they work until the first key
+//! leaves. (Redis 7.0 replies `TRYAGAIN` on the old node while some keys are there, and on the new one while some
+//! aren't. Up to 6.2 the old node redirects all such scripts.) An aborted move needs an operator's repair. So:
 //!
 //! - nothing is granted or broken: callers wait;
-//! - renewal, release and inspection of holds work key by key. Each key is on exactly one node, and the old
-//!   node
-//!   redirects for keys that have left. So the lock's own key, which alone decides who holds, still changes atomically.
+//! - holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node redirects.
+//!   So the lock's own key, which alone decides who holds, changes atomically.
 
 use std::sync::Arc;
 
@@ -22,7 +20,6 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::scripts::{self, IDLE_FENCE, Script};
 
-/// A hold whose slot is moving.
 pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
     pub(crate) ended: &'h str,
@@ -31,9 +28,9 @@ pub(crate) struct Hold<'h> {
 }
 
 impl Hold<'_> {
-    /// Renews the hold: its lock first, then the keys that describe it.
+    /// Renews the lock, then the keys that describe the hold.
     ///
-    /// A shared hold or permit consists of several keys. Its renewal waits until all of them are on one node.
+    /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
         let Keys { lock, fence, hold, holders, about, .. } = self.keys;
         let answer = if self.mode == Mode::Exclusive {
@@ -57,7 +54,7 @@ impl Hold<'_> {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
                 let mut keep_fence = redis::cmd("PEXPIRE");
                 keep_fence.arg(fence).arg(idle.to_string());
-                // Not awaited: the hold is renewed, even if these keys are on a silent node.
+                // Not awaited: these keys may be on a silent node, and the hold is renewed anyway.
                 let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
                 let [fence, hold, token, ttl] =
                     [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
@@ -76,8 +73,8 @@ impl Hold<'_> {
         }
     }
 
-    /// Wakes other waiters after this one left the queue, since it may have blocked them. Not awaited,
-    /// because a node may be silent. Waiters also poll, and the record expires with the queue.
+    /// Wakes waiters that this one may have blocked. Not awaited, because a node may be silent. Waiters also poll, and
+    /// the record expires with the queue.
     fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(&self.keys.about).arg(self.token);
@@ -92,14 +89,13 @@ impl Hold<'_> {
         });
     }
 
-    /// Returns why the hold was lost. The loss itself is certain, even if the reason is unknown.
+    /// Returns why the hold was lost. The loss is certain, the reason may be unknown.
     pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
         let note = cluster.command(self.ended, None, &get(self.ended), Effect::Reads).await;
         let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
         Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
     }
 
-    /// Ends the hold, or a claim without a reply.
     pub(crate) async fn end(
         &self,
         cluster: &Arc<Cluster>,
@@ -142,7 +138,6 @@ impl Hold<'_> {
     }
 }
 
-/// Describes a lock whose slot is moving.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let answer = one_key(cluster, &scripts::MOVING_INSPECT, &keys.lock, &[], Effect::Reads).await?;
@@ -155,7 +150,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     let about: Vec<Value> = FromRedisValue::from_redis_value(about).map_err(odd)?;
     let token: Option<String> =
         about.first().cloned().and_then(|token| String::from_redis_value(token).ok());
-    // In the format of `inspect.lua`, without the number of waiters.
+    // As `inspect.lua`, without the number of waiters.
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let state = |state| vec![text(state), fence, Value::Nil];
     let words = match (&value, token) {
@@ -177,7 +172,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Describes shared holders and permit holders, without the time left: it would need the server's time.
+/// Omits the time left, which would need the server's time.
 async fn beside(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");
@@ -207,7 +202,7 @@ fn get(key: &str) -> Cmd {
     get
 }
 
-/// Runs a script with one key, which is always on exactly one node.
+/// One key is always on exactly one node.
 async fn one_key(
     cluster: &Arc<Cluster>,
     script: &Script,

@@ -1,4 +1,4 @@
-//! Renewal and inspection of many locks: one request per slot, all slots in parallel.
+//! Renewal and inspection of many locks: one request per slot, in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,9 @@ use crate::renewing::Batch;
 use crate::scripts;
 
 impl Cluster {
-    /// Renews holds. If a node doesn't answer, only its own holds are indeterminate.
+    /// Renews holds. A silent node's holds are indeterminate, and no others.
     ///
-    /// Returns the known results before the callers' limit expires. Each request continues in its own task,
-    /// whose time-out detects a frozen node.
+    /// Returns before the callers' limit. Requests continue in tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;
@@ -81,7 +80,6 @@ impl Cluster {
         Ok(renewals)
     }
 
-    /// Inspects names, in their order.
     pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let mut asking = Vec::new();
@@ -119,7 +117,6 @@ impl Cluster {
     }
 }
 
-/// Groups the indices of the names by slot.
 fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
     let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (at, name) in names.enumerate() {

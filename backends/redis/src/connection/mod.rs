@@ -1,15 +1,14 @@
 //! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is
-//! replaced when
+//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is replaced
+//! when
 //!
 //! - it breaks;
-//! - a reply doesn't arrive in time: a frozen server keeps its connections open, so only a time-out detects
-//!   it;
-//! - a caller drops an unanswered request, and the following probe gets no reply either (`probe.rs`);
-//! - the server reports that it is a replica now.
+//! - a reply doesn't arrive in time: a frozen server keeps its connections open;
+//! - a caller drops an unanswered request, and the following probe times out (`probe.rs`);
+//! - the server is a replica now.
 //!
-//! Nothing is ever sent twice: once a request was handed to a connection, only its reply shows the outcome.
+//! Nothing is sent twice: once a connection has a request, only its reply shows the outcome.
 
 mod opening;
 mod probe;
@@ -37,24 +36,21 @@ use crate::sentinel::{Sentinels, watching};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
-/// A connection to one server, present or future.
 #[derive(Debug)]
 pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// A second connection to the same server, without a subscription, for requests that wait for replicas.
+    /// A second connection for requests that wait for replicas, without a subscription.
     waiting: Option<Arc<Link>>,
     /// Set on that second connection.
     is_waiting: bool,
     current: Mutex<Option<Live>>,
-    /// Locked while connecting. Contains the last failure.
+    /// Locked while connecting; has the last failure.
     connecting: tokio::sync::Mutex<Failure>,
-    /// Number of failures so far.
     failures: AtomicU64,
-    /// Number of connections so far.
     opened: AtomicU64,
-    /// Signals the reconnecting task that there is no connection.
+    /// Signals the reconnecting task.
     broken: UnboundedSender<()>,
     /// The latest election that Sentinels reported.
     election: AtomicU64,
@@ -63,16 +59,14 @@ pub(crate) struct Link {
     runtime: Handle,
 }
 
-/// One physical connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
-    /// Set while a probe waits for its reply.
+    /// Set while a probe is in flight.
     probed: Arc<AtomicBool>,
-    /// The server's address.
     server: Arc<str>,
-    /// Unique among the connections of its link.
+    /// Unique within its link.
     pub(crate) number: u64,
 }
 
@@ -83,7 +77,6 @@ impl Live {
 }
 
 impl Link {
-    /// Connects, and keeps the connection until the link is dropped.
     pub(crate) async fn connect(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -101,7 +94,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, and retries until the link is dropped.
+    /// Connects in the background, and retries until dropped.
     pub(crate) fn connect_later(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -174,7 +167,7 @@ impl Link {
         &self.runtime
     }
 
-    /// Runs a script, sending its text if the server lacks it.
+    /// Sends the script's text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -186,7 +179,7 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// Runs a script on this connection only.
+    /// As [`run`](Self::run), on this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -199,9 +192,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// As [`run_on`](Self::run_on), but returns the server's own error as the inner one: it may redirect the
-    /// request. The outer error means that there was no reply. `before` is sent immediately before the
-    /// script.
+    /// As [`run_on`](Self::run_on). The inner error is the server's own, which may redirect the request; the outer one
+    /// means no reply. `before` directly precedes the script.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -215,8 +207,8 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may still lead to the old master. Then a grant by one could not
-            // be released by the other.
+            // After a failover one of the two may lead to the old master. A grant by one could then not be released by
+            // the other.
             if other.server != live.server {
                 self.tell_broken(&live.alive);
                 waiting.tell_broken(&other.alive);
@@ -235,7 +227,7 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Sends a script, and its text if the server lacks it.
+    /// Sends the script's text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,
@@ -254,7 +246,6 @@ impl Link {
         }
     }
 
-    /// Sends a command that changes nothing.
     pub(crate) async fn read(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
         let live = self.live().await?;
         self.read_on(&live, command).await
@@ -266,7 +257,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends one command, immediately after `before`. The outer error means that there was no reply.
+    /// Sends a command, directly after `before`. The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Live,
@@ -299,7 +290,7 @@ impl Link {
         }
         let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
-            // Other requests on this connection keep waiting, up to their own limits.
+            // Other requests on this connection wait up to their own limits.
             unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };
@@ -338,7 +329,7 @@ impl Link {
         }
     }
 
-    /// Returns the connection, a new one if necessary. An error means that nothing was sent.
+    /// Returns a working connection. An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -348,10 +339,10 @@ impl Link {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Callers that waited for an attempt share its result, instead of each repeating it.
+        // Callers that waited share the result.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task on the client's first runtime, so that the end of this caller or its runtime doesn't
-            // take the connection from the others.
+            // In a task on the client's first runtime, so that the caller's end doesn't take the connection from
+            // others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {
@@ -369,8 +360,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them. Returns the second one's reply, which has no effect if the
-/// first command was refused.
+/// Sends two commands with none between them. Returns the second reply; that command has no effect if the first was
+/// refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -386,7 +377,7 @@ async fn both(
     Ok(answer)
 }
 
-/// Reconnects when the connection breaks, so that wake-ups arrive without requests.
+/// Reconnects, so that wake-ups arrive without requests.
 async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

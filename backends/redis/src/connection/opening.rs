@@ -1,5 +1,3 @@
-//! Opening of a link's connection.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,13 +13,12 @@ use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
-/// Requests buffered before the socket. Further callers wait, within their time-out.
+/// Requests buffered before the socket. Further callers wait.
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
-    /// Connects, subscribes, and installs the connection.
     pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
-        // Close the old connection, even if connecting takes long.
+        // Even if connecting takes long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let live = match &self.to {
             Whereabouts::At(server) => {
@@ -37,8 +34,7 @@ impl Link {
             },
         };
         *self.current() = Some(live.clone());
-        // Messages sent since then were lost. In a task, because the caller's lock is held here, and events
-        // are never sent under a lock.
+        // Messages since then were lost. In a task: the caller's lock is held, and events are never sent under a lock.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.audience().wake_all() });
@@ -102,7 +98,6 @@ impl Link {
         }
     }
 
-    /// The server's name in errors.
     fn shown(&self, server: &ConnectionInfo) -> String {
         let Config { topology, shown, .. } = &*self.config;
         match topology {

@@ -1,7 +1,7 @@
 -- Offers a free lock to the next waiter, after an offer may have lapsed.
 --
 -- KEYS  lock, hold, fence, queue, holders, about
--- ARGV  '1' if the receivers of a message can be counted, channel for wake-ups, name
+-- ARGV  '1' if receivers can be counted, wake-up channel, name
 --
 -- Returns the lifetime of a new offer in ms, else 0.
 

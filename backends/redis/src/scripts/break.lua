@@ -1,18 +1,16 @@
 -- An operator's forced release of an observed hold.
 --
--- KEYS  lock, fence, hold, tombstone of the observed token (or of the caller's last observation, if any
---       holder will do), queue, holders, about
--- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a
---       tombstone in ms, channel for wake-ups, name, channel for breaks, '1' if the receivers of a message
---       can be counted
+-- KEYS  lock, fence, hold, tombstone of the observed token, queue, holders, about
+-- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a tombstone in
+--       ms, wake-up channel, name, channel for breaks, '1' if receivers can be counted
 --
 -- Returns
 --   'free'             not held, or not by the observed token
---   'freed', ms        deleted; the holder may consider itself holder for so long (-1: no end)
+--   'freed', ms        deleted; the time that the hold had left (-1: no end)
 --   'runs-out', ms     can't be renewed
---   'retry'            the holder has changed: look again
---   'unbreakable'      can't run out: a foreign holder, whose renewals can't be prevented, or no expiry
---   'foreign'          the lock's key isn't a string
+--   'retry'            the holder has changed
+--   'unbreakable'      can't run out: a foreign holder, which can renew, or no expiry
+--   'foreign'          not a string
 
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -20,10 +18,10 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
 
--- Wakes all waiters as well: the operator's client may exit before an offer lapses.
+-- Wakes all waiters: the operator's client may exit before an offer lapses.
 local function tell()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- The hold is broken already, even if this fails.
+  -- Broken already, even if this fails.
   pcall(its.advance)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
@@ -61,7 +59,7 @@ end
 
 local left = redis.call('PTTL', KEYS[1])
 if not ours and any then
-  -- A foreign holder has no fences, and renews by comparing its own value.
+  -- A foreign holder has no fences, and renews by its own value.
   if how == 'run-out' then
     return { 'unbreakable' }
   end
@@ -74,23 +72,23 @@ end
 if how == 'run-out' and left < 0 then
   return { 'unbreakable' }
 end
--- A hold in its last millisecond has 0 left, which SET rejects.
+-- 0 in its last millisecond, which SET rejects.
 local life = math.max(left, 1)
--- Beyond the block of fences that the holder may have reserved, the end of which the counter has.
+-- The counter is at the end of the block of fences that the holder may have reserved.
 local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
-  -- First, so that no break is recorded if PEXPIRE isn't permitted.
+  -- No break is recorded if PEXPIRE isn't permitted.
   local described = redis.call('PEXPIRE', KEYS[3], life)
-  -- Keep the first break's note.
+  -- Keep the first note.
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)
   end
   if described == 0 then
     redis.call('PEXPIRE', KEYS[3], life)
   end
-  -- With a value other than the token, no renewal matches, and the expiry stays.
+  -- No renewal matches this value, and the expiry stays.
   redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
   return { 'runs-out', left }

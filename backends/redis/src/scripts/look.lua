@@ -1,14 +1,13 @@
--- Reads or creates the certificate of a node, which identifies this incarnation of its data.
+-- Reads or creates a node's certificate, which identifies this incarnation of its data.
 --
 -- KEYS  certificate
--- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if
---       the server was a replica since its data began
+-- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
+--       server was a replica since its data began
 --
--- A certificate is five words: 'votes' or 'new', run id, random number of the data, largest TTL, and '1' if
--- every write was persisted when it was written. Returns it.
+-- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if every write was
+-- persisted when it was written.
 --
--- It is lost with the data. After a restart it is carried over only if no data can have been lost. Otherwise
--- the node may have lost holds, so the certificate is 'new'.
+-- After a restart it is carried over only if no data can be lost. Otherwise holds may be lost, so it is 'new'.
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
 local certificate = redis.call('GET', KEYS[1])
@@ -21,12 +20,12 @@ if its_run == run and (its_kept == kept or its_kept == '0') then
   return certificate
 end
 if its_run == run then
-  -- From now on writes may be lost. The opposite change doesn't count yet: earlier writes may not be on disk.
+  -- Writes may be lost from now on. The opposite change doesn't count yet: earlier writes may not be on disk.
   number, longest = its_number, its_longest
 elseif state == 'votes' and its_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = its_number, its_longest
 else
-  -- The fleet must wait for the longest TTL that was in use here.
+  -- Wait for the longest TTL that was in use here.
   state, longest = 'new', its_longest or longest
 end
 certificate = table.concat({ state, run, number, longest, kept }, ' ')

@@ -1,5 +1,4 @@
--- Extends or removes the description of this token's hold while its slot moves. Sent after the lock was
--- changed, or much later.
+-- Extends or removes the description of this token's hold while its slot moves.
 --
 -- KEYS  hold
 -- ARGV  token, TTL in ms, or 0 to remove it

@@ -1,8 +1,7 @@
--- Ends this token's hold by the lock's key only: its slot is moving, and the other keys may be on another
--- node.
+-- Releases by the lock's key only: its slot is moving.
 --
 -- KEYS  lock
--- ARGV  token, channel for wake-ups, name
+-- ARGV  token, wake-up channel, name
 --
 -- Returns 1 if it was held, else 0.
 
@@ -11,6 +10,6 @@ if value ~= ARGV[1] and value ~= ARGV[1] .. ':broken' then
   return 0
 end
 redis.call('DEL', KEYS[1])
--- The marks of waiters are in other keys.
+-- The waiters' marks are in other keys.
 redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 return 1

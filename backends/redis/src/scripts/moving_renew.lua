@@ -1,5 +1,4 @@
--- Renews this token's hold by the lock's key only: its slot is moving, and the other keys may be on another
--- node.
+-- Renews by the lock's key only: its slot is moving.
 --
 -- KEYS  lock
 -- ARGV  token, TTL in ms

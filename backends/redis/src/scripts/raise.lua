@@ -1,5 +1,5 @@
--- Records the fence that a quorum agreed on, and raises the counter to it, if the token still holds. Without
--- this check a late request could raise the counter beyond the fence of a later hold.
+-- Records a quorum's fence, and raises the counter to it, if the token still holds. Otherwise a late request could
+-- raise the counter beyond the fence of a later hold.
 --
 -- KEYS  lock, fence, hold, certificate
 -- ARGV  token, fence, certificate that its client read, lifetime of a counter in ms

@@ -1,10 +1,9 @@
--- Ends this token's hold or removes it from the queue, and offers the lock to the next waiter.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter.
 --
 -- KEYS  lock, hold, tombstone of this token, fence, queue, holders, about
--- ARGV  token, lifetime of the tombstone in ms ('0' for none), channel for wake-ups, name, '1' if the
---       receivers of a message can be counted
+-- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
 --
--- Returns 0 if the token neither held nor waited; else 1, or the lifetime of the next waiter's offer in ms.
+-- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
 -- First, so that a late duplicate of the acquire is refused even if a later command fails.
@@ -34,7 +33,7 @@ if not ended then
   end
 end
 
--- The hold has ended, even if a later command fails.
+-- Ended, even if a later command fails.
 local life = 0
 pcall(function()
   if not its and (redis.call('EXISTS', KEYS[5]) == 0 or not look()) then

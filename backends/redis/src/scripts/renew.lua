@@ -1,14 +1,12 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, hold, tombstone of the token; for each other hold: lock, fence,
---       holders, tombstone, about; last, on a node of a quorum: certificate. In a Cluster the fence replaces
---       the tombstone, so that all keys exist
--- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a node of a quorum: certificate
---       that its client read
+-- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, about;
+--       last, on a quorum's node: certificate. In a Cluster the fence replaces the tombstone, so that all keys exist
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: certificate that its
+--       client read
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'. Expired holds aren't revived, because their entries
--- are gone or ignored. Broken holds aren't renewed, because they have another value or a mark. Returns only
--- 'stranger' if the certificate differs.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the certificate differs. Expired holds
+-- aren't revived, and broken ones aren't renewed.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }
@@ -22,7 +20,6 @@ local function keep(key, life)
   end
 end
 
--- Renews a shared hold or permits.
 local function renew(lock, fence, holders, about, token, ttl)
   if not now then
     local time = redis.call('TIME')
@@ -52,7 +49,7 @@ for i = 1, math.floor(#ARGV / 3) do
   local answer
   if ARGV[3 * i] == 'x' then
     local lock, fence, hold = unpack(KEYS, at, at + 2)
-    -- One key of a foreign type must not fail the whole batch.
+    -- One foreign type must not fail the whole batch.
     local value = redis.pcall('GET', lock)
     if value == token then
       -- A counter in use isn't idle.

@@ -1,18 +1,18 @@
--- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't
--- grant a quorum, so it has no queue and offers nothing.
+-- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't grant a
+-- quorum, so it has no queue.
 --
 -- KEYS  lock, fence, hold, tombstone of this token, certificate
--- ARGV  token, TTL in ms, fences requested, identity, '1' if the client will wait, certificate that its
---       client read, smallest permitted fence
+-- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, certificate that its client read, smallest
+--       permitted fence
 --
 -- Returns
 --   'granted', first fence, fences           held for the full TTL
---   'again', first fence, fences             the same, for a token that held already
---   'again', first fence, fences, ms left    a broken hold of this token: not extended
+--   'again', first fence, fences             the same, for a holder
+--   'again', first fence, fences, ms left    a broken hold: not extended
 --   'stranger'                               the certificate differs
---   'busy', ms left or -1, token, identity, fence, broken    token is nil for a foreign holder
---   'ended'                                  this token was released or broken before
---   'foreign'                                the lock's key isn't a string
+--   'busy', ms left or -1, token, identity, fence, broken    no token: a foreign holder
+--   'ended'                                  released or broken before
+--   'foreign'                                not a string
 --   'exhausted'                              no fences are left
 
 local time = redis.call('TIME')
@@ -23,7 +23,7 @@ if redis.call('GET', KEYS[5]) ~= ARGV[6] then
 end
 
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET returns nil for a key of another type; EXISTS detects it below.
+-- MGET returns nil for another type; EXISTS detects it.
 local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
 if ended then
   return { 'ended' }
@@ -39,7 +39,7 @@ elseif value and value ~= token then
   if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
     return { 'busy', left }
   end
-  -- Marks the hold: its release sends a wake-up.
+  -- A mark: the release sends a wake-up.
   if ARGV[5] == '1' and not hold[5] then
     redis.call('HSET', KEYS[3], 'waited', '1')
   end

@@ -1,7 +1,7 @@
 -- Ends this token's hold on a node of a quorum.
 --
 -- KEYS  lock, hold, tombstone of this token
--- ARGV  token, lifetime of the tombstone in ms ('0' for none), channel for wake-ups, name
+-- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name
 --
 -- Returns 1 if it was held, else 0.
 
@@ -14,11 +14,11 @@ local value = redis.pcall('GET', KEYS[1])
 if value ~= token and value ~= token .. ':broken' then
   return 0
 end
--- Waiters mark the hold; without a mark no wake-up is needed.
+-- Without a waiter's mark no wake-up is needed.
 local waited = redis.call('HGET', KEYS[2], 'waited')
 redis.call('DEL', KEYS[1], KEYS[2])
 if waited then
-  -- A hint: the release counts even if publishing isn't permitted.
+  -- Only a hint, which may lack permission.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

@@ -1,4 +1,4 @@
-//! Diagnosis of the Sentinels, with regard to failovers.
+//! Diagnosis of the Sentinels.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,10 +7,9 @@ use lockwright_core::{Finding, Severity};
 use super::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
-/// Fewer Sentinels can't outvote a wrong or missing one.
+/// Fewer can't outvote a wrong or missing one.
 const ENOUGH: u64 = 3;
 
-/// Checks each Sentinel of the URL, if there are any.
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
     let unknown = AtomicU64::new(0);
     let Some(sentinels) = Sentinels::of(config, &unknown) else { return Vec::new() };

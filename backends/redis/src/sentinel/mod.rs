@@ -1,8 +1,7 @@
 //! Discovery of the master through Sentinels.
 //!
-//! All are asked at once. Among the replies of a majority, the latest election counts. So a dead, frozen or
-//! outdated Sentinel costs no time. The client library asks them one by one, with a time-out each, and
-//! accepts the first reply.
+//! All are asked at once, and the latest election in a majority's replies counts. So a dead, frozen or outdated
+//! Sentinel costs no time. The client library asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
 pub(crate) mod watching;
@@ -25,21 +24,19 @@ use crate::errors;
 use crate::failure::Failure;
 use crate::topology::{Topology, moved_to};
 
-/// Interval between queries while the master doesn't answer, or is a replica.
+/// Interval between queries until a master answers.
 const ASKED_AGAIN: Duration = Duration::from_millis(250);
 
-/// The Sentinels of a URL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sentinels<'c> {
     sentinels: &'c [ConnectionInfo],
     name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
-    /// The latest election that a Sentinel reported.
+    /// The latest election reported so far.
     latest: &'c AtomicU64,
 }
 
-/// A Sentinel's view of the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {
     host: String,
@@ -57,7 +54,6 @@ impl fmt::Display for Master {
     }
 }
 
-/// Why a Sentinel doesn't name the master.
 #[derive(Debug)]
 enum Refusal {
     Unknown,
@@ -75,7 +71,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Connects to the master with `connect`, which must verify its role.
+    /// Connects with `connect`, which must verify the role.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -84,7 +80,7 @@ impl<'c> Sentinels<'c> {
         let searching = async {
             loop {
                 match self.once(&connect).await {
-                    // A failover takes time, and a master that just died is still named.
+                    // A failover takes time, and a dead master is still named.
                     Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
                     end => return end,
                 }
@@ -106,7 +102,7 @@ impl<'c> Sentinels<'c> {
         let master = self.master().await?;
         tokio::select! {
             end = connect(moved_to(self.server, &master.host, master.port)) => end,
-            // A frozen master would use up the whole time limit.
+            // A frozen master would use up the time limit.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
                 "{master} isn't the master {:?} any more", self.name
             ))),
@@ -124,7 +120,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Returns the master by a majority of the Sentinels, or by all that answer.
+    /// By a majority of the Sentinels, or by all that answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
@@ -143,7 +139,7 @@ impl<'c> Sentinels<'c> {
             return Err(self.unnamed(refusals));
         };
         if heard_enough {
-            // Of concurrent calls, the last to finish needn't have the latest reply.
+            // The last of concurrent calls needn't have the latest reply.
             self.latest.fetch_max(master.epoch, Ordering::AcqRel);
         } else {
             self.latest.store(master.epoch, Ordering::Release);
@@ -151,7 +147,6 @@ impl<'c> Sentinels<'c> {
         Ok(master)
     }
 
-    /// Asks all Sentinels; the results have their addresses.
     fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
         let mut asked = JoinSet::new();
         // Leaves time for a second query.
@@ -197,7 +192,7 @@ impl<'c> Sentinels<'c> {
         let mut message = "no Sentinel names a master".to_owned();
         for (at, failure) in failures.enumerate() {
             let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
-            // An error that needs a fix has precedence over a transient one.
+            // An error that needs a fix has precedence.
             if kind == ErrorKind::Unavailable {
                 kind = failure.kind;
             }
@@ -206,9 +201,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Returns whether these replies determine the master: a majority, unless all are older than a known
-/// election. In that case all replies are used, because the Sentinels may have been reset, and count
-/// elections from zero again.
+/// A majority determines the master, unless all replies are older than a known election. Then all replies are used:
+/// reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }
@@ -259,7 +253,6 @@ fn refusal(cause: &RedisError, address: &str) -> Refusal {
     })
 }
 
-/// Fails unless the server is a master.
 pub(crate) async fn must_be_master(
     connection: &mut MultiplexedConnection,
     shown: &str,

@@ -1,8 +1,7 @@
 //! Notification of failovers by the Sentinels.
 //!
-//! A master that was replaced while frozen or partitioned keeps its connections, and grants locks until it is
-//! demoted. So a client subscribes to each Sentinel, and gives up such a connection. This is a hint: without
-//! the message, a failover is detected by silence or refusals.
+//! A replaced master that was frozen or partitioned keeps its connections, and grants locks until it is demoted. So a
+//! client subscribes to each Sentinel and leaves it. Without the message, silence or refusals show the failover.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,10 +16,8 @@ use tokio::time::{sleep, timeout};
 use crate::connection::Link;
 use crate::topology::Topology;
 
-/// Pause before the next attempt to subscribe to a Sentinel.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The silence after which a Sentinel is probed.
 const SILENCE: Duration = Duration::from_secs(3);
 
 const CHANNEL: &str = "+switch-master";
@@ -54,7 +51,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
                             _ => {}
                         },
                         Ok(None) => break,
-                        // A connection that the network dropped is silent, too.
+                        // A dropped connection is silent, too.
                         Err(_) => match timeout(limit, answers(&mut connection, &link)).await {
                             Ok(true) => {}
                             _ => break,
@@ -69,7 +66,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     }
 }
 
-/// Returns whether the Sentinel replies, with a query that its user needs anyway.
+/// Uses a query that its user needs anyway.
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
     let mut question = redis::cmd("SENTINEL");
     match link.upgrade().map(|link| link.config().topology.clone()) {
@@ -97,8 +94,7 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Gives up the connection if the Sentinels name another master. All are asked, because the notifying
-/// Sentinel may be the first or the last to change.
+/// Leaves a replaced master. All Sentinels are asked: the notifying one may be the first or the last to change.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

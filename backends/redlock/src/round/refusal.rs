@@ -11,17 +11,16 @@ use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
 use crate::node::No;
 
-/// Maximum number of rounds over which retries after split votes are spread.
+/// Maximum number of rounds over which retries are spread.
 const MOST_SPREAD: u32 = 32;
 
-/// Minimum duration assumed for a round: within it, clients that started together collide again.
+/// Clients that started together within this time collide again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// How often a waiter polls a foreign holder, which sends no wake-up.
+/// Poll interval for a foreign holder, which sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round<'_> {
-    /// Returns the result of a failed round.
     pub(super) fn failed(self) -> Result<Attempt> {
         let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
@@ -29,7 +28,7 @@ impl Round<'_> {
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
-            // A new token could get a quorum, and this one can't.
+            // A new token could get a quorum.
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
@@ -37,7 +36,7 @@ impl Round<'_> {
                      ask with a new token",
                 ));
             }
-            // If no node names a holder, the votes came too late: the name may be free.
+            // Without a named holder, the votes came too late: the name may be free.
             if no > 0 {
                 return Ok(Attempt::Busy(self.busy(yes)));
             }
@@ -56,7 +55,7 @@ impl Round<'_> {
         Err(errors.into_error(kind, &what))
     }
 
-    /// Returns whether a node was asked and gave no answer.
+    /// Returns whether a node was asked and didn't reply.
     fn is_in_vain(&self, at: usize) -> bool {
         match &self.answers[at] {
             Some(Answer::Failed(_)) => true,
@@ -83,14 +82,13 @@ impl Round<'_> {
         errors
     }
 
-    /// Returns the holder, and when to retry.
     fn busy(&self, yes: usize) -> Busy {
         let quorum = self.fleet.quorum;
         let names = &self.fleet.names;
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.claim.name);
-            // The time until enough of these holds expire for a quorum.
+            // The time until enough holds expire.
             let mut left: Vec<Duration> =
                 self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
             left.sort_unstable();
@@ -105,7 +103,7 @@ impl Round<'_> {
                 queued: false,
             };
         }
-        // A split vote: random pauses keep the clients from colliding again.
+        // After a split vote, random pauses prevent another collision.
         let spread = names.split(&self.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
@@ -115,14 +113,14 @@ impl Round<'_> {
         }
     }
 
-    /// Returns the holder that most nodes report, as one of them reports it, and their number.
+    /// Returns the holder that most nodes report, and their number.
     fn holder(&self) -> Option<(&No, usize)> {
         let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
         for no in self.no() {
             let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
             holders.entry(token).or_insert((no, 0)).1 += 1;
         }
-        // On a tie, prefer a Lockwright holder to a foreign one.
+        // Prefer Lockwright's holders to foreign ones.
         let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
             (*nodes, token.is_some(), Reverse(*token))
         };
